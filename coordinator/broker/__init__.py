@@ -1,0 +1,1 @@
+"""The broker's answers, one module per family of APIs."""

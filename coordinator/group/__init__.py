@@ -1,0 +1,1 @@
+"""The group coordinator's state machines: values in, values out, time as an argument."""

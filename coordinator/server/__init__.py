@@ -1,0 +1,1 @@
+"""Sockets, dispatch and the entry point of the bundled broker."""

@@ -1,0 +1,1 @@
+"""Runs a group machine over its log."""

@@ -1,0 +1,25 @@
+"""Kafka Streams semantics for Python, on the streams rebalance protocol.
+
+The public names are loaded when they are first used, so that importing one leaf of the package (the bundled broker
+imports :mod:`streamsrt.wire`) does not load the runtime.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_EXPORTS: dict[str, str] = {}
+
+__all__ = sorted(_EXPORTS)
+
+
+def __getattr__(name: str) -> Any:
+    module = _EXPORTS.get(name)
+    if module is None:
+        raise AttributeError(f"module 'streamsrt' has no attribute {name!r}")
+    return getattr(importlib.import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})

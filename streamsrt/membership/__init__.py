@@ -1,0 +1,1 @@
+"""The member's half of the streams rebalance protocol, as a pure machine."""

@@ -1,0 +1,1 @@
+"""What a subtopology does to a run of records: functions over columns and stores."""

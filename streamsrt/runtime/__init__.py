@@ -1,0 +1,1 @@
+"""The processing thread: poll, process, commit."""

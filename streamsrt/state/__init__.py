@@ -1,0 +1,1 @@
+"""State stores: bytes in RocksDB or memory, behind a write-back cache of values."""

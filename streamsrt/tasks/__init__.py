@@ -1,0 +1,1 @@
+"""Tasks: one subtopology over one partition number, and the manager that keeps them as assigned."""

@@ -1,0 +1,1 @@
+"""Runs a topology without a broker."""

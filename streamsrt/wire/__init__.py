@@ -1,0 +1,17 @@
+"""The Kafka wire protocol: messages, frames, record batches. A leaf: both the client and the bundled broker use it.
+
+Nothing here does input or output; everything is bytes in, values out, and the reverse.
+
+=================  ==========================================================================
+module             what is in it
+=================  ==========================================================================
+``schema_table``   generated: the compact table of every message schema
+``schema``         reads the table: fields, versions, API keys and their ranges
+``primitives``     varints, strings, arrays, :class:`DecodeError`
+``messages``       compiles encoders and decoders, request and response frames
+``types``          one slotted class per message, typed by the generated ``types.pyi``
+``error_codes``    the numbered errors of the protocol, and which of them may be retried
+``records``        record batches (magic 2) to and from columns
+``murmur2``        the default partitioner of the Java client
+=================  ==========================================================================
+"""

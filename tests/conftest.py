@@ -1,0 +1,21 @@
+"""Checks every requirement marker against the list of ids, so that a typing mistake cannot count as coverage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+KNOWN_REQUIREMENTS = {
+    line.split()[0]
+    for line in (Path(__file__).parent / "requirement_ids.txt").read_text(encoding="utf-8").splitlines()
+    if line
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for mark in item.iter_markers("requirement"):
+            unknown = sorted(set(mark.args) - KNOWN_REQUIREMENTS)
+            if unknown or not mark.args:
+                raise pytest.UsageError(f"{item.nodeid}: no such requirement: {', '.join(unknown) or '(none given)'}")

@@ -1,0 +1,1 @@
+"""The topology DSL: what a stream application computes, as pure values."""
