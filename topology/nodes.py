@@ -1,0 +1,352 @@
+"""The graph that a topology is made of: what the passes produce and the runtime executes.
+
+1. A node is a frozen value. It has a name, and knows its parents and its children by name; order is the order in which
+   Kafka Streams would have added the nodes, and forwarding is depth first in the order of ``children``.
+2. A processor node carries an operation: one frozen value of this module that holds the user's functions and the names
+   of the stores that it uses. An operation says *what* is computed; how is the runtime's business.
+3. A table's node forwards changes. Where :attr:`ProcessorNode.sends_old_values` is set, the value that flows out of it is
+   a pair ``(new, old)``; elsewhere it is the new value alone, None for a deletion.
+4. Names of internal topics carry no application id here. :func:`internal_topic_name` puts it in front.
+5. A serde that is None is the application's default serde, known when the application starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from topology.serdes import Serde
+from topology.windows import Windows
+
+AnySerde: TypeAlias = "Serde[Any] | None"
+Function: TypeAlias = Callable[..., Any]
+
+
+def internal_topic_name(application_id: str, name: str) -> str:
+    """The topic of a changelog or repartition ``name`` in the application (Kafka Streams' ``decoratePseudoTopic``)."""
+    return f"{application_id}-{name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InternalTopic:
+    """A topic that the group coordinator creates for the application.
+
+    ``name`` has no application id in front unless ``is_source`` (a source topic that serves as changelog).
+    ``partitions`` is None where the coordinator derives it from the source topics.
+    """
+
+    name: str
+    kind: Literal["changelog", "repartition"]
+    partitions: int | None = None
+    configs: tuple[tuple[str, str], ...] = ()
+    is_source: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSpec:
+    """A state store as the topology needs it. Times in milliseconds."""
+
+    name: str
+    kind: Literal["key_value", "window", "session", "versioned"] = "key_value"
+    key_serde: AnySerde = None
+    value_serde: AnySerde = None
+    timestamped: bool = True
+    persistent: bool = True
+    caching: bool = True
+    logging: bool = True
+    changelog_configs: tuple[tuple[str, str], ...] = ()
+    retention_ms: int | None = None
+    segment_interval_ms: int | None = None
+    window_size_ms: int | None = None
+    retain_duplicates: bool = False
+    source_topic: str | None = None
+    """The source topic that is this store's changelog, where the topology is optimised."""
+
+    @property
+    def changelog_name(self) -> str:
+        return self.source_topic or f"{self.name}-changelog"
+
+
+# --------------------------------------------------------------------------------------------------------- operations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Keeps the records for which ``predicate(key, value)`` is true (``negate``: false)."""
+
+    predicate: Function
+    negate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyNotNull:
+    """Drops records without a key: stands before a repartition sink."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Map:
+    """``fn(key, value) -> (key, value)``."""
+
+    fn: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectKey:
+    """``fn(key, value) -> key``."""
+
+    fn: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapValues:
+    """``fn(value) -> value``, or ``fn(key, value)`` where ``with_key``."""
+
+    fn: Function
+    with_key: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatMap:
+    """``fn(key, value) -> iterable of (key, value)``."""
+
+    fn: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatMapValues:
+    """``fn(value) -> iterable of values``, or ``fn(key, value)`` where ``with_key``."""
+
+    fn: Function
+    with_key: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peek:
+    """Calls ``fn(key, value)`` and passes the record on."""
+
+    fn: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForEach:
+    """Calls ``fn(key, value)``; nothing flows on."""
+
+    fn: Function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassThrough:
+    """Passes records on: a merge, or one branch of a split."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """Sends a record to the first child whose predicate holds; ``children[i]`` belongs to ``predicates[i]``.
+
+    A predicate that is None always holds (the default branch).
+    """
+
+    predicates: tuple[Function | None, ...]
+    children: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSource:
+    """Makes changes of a table out of the records of its topic. ``store`` is None where nobody needs the table's state."""
+
+    store: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate:
+    """Aggregates a grouped stream per key, in event order of arrival.
+
+    ``aggregation`` count: no functions; reduce: ``aggregator(aggregate, value)``;
+    aggregate: ``initializer()`` and ``aggregator(key, value, aggregate)``.
+    ``windows`` None: per key; else per key and window.
+    """
+
+    store: str
+    aggregation: Literal["count", "reduce", "aggregate"]
+    initializer: Function | None = None
+    aggregator: Function | None = None
+    windows: Windows | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFilter:
+    """A table of the rows for which the predicate holds; the others are deletions downstream."""
+
+    predicate: Function
+    negate: bool = False
+    store: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableMapValues:
+    """A table with each value mapped: ``fn(value)``, or ``fn(key, value)`` where ``with_key``."""
+
+    fn: Function
+    with_key: bool = False
+    store: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableToStream:
+    """The changes of a table as a stream of its new values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamTableJoin:
+    """Looks each record's key up in a table: ``joiner(value, table value)``, or with the key first where ``with_key``.
+
+    ``table`` names the table's node: its value is read from its own store, or computed from the nearest ancestor that has
+    one. ``left``: records without a match are joined with None; else they are dropped.
+    """
+
+    table: str
+    joiner: Function
+    left: bool = False
+    with_key: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A user's processor: ``supplier()`` makes one per task (:class:`topology.processor.Processor`).
+
+    ``fixed_key``: the processor may not change keys (``process_values``).
+    """
+
+    supplier: Function
+    fixed_key: bool = False
+
+
+Operation: TypeAlias = (
+    Filter
+    | KeyNotNull
+    | Map
+    | SelectKey
+    | MapValues
+    | FlatMap
+    | FlatMapValues
+    | Peek
+    | ForEach
+    | PassThrough
+    | Branch
+    | TableSource
+    | Aggregate
+    | TableFilter
+    | TableMapValues
+    | TableToStream
+    | StreamTableJoin
+    | Process
+)
+
+
+# -------------------------------------------------------------------------------------------------------------- nodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceNode:
+    """Reads topics. ``repartition``: an internal topic, named without the application id."""
+
+    name: str
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    key_serde: AnySerde = None
+    value_serde: AnySerde = None
+    timestamp_extractor: Function | None = None
+    """``(record, partition_time_ms) -> timestamp_ms``; None: the record's own timestamp."""
+    offset_reset: Literal["earliest", "latest"] | None = None
+    repartition: bool = False
+    children: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorNode:
+    """Applies an operation. ``stores``: every store that it may touch, in the order of ``describe()``."""
+
+    name: str
+    operation: Operation
+    stores: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+    sends_old_values: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkNode:
+    """Writes to a topic, or to the topic that ``topic_extractor(key, value, context)`` names for each record.
+
+    ``partitioner(topic, key, value, partitions) -> partition``; None: murmur2 of the key's bytes (a windowed key: of the
+    inner key's). ``repartition``: an internal topic, named without the application id.
+    """
+
+    name: str
+    topic: str | None = None
+    topic_extractor: Function | None = None
+    key_serde: AnySerde = None
+    value_serde: AnySerde = None
+    partitioner: Function | None = None
+    repartition: bool = False
+    parents: tuple[str, ...] = ()
+
+
+Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subtopology:
+    """A connected part of the topology: the unit that is multiplied by partitions into tasks.
+
+    ``number`` is Java's id. ``id`` is what the group knows it by (see ``subtopology.id``); it does not change when code, a
+    stateless step or another subtopology changes. ``digest`` covers the whole structure. Topic names carry no application
+    id where the topic is internal. ``copartition_groups``: sets of topics of this subtopology that need equal partition counts.
+    """
+
+    number: int
+    id: str
+    digest: str
+    nodes: tuple[Node, ...]
+    stores: tuple[StoreSpec, ...] = ()
+    source_topics: tuple[str, ...] = ()
+    source_topic_patterns: tuple[str, ...] = ()
+    repartition_source_topics: tuple[InternalTopic, ...] = ()
+    repartition_sink_topics: tuple[str, ...] = ()
+    changelog_topics: tuple[InternalTopic, ...] = ()
+    copartition_groups: tuple[tuple[str, ...], ...] = ()
+    _by_name: dict[str, Node] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {node.name: node for node in self.nodes})
+
+    def node(self, name: str) -> Node:
+        """The node of that name. Raises KeyError."""
+        return self._by_name[name]
+
+    @property
+    def sources(self) -> tuple[SourceNode, ...]:
+        return tuple(node for node in self.nodes if isinstance(node, SourceNode))
+
+    @property
+    def sinks(self) -> tuple[SinkNode, ...]:
+        return tuple(node for node in self.nodes if isinstance(node, SinkNode))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """What an application computes: the result of :meth:`topology.StreamsBuilder.build`.
+
+    ``epoch`` is the topology epoch of KIP-1071: raise it by one when a running application gets another topology.
+    """
+
+    subtopologies: tuple[Subtopology, ...]
+    digest: str
+    epoch: int = 0
+
+    def describe(self) -> str:
+        """The text that ``Topology.describe()`` of Kafka Streams gives for the same program."""
+        from topology.describe import describe
+
+        return describe(self)
