@@ -1,0 +1,121 @@
+"""What can go wrong, by whose fault it is and what the caller must do.
+
+::
+
+    StreamsError
+    ├── UserError                    the program, its configuration or its surroundings must be changed; exit code 2
+    │   ├── ConfigError              a setting is unknown or out of bounds
+    │   ├── MissingTopicError        a source topic does not exist
+    │   └── TopologyMismatchError    the group runs another topology at this epoch
+    ├── BrokerError                  the cluster: start it, repair it, or use another one; exit code 3
+    │   ├── BrokerUnreachableError   nobody answers at the bootstrap servers
+    │   ├── NotABrokerError          somebody answers, but not in Kafka's protocol
+    │   ├── UnsupportedBrokerError   a needed API or version is missing
+    │   └── RequestFailedError       the broker answered a request with an error code
+    ├── StateError                   the state directory: free it, or let it be rebuilt; exit code 4
+    │   ├── StateDirectoryLockedError
+    │   └── StoreCorruptedError      the task's state is wiped and restored from its changelog
+    ├── RecordError                  one record could not be handled; exit code 5
+    │   ├── DeserializationError     its bytes are not what the serde expects
+    │   ├── ProcessingError          the user's function raised
+    │   └── ProductionError          it could not be serialized or written
+    └── MembershipError              this member was fenced or its group is gone: give tasks up and join again; exit code 6
+
+Every message says what happened, where, and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class StreamsError(Exception):
+    """The root of what this package raises on purpose. ``exit_code`` is the command line's."""
+
+    exit_code = 1
+
+
+class UserError(StreamsError):
+    """The program, its configuration or its surroundings must be changed before it can run."""
+
+    exit_code = 2
+
+
+class ConfigError(UserError):
+    """A setting is unknown, malformed or out of bounds."""
+
+
+class MissingTopicError(UserError):
+    """A topic that the topology reads does not exist."""
+
+
+class TopologyMismatchError(UserError):
+    """The group already runs another topology at this epoch."""
+
+
+class BrokerError(StreamsError):
+    """The cluster can't do what is asked of it."""
+
+    exit_code = 3
+
+
+class BrokerUnreachableError(BrokerError):
+    """Nobody answers at the bootstrap servers."""
+
+
+class NotABrokerError(BrokerError):
+    """Somebody answers at the bootstrap servers, but not in Kafka's protocol."""
+
+
+class UnsupportedBrokerError(BrokerError):
+    """The broker lacks an API, or a version of one, that is needed."""
+
+
+class RequestFailedError(BrokerError):
+    """The broker answered with an error code (:class:`streamsrt.wire.error_codes.ErrorCode`)."""
+
+    def __init__(self, message: str, error_code: int = -1) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+class StateError(StreamsError):
+    """The local state can't be used as it is."""
+
+    exit_code = 4
+
+
+class StateDirectoryLockedError(StateError):
+    """Another process holds the state directory."""
+
+
+class StoreCorruptedError(StateError):
+    """A local store is unreadable or contradicts its changelog: it is wiped and restored."""
+
+
+class RecordError(StreamsError):
+    """One record could not be handled. ``topic``, ``partition`` and ``offset`` say which."""
+
+    exit_code = 5
+
+    def __init__(self, message: str, topic: str = "", partition: int = -1, offset: int = -1) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+class DeserializationError(RecordError):
+    """The bytes of a key or value are not what the serde expects."""
+
+
+class ProcessingError(RecordError):
+    """A user's function raised; the cause is attached."""
+
+
+class ProductionError(RecordError):
+    """A result could not be serialized, or the broker refused it for good."""
+
+
+class MembershipError(StreamsError):
+    """This member was fenced, or its group is gone."""
+
+    exit_code = 6
