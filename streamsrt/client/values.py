@@ -1,0 +1,203 @@
+"""Settings of the client and the values that cross between the network thread and the processing thread.
+
+Times are in milliseconds, sizes in bytes, names Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from streamsrt.errors import BrokerError, RequestFailedError
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+EARLIEST = -2
+LATEST = -1
+
+UNKNOWN_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityConfig:
+    """``security.protocol``, ``sasl.*`` and ``ssl.*`` of Kafka's and librdkafka's clients."""
+
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: str = "PLAIN"
+    sasl_username: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
+    sasl_oauth_token_provider: Any = None
+    """An ``aiokafka.abc.AbstractTokenProvider``, for OAUTHBEARER."""
+    sasl_kerberos_service_name: str = "kafka"
+    sasl_kerberos_domain_name: str | None = None
+    ssl_ca_location: str | None = None
+    ssl_certificate_location: str | None = None
+    ssl_key_location: str | None = None
+    ssl_key_password: str | None = field(default=None, repr=False)
+    ssl_check_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchConfig:
+    """Of one fetcher. ``buffer_bytes``: fetching stops while so much is waiting to be polled."""
+
+    min_bytes: int = 1
+    max_wait_ms: int = 500
+    max_bytes: int = 50 * 1024 * 1024
+    max_partition_bytes: int = 1024 * 1024
+    isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
+    buffer_bytes: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """Of the idempotent producer. ``acks`` is all and idempotence is on, always."""
+
+    max_request_size: int = 1024 * 1024
+    buffer_memory: int = 32 * 1024 * 1024
+    max_block_ms: int = 60_000
+    delivery_timeout_ms: int = 120_000
+    max_in_flight_requests_per_connection: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """Where the cluster is and how to talk to it."""
+
+    bootstrap_servers: str
+    """``host:port``, several separated by commas."""
+    client_id: str = "streamsrt"
+    security: SecurityConfig = SecurityConfig()
+    request_timeout_ms: int = 30_000
+    connection_setup_timeout_ms: int = 10_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
+    connections_max_idle_ms: int = 540_000
+    fetch: FetchConfig = FetchConfig()
+    restore: FetchConfig = FetchConfig()
+    producer: ProducerConfig = ProducerConfig()
+
+
+# -------------------------------------------------------------------------------------------------------------- fetch
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What one Fetch brought of one partition.
+
+    ``buffer`` holds whole record batches, undecoded; the first may begin before ``offset``, whose earlier records are to
+    be skipped (``decode_batches(buffer, from_offset=offset, aborted=aborted)``). ``next_offset`` follows the last record
+    of ``buffer`` and is where fetching goes on. ``aborted``: ``(producer id, first offset)`` of aborted transactions, None
+    unless reading committed. With ``error`` set the buffer is empty, and the partition is not fetched any more until it
+    is added again (remove it, find a position, add it).
+    """
+
+    topic: str
+    partition: int
+    buffer: memoryview
+    offset: int
+    next_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[tuple[int, int], ...] | None = None
+    error: FetchError | None = None
+
+
+class FetchError(RequestFailedError):
+    """A partition can't be fetched any further. ``error_code`` is the broker's."""
+
+
+class OffsetOutOfRangeError(FetchError):
+    """The position lies before the log's start (retention passed it) or after its end (the log was truncated)."""
+
+
+# -------------------------------------------------------------------------------------------------------------- admin
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """``api_versions``: ``(lowest, highest)`` by API key, of the broker that answered."""
+
+    cluster_id: str | None
+    controller_id: int
+    brokers: tuple[Broker, ...]
+    api_versions: Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    name: str
+    topic_id: bytes
+    partitions: int
+    is_internal: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """-1: the broker's default."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndTimestamp:
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """A committed offset: the next one to read."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    group_id: str
+    group_type: str
+    protocol_type: str
+    state: str
+
+
+class CommitError(RequestFailedError):
+    """Offsets could not be committed. ``partitions`` says which, with the broker's error codes."""
+
+    def __init__(self, message: str, error_code: int, partitions: Mapping[TopicPartition, int]) -> None:
+        super().__init__(message, error_code)
+        self.partitions = dict(partitions)
+
+
+class StaleMemberEpochError(CommitError):
+    """The member epoch has moved on: commit again with the epoch of the next heartbeat's answer."""
+
+
+class UnknownMemberError(CommitError):
+    """The group does not know this member any more: its tasks belong to others, and nothing may be committed."""
+
+
+class RequestTimedOutError(BrokerError):
+    """No answer in time."""
+
+
+Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
+Topics: TypeAlias = Sequence[str]

@@ -1,0 +1,231 @@
+"""What a member of a streams group is told and tells: the settings, tasks, commands and events of the membership.
+
+A task is ``(subtopology id, partition)``. Commands go from the processing thread to the membership, events come back.
+The runtime's part of the contract:
+
+1. :class:`AssignmentChanged` names the complete set of tasks. Close what is gone, open what is new, and send
+   :class:`ReportOwned` whenever the set of open tasks changed; the heartbeat that confirms it goes out at once.
+2. On :class:`TasksLost` give up every task *without committing*, then send ``ReportOwned`` with nothing. The member joins
+   again by itself.
+3. On :class:`ReleaseTasks` commit and close every task, then send ``ReportOwned`` with nothing. The member then leaves.
+4. :class:`MembershipFailed` is final: nothing follows it.
+
+Source: KIP-1071; ``StreamsMembershipManager`` of Kafka's clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Literal, TypeAlias
+
+from streamsrt.errors import StreamsError
+from streamsrt.wire import types
+
+Task: TypeAlias = tuple[str, int]
+"""``(subtopology id, partition)``"""
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+NO_TASKS: frozenset[Task] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Tasks by role. As an assignment: what the member is to run. As a report: what it has open."""
+
+    active: frozenset[Task] = NO_TASKS
+    standby: frozenset[Task] = NO_TASKS
+    warmup: frozenset[Task] = NO_TASKS
+
+    def __bool__(self) -> bool:
+        return bool(self.active or self.standby or self.warmup)
+
+
+NOTHING = Tasks()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Host and port for interactive queries (``application.server``)."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMembership:
+    """Who the member is and what it brings to the group. Times in milliseconds.
+
+    ``member_id`` is made by the caller, once per stream thread and process: URL-safe base64 of a UUID, without padding.
+    ``process_id`` is the same for all members of one process. ``rebalance_timeout_ms`` is ``max.poll.interval.ms``: a
+    processing thread that does not poll for so long leaves the group, as Kafka's consumer does.
+    """
+
+    group_id: str
+    member_id: str
+    process_id: str
+    topology: types.StreamsGroupHeartbeatRequest.Topology
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = 300_000
+    endpoint: Endpoint | None = None
+    client_tags: Mapping[str, str] = field(default_factory=dict)
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    missing_source_topics_timeout_ms: int = 10_000
+
+
+# ----------------------------------------------------------------------------------------------------------- commands
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Become a member. Sent once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOwned:
+    """The tasks that are open now (opened and not yet closed, whether restored or not)."""
+
+    tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class SetTaskOffsets:
+    """The latest changelog positions and end positions per task with state, summed over the task's changelogs.
+
+    Cheap to send often: the membership decides when they are reported. Tasks whose end is unknown, and tasks that are
+    only on disk, have no entry in ``end_offsets``.
+    """
+
+    offsets: Mapping[Task, int]
+    end_offsets: Mapping[Task, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestShutdown:
+    """Leave, and tell every member of the group to shut down (KIP-1071 ``ShutdownApplication``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Leave the group. ``remain``: a static member keeps its tasks until it is back or its session ends."""
+
+    remain: bool = False
+
+
+Command: TypeAlias = Join | ReportOwned | SetTaskOffsets | RequestShutdown | Leave
+
+
+# ------------------------------------------------------------------------------------------------------------- events
+
+
+class StatusCode(IntEnum):
+    """What a heartbeat's answer says of the group without being an error."""
+
+    STALE_TOPOLOGY = 0
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
+    MISSING_CLIENT_TAGS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    code: StatusCode
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentChanged:
+    """Run exactly these tasks."""
+
+    tasks: Tasks
+    member_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochChanged:
+    """The member epoch, which commits of offsets carry (KIP-1071: checked like a generation)."""
+
+    member_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TasksLost:
+    """Others may run the tasks already: give them up without committing and report that nothing is owned."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseTasks:
+    """The member is about to leave: commit, close, and report that nothing is owned."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChanged:
+    """All that holds now; empty when nothing does any more."""
+
+    statuses: tuple[Status, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTopicsMissing:
+    """MISSING_SOURCE_TOPICS has held for ``missing_source_topics_timeout_ms``. Kafka Streams gives up here."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointsChanged:
+    """Who has what, for interactive queries: ``(active partitions, standby partitions)`` by endpoint."""
+
+    partitions: Mapping[Endpoint, tuple[frozenset[TopicPartition], frozenset[TopicPartition]]]
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatTrouble:
+    """Heartbeats fail and are retried. One event per outage."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRecovered:
+    """The outage is over."""
+
+    outage_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipFailed:
+    """The member can't be part of the group; ``error`` says why and what to do."""
+
+    error: StreamsError
+
+
+@dataclass(frozen=True, slots=True)
+class LeftGroup:
+    """The member has left; nothing follows."""
+
+
+Event: TypeAlias = (
+    AssignmentChanged
+    | EpochChanged
+    | TasksLost
+    | ReleaseTasks
+    | StatusChanged
+    | SourceTopicsMissing
+    | EndpointsChanged
+    | HeartbeatTrouble
+    | HeartbeatRecovered
+    | MembershipFailed
+    | LeftGroup
+)
+
+Role: TypeAlias = Literal["active", "standby", "warmup"]
