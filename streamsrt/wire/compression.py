@@ -1,0 +1,199 @@
+"""Compression of record batches, as the attribute bits of a batch name it.
+
+Rules of this module:
+- What comes from the network decompresses to at most a stated size; more than that, or broken data, is a `DecodeError`.
+- Output is what every Kafka client reads: snappy in the xerial framing of Java's client, LZ4 frames with independent
+  blocks (KIP-57), gzip and zstd streams. Input may also be raw snappy (librdkafka) and several concatenated frames.
+- Defaults favour speed: zstd level 1, LZ4's fast mode, gzip level 1 (on small records level 6 takes five times as long
+  and saves nothing). Levels are those of KIP-390.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+
+import cramjam
+
+from streamsrt.wire.primitives import Buffer, DecodeError
+
+DECOMPRESSED_LIMIT_BYTES = 100 * 1024 * 1024
+"""Default bound of one batch's decompressed records."""
+
+SLACK_BYTES = 32
+"""Readable zero bytes that `inflate` leaves behind its result: a varint cut off at the end reads into them."""
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_INT32 = Struct(">i")
+_LITTLE_UINT32 = Struct("<I")
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+class Compression(IntEnum):
+    """Codec of a batch; the value is what stands in bits 0-2 of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @property
+    def type_name(self) -> str:
+        """The codec's name in Kafka's `compression.type`."""
+        return self.name.lower()
+
+    @classmethod
+    def from_type_name(cls, type_name: str) -> Compression:
+        """Codec of a `compression.type`; ValueError for a name that Kafka does not have."""
+        for codec in cls:
+            if codec.type_name == type_name:
+                return codec
+        raise ValueError(f"compression.type is one of {', '.join(c.type_name for c in cls)}, got {type_name!r}")
+
+
+def compress(codec: Compression, data: Buffer, level: int | None = None) -> Buffer:
+    """`data` compressed; None as level means the codec's default here. Snappy has no levels."""
+    match codec:
+        case Compression.NONE:
+            return data
+        case Compression.GZIP:
+            return memoryview(cramjam.gzip.compress(data, level=1 if level is None else level))
+        case Compression.SNAPPY:
+            return _xerial_compress(memoryview(data))
+        case Compression.LZ4:
+            # cramjam.lz4.compress links blocks, which Java's reader refuses.
+            level = 0 if level is None else level
+            frame = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+            frame.compress(bytes(data))
+            return memoryview(frame.finish())
+        case Compression.ZSTD:
+            return memoryview(cramjam.zstd.compress(data, level=1 if level is None else level))
+
+
+def decompress(codec: Compression, data: Buffer, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> bytes:
+    """What `compress` got. DecodeError if the data is broken or holds more than `limit_bytes`."""
+    return bytes(inflate(codec, data, limit_bytes=limit_bytes))
+
+
+def inflate(
+    codec: Compression, data: Buffer, *, head: Buffer = b"", limit_bytes: int = DECOMPRESSED_LIMIT_BYTES
+) -> memoryview:
+    """`head` followed by the decompressed data in one buffer of its own, with `SLACK_BYTES` zeros behind the view.
+
+    Errors as of `decompress`. The buffer grows from what the data promises; a promise above the limit is refused.
+    """
+    source = memoryview(data)
+    try:
+        if codec is Compression.NONE:
+            return _copied(source, head, limit_bytes)
+        if codec is Compression.SNAPPY:
+            return _snappy_inflate(source, head, limit_bytes)
+        return _stream_inflate(codec, source, head, limit_bytes)
+    except (cramjam.DecompressionError, ValueError, OverflowError, MemoryError) as error:
+        if isinstance(error, DecodeError):
+            raise
+        raise DecodeError(f"broken {codec.type_name} data of {len(source)} bytes: {error}") from error
+
+
+def _copied(source: memoryview, head: Buffer, limit_bytes: int) -> memoryview:
+    _check_size(Compression.NONE, len(source), limit_bytes)
+    end = len(head) + len(source)
+    return memoryview(b"".join((head, source, bytes(SLACK_BYTES))))[:end]
+
+
+def _check_size(codec: Compression, size_bytes: int, limit_bytes: int) -> None:
+    if size_bytes > limit_bytes:
+        raise DecodeError(f"{codec.type_name} data holds {size_bytes} bytes, more than the limit of {limit_bytes}")
+
+
+_INTO = {
+    Compression.GZIP: cramjam.gzip.decompress_into,
+    Compression.LZ4: cramjam.lz4.decompress_into,
+    Compression.ZSTD: cramjam.zstd.decompress_into,
+}
+
+
+def _stream_inflate(codec: Compression, source: memoryview, head: Buffer, limit_bytes: int) -> memoryview:
+    capacity = _promised_bytes(codec, source)
+    _check_size(codec, capacity, limit_bytes)
+    capacity = min(max(capacity, 4 * len(source), 1024), limit_bytes)
+    start = len(head)
+    while True:
+        buffer = bytearray(start + capacity + SLACK_BYTES)
+        try:
+            written = _INTO[codec](source, memoryview(buffer)[start : start + capacity])
+        except cramjam.DecompressionError as error:
+            # The library has one error for "broken" and "does not fit"; the first also fails in a larger buffer.
+            if capacity == limit_bytes:
+                raise DecodeError(
+                    f"{codec.type_name} data of {len(source)} bytes is broken or holds more than the limit of "
+                    f"{limit_bytes} bytes: {error}"
+                ) from error
+            capacity = min(capacity * 4, limit_bytes)
+            continue
+        buffer[:start] = head
+        return memoryview(buffer)[: start + written]
+
+
+def _promised_bytes(codec: Compression, source: memoryview) -> int:
+    """Size that the data states about itself; 0 where it does not."""
+    if codec is Compression.ZSTD:
+        return _zstd_content_bytes(source)
+    if codec is Compression.GZIP and len(source) >= 18:
+        # Modulo 2**32 and of the last member only: a hint. Deflate can't shrink further than 1032:1.
+        return min(int(_LITTLE_UINT32.unpack_from(source, len(source) - 4)[0]), 1032 * len(source))
+    return 0
+
+
+def _zstd_content_bytes(source: memoryview) -> int:
+    # RFC 8878, section 3.1.1.1.
+    if len(source) < 6 or source[:4] != _ZSTD_MAGIC:
+        return 0
+    descriptor = source[4]
+    single_segment = descriptor >> 5 & 1
+    field_bytes = (single_segment, 2, 4, 8)[descriptor >> 6]
+    start = 5 + (1 - single_segment) + (0, 1, 2, 4)[descriptor & 3]
+    if field_bytes == 0 or len(source) < start + field_bytes:
+        return 0
+    content_bytes = int.from_bytes(source[start : start + field_bytes], "little")
+    return content_bytes + 256 if field_bytes == 2 else content_bytes
+
+
+def _xerial_compress(data: memoryview) -> bytes:
+    parts: list[Buffer] = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = memoryview(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+        parts.append(_INT32.pack(len(block)))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _snappy_inflate(source: memoryview, head: Buffer, limit_bytes: int) -> memoryview:
+    blocks = _xerial_blocks(source) if source[:8] == _XERIAL_MAGIC else [source]
+    sizes = [int(cramjam.snappy.decompress_raw_len(block)) for block in blocks]
+    _check_size(Compression.SNAPPY, sum(sizes), limit_bytes)
+    buffer = bytearray(len(head) + sum(sizes) + SLACK_BYTES)
+    buffer[: len(head)] = head
+    position = len(head)
+    for block, size in zip(blocks, sizes, strict=True):
+        cramjam.snappy.decompress_raw_into(block, memoryview(buffer)[position : position + size])
+        position += size
+    return memoryview(buffer)[:position]
+
+
+def _xerial_blocks(source: memoryview) -> list[memoryview]:
+    blocks = []
+    position = len(_XERIAL_HEADER)
+    while position < len(source):
+        if position + 4 > len(source):
+            raise DecodeError("snappy data ends within the length of a block")
+        size = _INT32.unpack_from(source, position)[0]
+        position += 4
+        if size < 0 or position + size > len(source):
+            raise DecodeError(f"snappy block of {size} bytes with {len(source) - position} bytes left")
+        blocks.append(source[position : position + size])
+        position += size
+    return blocks
