@@ -1,0 +1,386 @@
+"""A store in RocksDB.
+
+1. The rules of :mod:`streamsrt.state.store` hold. The write-ahead log is off: the changelog is the log.
+2. The changelog offset lives in the **same column family** as the data, under another first byte. With the log off,
+   RocksDB makes one column family durable as a prefix of its writes, but several ones apart from each other: an atomic
+   flush over families is not to be had through rocksdict. The extra byte costs some 35 ns a key.
+3. A scan reads through a cursor and asks for its status at the end. The shorter ``items()`` ends silently at a block
+   that can't be read, as if there were no more keys.
+4. rocksdict keeps RocksDB open, and locked, as long as one of its iterators lives. So scans are known to their store,
+   which takes their cursor away when it is closed.
+5. All stores of a process share one block cache, out of which write buffers are paid too (:class:`RocksDBOptions`).
+6. Small write buffers are faster than big ones: a skip list that fits the processor's cache.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    DbClosedError,
+    DBCompressionType,
+    Options,
+    Rdict,
+    RdictIter,
+    ReadOptions,
+    WriteBatch,
+    WriteBufferManager,
+    WriteOptions,
+)
+
+from streamsrt.errors import StateDirectoryLockedError, StateError, StoreCorruptedError
+from streamsrt.state.store import StoreClosedError, after_prefix
+
+_DATA = b"d"
+_AFTER_DATA = b"e"
+_CHANGELOG_OFFSET = b"m:changelog-offset"
+_OFFSET = struct.Struct(">q")
+
+_FIRST_CHUNK_ROWS = 16
+_LARGEST_CHUNK_ROWS = 1024
+
+Compression = Literal["none", "lz4", "zstd", "snappy"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RocksDBOptions:
+    """What all RocksDB stores of one process share. Make one and give it to every store.
+
+    ``memory_bytes`` bounds blocks read and write buffers together; of it, write buffers get at most
+    ``write_buffers_bytes`` before the fullest are flushed. ``write_buffer_bytes`` is one store's write buffer.
+    """
+
+    memory_bytes: int = 128 << 20
+    write_buffers_bytes: int = 64 << 20
+    write_buffer_bytes: int = 8 << 20
+    background_jobs: int = 2
+    bloom_filter_bits_per_key: int = 10
+    compression: Compression = "none"
+    _cache: Cache = field(init=False, repr=False, compare=False)
+    _write_buffers: WriteBufferManager = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        cache = Cache(self.memory_bytes)
+        object.__setattr__(self, "_cache", cache)
+        buffers = WriteBufferManager.new_write_buffer_manager_with_cache(self.write_buffers_bytes, False, cache)
+        object.__setattr__(self, "_write_buffers", buffers)
+
+    def used_bytes(self) -> int:
+        """What blocks and write buffers of all stores take now."""
+        return int(self._cache.get_usage())
+
+    def for_one_store(self) -> Options:
+        """The options with which one store is opened."""
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_write_buffer_size(self.write_buffer_bytes)
+        options.set_write_buffer_manager(self._write_buffers)
+        options.set_max_background_jobs(self.background_jobs)
+        options.set_compression_type(getattr(DBCompressionType, self.compression)())
+        table = BlockBasedOptions()
+        table.set_block_cache(self._cache)
+        table.set_bloom_filter(self.bloom_filter_bits_per_key, False)
+        table.set_cache_index_and_filter_blocks(True)
+        table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        options.set_block_based_table_factory(table)
+        # A process has hundreds of stores: RocksDB's log, statistics and reserve of 4 MB are too much for each.
+        options.set_keep_log_file_num(1)
+        options.set_max_log_file_size(1 << 20)
+        options.set_stats_dump_period_sec(0)
+        options.set_stats_persist_period_sec(0)
+        options.set_manifest_preallocation_size(64 << 10)
+        options.set_skip_stats_update_on_db_open(True)
+        return options
+
+
+class _Scan:
+    """A cursor of RocksDB over a range, read in chunks, which its store can take away."""
+
+    __slots__ = ("__weakref__", "_chunk_rows", "_cursor", "_start", "_step", "_store", "complete")
+
+    def __init__(self, store: RocksDBStore, cursor: RdictIter, start: bytes, *, reverse: bool) -> None:
+        self.complete = False
+        self._store = store
+        self._cursor: RdictIter | None = cursor
+        self._start = start
+        self._step: Callable[[], None] | None = cursor.prev if reverse else cursor.next
+        self._chunk_rows = _FIRST_CHUNK_ROWS
+        if reverse:
+            cursor.seek_to_last()
+        else:
+            cursor.seek(start)
+
+    def release(self) -> None:
+        """Lets go what is held of the store."""
+        self._cursor = None
+        self._step = None
+
+    def read(self) -> list[tuple[bytes, bytes]]:
+        """The next rows. Afterwards ``complete`` says whether they were the last ones."""
+        cursor, step, start = self._cursor, self._step, self._start
+        if cursor is None or step is None:
+            raise StoreClosedError(self._store.name)
+        valid, key_of, value_of = cursor.valid, cursor.key, cursor.value
+        rows: list[tuple[bytes, bytes]] = []
+        for _ in range(self._chunk_rows):
+            if not valid() or (key := key_of()) < start:
+                self._end(cursor)
+                return rows
+            rows.append((key[1:], value_of()))
+            step()
+        self._chunk_rows = min(self._chunk_rows * 4, _LARGEST_CHUNK_ROWS)
+        return rows
+
+    def _end(self, cursor: RdictIter) -> None:
+        self.release()
+        try:
+            cursor.status()
+        except Exception as error:
+            raise self._store.translated(error, "read") from error
+        self.complete = True
+
+
+def _rows(scan: _Scan, rows: list[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    while True:
+        yield from rows
+        if scan.complete:
+            return
+        rows = scan.read()
+
+
+class RocksDBStore:
+    """A :class:`~streamsrt.state.store.BytesStore` in a RocksDB of its own at ``path`` (Kafka's ``RocksDBStore``).
+
+    Raises :class:`StoreCorruptedError` where the files can't be trusted, :class:`StateDirectoryLockedError` where
+    another process has them open, and :class:`StateError` where they can't be written.
+    """
+
+    persistent = True
+
+    def __init__(self, path: Path, name: str, options: RocksDBOptions) -> None:
+        self.name = name
+        self.path = path
+        self._scans: weakref.WeakSet[_Scan] = weakref.WeakSet()
+        self._no_log = WriteOptions()
+        # A property, whatever rocksdict's type stub says.
+        self._no_log.disable_wal = True  # type: ignore[method-assign, assignment]
+        self._db: Rdict | None = None
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            db = Rdict(str(path), options.for_one_store())
+            offset = db.get(_CHANGELOG_OFFSET)
+        except Exception as error:
+            raise self.translated(error, "opened") from error
+        self._db = db
+        self._get = db.get
+        self._changelog_offset: int | None = None if offset is None else _OFFSET.unpack(offset)[0]
+
+    @property
+    def is_open(self) -> bool:
+        return self._db is not None
+
+    def _opened(self) -> Rdict:
+        if self._db is None:
+            raise StoreClosedError(self.name)
+        return self._db
+
+    def translated(self, error: Exception, doing: str) -> Exception:
+        """This package's error for one of RocksDB; a caller's mistake (a str as key) stays what it is."""
+        if isinstance(error, DbClosedError):
+            return StoreClosedError(self.name)
+        if type(error) is not Exception and not isinstance(error, OSError):
+            return error
+        return state_error(str(error), self.name, self.path, doing)
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            value: bytes | None = self._get(b"d" + key)
+        except Exception as error:
+            raise self.translated(error, "read") from error
+        return value
+
+    def write(self, puts: Iterable[tuple[bytes, bytes | None]], *, changelog_offset: int | None = None) -> None:
+        db = self._opened()
+        batch = WriteBatch(raw_mode=True)
+        put, delete = batch.put, batch.delete
+        for key, value in puts:
+            if value is None:
+                delete(b"d" + key)
+            else:
+                put(b"d" + key, value)
+        if changelog_offset is not None:
+            put(_CHANGELOG_OFFSET, _OFFSET.pack(changelog_offset))
+        try:
+            db.write(batch, self._no_log)
+        except Exception as error:
+            raise self.translated(error, "written") from error
+        if changelog_offset is not None:
+            self._changelog_offset = changelog_offset
+
+    def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:
+        self.write(zip(keys, values, strict=True), changelog_offset=next_offset)
+
+    def changelog_offset(self) -> int | None:
+        self._opened()
+        return self._changelog_offset
+
+    def range(
+        self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        db = self._opened()
+        low = _DATA if start is None else _DATA + start
+        high = _AFTER_DATA if end is None else _DATA + end
+        if low >= high:
+            return iter(())
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(high)
+        scan = _Scan(self, db.iter(bounds), low, reverse=reverse)
+        rows = scan.read()
+        if scan.complete:
+            return iter(rows)
+        self._scans.add(scan)
+        return _rows(scan, rows)
+
+    def prefix(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self.range(prefix, after_prefix(prefix))
+
+    def delete_range(self, start: bytes | None = None, end: bytes | None = None) -> None:
+        db = self._opened()
+        low = _DATA if start is None else _DATA + start
+        high = _AFTER_DATA if end is None else _DATA + end
+        if low >= high:
+            return
+        try:
+            db.delete_range(low, high, self._no_log)
+        except Exception as error:
+            raise self.translated(error, "written") from error
+
+    def approximate_count(self) -> int:
+        entries = self._opened().property_int_value("rocksdb.estimate-num-keys") or 0
+        return max(0, entries - (self._changelog_offset is not None))
+
+    def approximate_size_bytes(self) -> int:
+        db = self._opened()
+        on_disk = db.property_int_value("rocksdb.total-sst-files-size") or 0
+        in_memory = db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
+        return on_disk + in_memory
+
+    def flush(self) -> None:
+        try:
+            self._opened().flush()
+        except Exception as error:
+            raise self.translated(error, "written") from error
+
+    def close(self) -> None:
+        db = self._db
+        if db is None:
+            return
+        self._release_scans()
+        try:
+            db.flush()
+        except Exception as error:
+            raise self.translated(error, "written") from error
+        finally:
+            self._db = None
+            db.close()
+
+    def _release_scans(self) -> None:
+        for scan in list(self._scans):
+            scan.release()
+        self._scans.clear()
+
+    def wipe(self) -> None:
+        self._release_scans()
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+        delete_tree(self.path, self.name)
+
+
+def read_changelog_offset(path: Path, name: str) -> int | None:
+    """The changelog offset of a store that nobody has open; None where it has none or is not there."""
+    if not (path / "CURRENT").exists():
+        return None
+    try:
+        db = Rdict(str(path), Options(raw_mode=True), access_type=AccessType.read_only())
+        try:
+            offset = db.get(_CHANGELOG_OFFSET)
+        finally:
+            db.close()
+    except Exception as error:
+        raise state_error(str(error), name, path, "opened") from error
+    return None if offset is None else int(_OFFSET.unpack(offset)[0])
+
+
+def delete_tree(path: Path, name: str) -> None:
+    """Deletes a directory with all that is in it; it need not exist."""
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise state_error(str(error), name, path, "deleted") from error
+
+
+_DAMAGE = ("Corruption", "No such file or directory: While open", "MANIFEST")
+_FULL = ("No space left", "File too large", "Disk quota")
+_READ_ONLY = ("Read-only file system", "Permission denied", "Operation not permitted")
+
+
+def state_error(cause: str, name: str, path: Path, doing: str) -> StateError:
+    """What RocksDB or the file system says, as an error that says what to do next.
+
+    rocksdict gives no codes, so the text is read.
+    """
+    where = f"state store {name!r} in {path}"
+    if "lock hold by current process" in cause:
+        return StateDirectoryLockedError(
+            f"{where} is already open in this process (pid {os.getpid()}). "
+            "Close it, and the iterators on it, before opening it again."
+        )
+    if "While lock file" in cause:
+        return StateDirectoryLockedError(
+            f"{where} is held by another process ({_lock_holder(path / 'LOCK')}). "
+            "Stop it, or give this one another state.dir or application.id."
+        )
+    failed = f"{where} can't be {doing}"
+    if any(text in cause for text in _DAMAGE):
+        return StoreCorruptedError(
+            f"{failed}: its files are damaged. It will be wiped and restored from its changelog. RocksDB says: {cause}"
+        )
+    if any(text in cause for text in _FULL):
+        return StateError(
+            f"{failed}: the disk is full. Free space there, or move state.dir to a larger disk, and start again. ({cause})"
+        )
+    if any(text in cause for text in _READ_ONLY):
+        return StateError(
+            f"{failed}: this user may not write there. Make it writable, or point state.dir elsewhere. ({cause})"
+        )
+    return StateError(f"{failed}: {cause}. Check that state.dir is a directory that can be written.")
+
+
+def _lock_holder(lock: Path) -> str:
+    """Who holds the lock of a RocksDB. Never called while this process holds it: closing the file would give it up."""
+    if sys.platform != "linux":
+        return "pid unknown"
+    import fcntl
+
+    layout = struct.Struct("hhqqi0q")
+    try:
+        with open(lock, "rb+") as file:
+            answer = fcntl.fcntl(file, fcntl.F_GETLK, layout.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
+    except OSError:
+        return "pid unknown"
+    kind, _, _, _, pid = layout.unpack(answer)
+    return "pid unknown" if kind == fcntl.F_UNLCK else f"pid {pid}"
