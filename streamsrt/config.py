@@ -1,0 +1,203 @@
+"""The application's configuration: Kafka Streams' keys, checked before anything starts.
+
+1. A key is known or refused, with the nearest known one named. ``application.id`` and ``application_id`` are the same key.
+2. Values may be text, as from a properties file, or Python values; durations are milliseconds or ``timedelta``.
+3. Settings that people carry around for Kafka's and librdkafka's clients (``security.protocol``, ``sasl.*``, ``ssl.*``)
+   are taken as they are. Keys in front of which stands ``topic.`` go to the internal topics that the group coordinator
+   creates, keys with ``client.tag.`` in front are this instance's tags.
+4. What a setting asks for and this runtime can't do is refused here, not ignored.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from streamsrt.errors import ConfigError
+
+
+def _to_ms(value: object) -> object:
+    if isinstance(value, timedelta):
+        return round(value.total_seconds() * 1000)
+    return value
+
+
+Milliseconds = Annotated[int, BeforeValidator(_to_ms)]
+_TOPIC_PREFIX, _TAG_PREFIX = "topic.", "client.tag."
+
+
+def _dotted(name: str) -> str:
+    return _SPECIAL_KEYS.get(name, name.replace("_", "."))
+
+
+_SPECIAL_KEYS = {"sasl_oauth_token_provider": "sasl.oauth.token.provider"}
+
+
+class StreamsConfig(BaseModel):
+    """Settings of one application instance. Raises :class:`ConfigError` through :meth:`of`."""
+
+    model_config = ConfigDict(
+        alias_generator=_dotted,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        arbitrary_types_allowed=True,
+        str_strip_whitespace=True,
+    )
+
+    # Who and where
+    application_id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$", max_length=200)
+    bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
+    client_id: str = ""
+    application_server: str = ""
+    """``host:port`` that the other instances are told for interactive queries."""
+    group_instance_id: str | None = None
+    group_protocol: Literal["streams"] = "streams"
+    state_dir: Path = Path(".streamsrt/state")
+
+    # How the topology runs
+    num_stream_threads: int = Field(default=1, ge=1)
+    processing_guarantee: Literal["at_least_once", "exactly_once_v2"] = "at_least_once"
+    commit_interval_ms: Milliseconds = Field(default=30_000, ge=1)
+    statestore_cache_max_bytes: int = Field(default=64 << 20, ge=0)
+    """Memory of the record caches of all tasks; 0 turns caching off: every update is written and forwarded at once."""
+    rocksdb_cache_bytes: int = Field(default=64 << 20, ge=1 << 20)
+    """One budget for the block caches and memtables of all stores of this process."""
+    default_key_serde: Any = None
+    default_value_serde: Any = None
+    default_timestamp_extractor: Any = None
+    subtopology_id: Literal["hash", "number"] = "hash"
+    num_standby_replicas: int = Field(default=0, ge=0, le=2)
+    """Set at the group when it is first joined (the broker's group config ``streams.num.standby.replicas``)."""
+    max_task_idle_ms: Milliseconds = 0
+    max_poll_interval_ms: Milliseconds = Field(default=300_000, ge=1)
+    poll_ms: Milliseconds = Field(default=100, ge=0)
+    rebalance_timeout_ms: Milliseconds = Field(default=300_000, ge=0)
+    deserialization_exception_handler: Any = "fail"
+    processing_exception_handler: Any = "fail"
+    production_exception_handler: Any = "fail"
+    task_timeout_ms: Milliseconds = Field(default=300_000, ge=0)
+    state_cleanup_delay_ms: Milliseconds = Field(default=600_000, ge=0)
+    repartition_purge_interval_ms: Milliseconds = Field(default=30_000, ge=1)
+
+    # How it talks to the cluster
+    auto_offset_reset: Literal["earliest", "latest"] = "earliest"
+    isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
+    fetch_min_bytes: int = Field(default=1, ge=0)
+    fetch_max_wait_ms: Milliseconds = Field(default=500, ge=0)
+    fetch_max_bytes: int = Field(default=50 << 20, ge=1024)
+    max_partition_fetch_bytes: int = Field(default=1 << 20, ge=1024)
+    fetch_buffer_bytes: int = Field(default=64 << 20, ge=1024)
+    compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+    linger_ms: Milliseconds = Field(default=100, ge=0)
+    max_request_size: int = Field(default=1 << 20, ge=1024)
+    buffer_memory: int = Field(default=32 << 20, ge=1 << 20)
+    delivery_timeout_ms: Milliseconds = Field(default=120_000, ge=1)
+    max_block_ms: Milliseconds = Field(default=60_000, ge=0)
+    request_timeout_ms: Milliseconds = Field(default=30_000, ge=1)
+    retry_backoff_ms: Milliseconds = Field(default=100, ge=0)
+    retry_backoff_max_ms: Milliseconds = Field(default=1_000, ge=0)
+    reconnect_backoff_ms: Milliseconds = Field(default=50, ge=0)
+    reconnect_backoff_max_ms: Milliseconds = Field(default=1_000, ge=0)
+    metadata_max_age_ms: Milliseconds = Field(default=300_000, ge=0)
+    connections_max_idle_ms: Milliseconds = Field(default=540_000, ge=0)
+
+    # Security, by the names of Kafka's and librdkafka's clients
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: str = "PLAIN"
+    sasl_username: str | None = None
+    sasl_password: str | None = Field(default=None, repr=False)
+    sasl_oauth_token_provider: Any = None
+    sasl_kerberos_service_name: str = "kafka"
+    sasl_kerberos_domain_name: str | None = None
+    ssl_ca_location: str | None = None
+    ssl_certificate_location: str | None = None
+    ssl_key_location: str | None = None
+    ssl_key_password: str | None = Field(default=None, repr=False)
+    ssl_check_hostname: bool = True
+
+    # Keys with a prefix
+    topic_configs: dict[str, str] = Field(default_factory=dict)
+    """``topic.KEY``: settings of internal topics."""
+    client_tags: dict[str, str] = Field(default_factory=dict)
+    """``client.tag.KEY``: tags for rack-aware standbys."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _collect_prefixes(cls, values: Any) -> Any:
+        if not isinstance(values, Mapping):
+            return values
+        plain: dict[str, Any] = {}
+        topics: dict[str, str] = dict(values.get("topic_configs", values.get("topic.configs", {})))
+        tags: dict[str, str] = dict(values.get("client_tags", values.get("client.tags", {})))
+        for key, value in values.items():
+            if key in {"topic_configs", "topic.configs", "client_tags", "client.tags"}:
+                continue
+            if key.startswith(_TOPIC_PREFIX):
+                topics[key.removeprefix(_TOPIC_PREFIX)] = str(value)
+            elif key.startswith(_TAG_PREFIX):
+                tags[key.removeprefix(_TAG_PREFIX)] = str(value)
+            else:
+                plain[key] = value
+        return {**plain, "topic_configs": topics, "client_tags": tags}
+
+    @model_validator(mode="after")
+    def _refuse_what_cannot_be_done(self) -> StreamsConfig:
+        if self.processing_guarantee != "at_least_once":
+            raise ValueError(
+                "processing.guarantee=exactly_once_v2 is not supported by this version: give at_least_once "
+                "(after a crash, records since the last commit are processed again)"
+            )
+        if self.num_stream_threads != 1:
+            raise ValueError(
+                "num.stream.threads above 1 is not supported by this version: start the application several times "
+                "with the same application.id instead, each with a state.dir of its own"
+            )
+        return self
+
+    @classmethod
+    def of(cls, *sources: Mapping[str, Any] | StreamsConfig | None, **values: Any) -> StreamsConfig:
+        """The configuration out of mappings, later ones over earlier ones. Raises :class:`ConfigError`."""
+        merged: dict[str, Any] = {}
+        for source in sources:
+            if isinstance(source, StreamsConfig):
+                merged.update({_dotted(key): getattr(source, key) for key in source.model_fields_set})
+            elif source is not None:
+                merged.update({_canonical(key): value for key, value in source.items()})
+        merged.update({_canonical(key): value for key, value in values.items() if value is not None})
+        try:
+            return cls.model_validate(merged)
+        except ValidationError as error:
+            raise ConfigError(_explain(error)) from None
+
+
+def known_keys() -> list[str]:
+    """Every key that may be set, in Kafka's form."""
+    return sorted({_dotted(name) for name in StreamsConfig.model_fields} - {"topic.configs", "client.tags"})
+
+
+def _canonical(key: str) -> str:
+    if key.startswith((_TOPIC_PREFIX, _TAG_PREFIX)):
+        return key
+    return _dotted(key) if key in StreamsConfig.model_fields else key
+
+
+def _explain(error: ValidationError) -> str:
+    lines = []
+    for detail in error.errors():
+        key = ".".join(str(part) for part in detail["loc"])
+        if detail["type"] == "extra_forbidden":
+            close = difflib.get_close_matches(key.replace("_", "."), known_keys(), n=1, cutoff=0.6)
+            lines.append(f"unknown setting {key!r}" + (f": did you mean {close[0]!r}?" if close else ""))
+        elif detail["type"] == "missing":
+            lines.append(f"{key} is missing: set it in the configuration or give it on the command line")
+        elif detail["type"] == "value_error":
+            lines.append(str(detail["ctx"]["error"]) if "ctx" in detail else detail["msg"])
+        else:
+            lines.append(f"{key}={detail['input']!r}: {detail['msg']}")
+    return "; ".join(lines)
