@@ -1,0 +1,595 @@
+"""Writes and compiles the encoders and decoders of :mod:`streamsrt.wire.messages`.
+
+One Python function for each struct, version and direction. Rules that the generated code obeys:
+
+- Adjacent fields of fixed size are one ``struct`` call.
+- A reader may slice past the end of the buffer, because the offset only grows: whoever calls the outermost reader
+  compares the final offset with the end. Anything that repeats or allocates by a length from the buffer compares that
+  length with the bytes that remain first.
+- Readers and writers say nothing about where they failed (:func:`fail`): the slow walk of
+  :mod:`streamsrt.wire.inspection` finds the field for the error's text.
+- Readers get ``bytes``, except those of messages with a ``records`` field, which also take a ``memoryview`` so that
+  records are never copied.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from struct import Struct as Layout
+from struct import error as layout_error
+from struct import pack, unpack_from
+from typing import Any, Final, NoReturn
+
+from streamsrt.wire.primitives import Buffer, DecodeError, EncodeError, read_uvarint, write_uvarint
+from streamsrt.wire.schema import FRESH, Field, Message, MessageSchema, Struct
+
+FORMATS: Final = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
+SIZES: Final = {name: Layout(">" + code).size for name, code in FORMATS.items()}
+SMALL_VARINTS: Final = tuple(write_uvarint(n) for n in range(512))
+SMALL_ARRAY: Final = 32
+
+# What generated code raises for bytes or values that do not fit.
+READ_FAULTS: Final = (IndexError, layout_error, UnicodeDecodeError, DecodeError, OverflowError)
+WRITE_FAULTS: Final = (layout_error, TypeError, AttributeError, ValueError, KeyError, OverflowError)
+
+Reader = Callable[[Buffer, int, int], tuple[Any, int]]
+Writer = Callable[[Any, list[Any], list[int]], None]
+
+
+def fail(*_: object) -> NoReturn:
+    raise DecodeError("a length or a null that does not fit")
+
+
+def long_text(buffer: Buffer, offset: int) -> tuple[str, int]:
+    size, offset = read_uvarint(buffer, offset)
+    end = offset + size - 1
+    return str(buffer[offset:end], "utf-8"), end
+
+
+def long_bytes(buffer: Buffer, offset: int) -> tuple[bytes, int]:
+    size, offset = read_uvarint(buffer, offset)
+    end = offset + size - 1
+    return bytes(buffer[offset:end]), end
+
+
+def varint(value: int) -> bytes:
+    return SMALL_VARINTS[value] if value < 512 else write_uvarint(value)
+
+
+def write_tags(write: Callable[[bytes], None], known: Iterable[tuple[int, bytes]], unknown: dict[int, bytes]) -> None:
+    tags = {**unknown, **dict(known)}
+    write(varint(len(tags)))
+    for tag, value in sorted(tags.items()):
+        write(varint(tag) + varint(len(value)))
+        write(value)
+
+
+def write_records(value: Buffer | Sequence[Buffer], parts: list[Any], marks: list[int]) -> int:
+    """Appends the buffers and marks their places, so that they can be sent without a copy."""
+    buffers = [value] if isinstance(value, bytes | bytearray | memoryview) else value
+    size = 0
+    for buffer in buffers:
+        view = buffer.cast("B") if isinstance(buffer, memoryview) and buffer.itemsize != 1 else buffer
+        marks.append(len(parts))
+        parts.append(view)
+        size += len(view)
+    return size
+
+
+def read_numbers(code: str) -> Callable[[Buffer, int, int], list[Any]]:
+    """``read(buffer, offset, n)``: a list of ``n`` numbers of one format."""
+    readers = [Layout(f">{n}{code}").unpack_from for n in range(SMALL_ARRAY)]
+
+    def read(buffer: Buffer, offset: int, n: int) -> list[Any]:
+        return list(readers[n](buffer, offset) if n < SMALL_ARRAY else unpack_from(f">{n}{code}", buffer, offset))
+
+    return read
+
+
+def write_numbers(code: str) -> Callable[[Sequence[Any]], bytes]:
+    writers = [Layout(f">{n}{code}").pack for n in range(SMALL_ARRAY)]
+
+    def write(values: Sequence[Any]) -> bytes:
+        n = len(values)
+        return writers[n](*values) if n < SMALL_ARRAY else pack(f">{n}{code}", *values)
+
+    return write
+
+
+SHARED: Final[dict[str, Any]] = {
+    "new": object.__new__,
+    "fail": fail,
+    "uvarint": read_uvarint,
+    "long_text": long_text,
+    "long_bytes": long_bytes,
+    "varint": varint,
+    "V": SMALL_VARINTS,
+    "write_tags": write_tags,
+    "write_records": write_records,
+    **{f"read_{name}s": read_numbers(code) for name, code in FORMATS.items() if name not in ("bool", "uuid")},
+    **{f"write_{name}s": write_numbers(code) for name, code in FORMATS.items() if name not in ("bool", "uuid")},
+}
+
+
+@dataclass
+class Source:
+    """The text of one function while it is written."""
+
+    lines: list[str] = field(default_factory=list)
+    depth: int = 1
+    pending: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, *lines: str) -> None:
+        self.lines += ["    " * self.depth + line for line in lines]
+
+    def block(self, *lines: str) -> None:
+        """Lines one level deeper."""
+        self.depth += 1
+        self.add(*lines)
+        self.depth -= 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the two generators share: one message in one version, and the names that its functions use."""
+
+    schema: MessageSchema
+    version: int
+    namespace: dict[str, Any]
+
+    @property
+    def flexible(self) -> bool:
+        return self.version in self.schema.flexible
+
+    def fields(self, struct: Struct) -> list[Field]:
+        return [f for f in struct.fields if self.version in f.versions and not self.is_tagged(f)]
+
+    def tagged(self, struct: Struct) -> list[Field]:
+        found = [f for f in struct.fields if self.version in f.versions and self.is_tagged(f)]
+        return sorted(found, key=lambda f: f.tag or 0)
+
+    def absent(self, struct: Struct) -> list[Field]:
+        return [f for f in struct.fields if self.version not in f.versions]
+
+    def is_tagged(self, f: Field) -> bool:
+        return self.flexible and self.version in f.tagged
+
+    def has_records(self, struct: Struct) -> bool:
+        live = [f for f in struct.fields if self.version in f.versions]
+        return any(
+            f.type == "records" or (f.element in self.schema.structs and self.has_records(self.struct(f))) for f in live
+        )
+
+    def struct(self, f: Field) -> Struct:
+        return self.schema.structs[f.element]
+
+    def reachable(self, struct: Struct) -> list[Struct]:
+        """Structs that are used in this version, innermost first, the given one last."""
+        found: list[Struct] = []
+        for f in struct.fields:
+            if self.version in f.versions and f.element in self.schema.structs:
+                found += [s for s in self.reachable(self.struct(f)) if s not in found]
+        return [*found, struct]
+
+    def least_size(self, f: Field) -> int:
+        """The fewest bytes that an element of the array can take."""
+        if f.element in SIZES:
+            return SIZES[f.element]
+        if f.element in self.schema.structs:
+            return max(1, sum(self.least_field(g) for g in self.fields(self.struct(f))) + self.flexible)
+        return 1 if self.flexible else 2
+
+    def least_field(self, f: Field) -> int:
+        if f.type in SIZES:
+            return SIZES[f.type]
+        if f.type in self.schema.structs:
+            return 1 if self.version in f.nullable else self.least_size(f)
+        if self.flexible:
+            return 1
+        return 2 if f.type == "string" else 4
+
+    def layout(self, codes: str, direction: str) -> str:
+        """The name of a compiled ``struct`` format, e.g. ``get_hiq`` or ``put_hiq``."""
+        name = f"{direction}_{codes.replace('?', 'o')}"
+        if name not in self.namespace:
+            made = Layout(">" + codes)
+            self.namespace[name] = made.unpack_from if direction == "get" else made.pack
+        return name
+
+
+class ReaderSource:
+    """Generates ``def read_X(b, o, z) -> (message, offset)``: buffer, offset, end of the buffer."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        # A memoryview has no decode method; bytes are decoded faster with it.
+        self.views = plan.has_records(plan.schema.root)
+        self.out = Source()
+
+    def text_of(self, slice_: str) -> str:
+        return f'str({slice_}, "utf-8")' if self.views else f"{slice_}.decode()"
+
+    def function(self, struct: Struct) -> str:
+        out = self.out = Source()
+        out.add(f"m = new({struct.name})")
+        for f in [*self.plan.absent(struct), *self.plan.tagged(struct)]:
+            out.add(f"m.{f.attribute} = {default_source(f)}")
+        for f in self.plan.fields(struct):
+            self.value(f, f"m.{f.attribute}", self.plan.version in f.nullable)
+        self.flush()
+        out.add("m.unknown_tags = None")
+        if self.plan.flexible:
+            self.tags(struct)
+        out.add("return m, o")
+        return "\n".join([f"def read_{struct.name}(b, o, z):", *out.lines])
+
+    def flush(self) -> None:
+        out = self.out
+        if not out.pending:
+            return
+        codes = "".join(code for _, code in out.pending)
+        size = Layout(">" + codes).size
+        targets = ", ".join(target for target, _ in out.pending)
+        if codes == "?":
+            out.add(f"{targets} = b[o] != 0")
+        else:
+            out.add(f"{targets}, = {self.plan.layout(codes, 'get')}(b, o)")
+        out.add(f"o += {size}")
+        out.pending = []
+
+    def value(self, f: Field, target: str, nullable: bool) -> None:
+        if f.is_array:
+            self.array(f, target, nullable)
+        elif f.type in FORMATS:
+            self.out.pending.append((target, FORMATS[f.type]))
+        elif f.type in ("string", "bytes"):
+            self.text(f.type, target, nullable)
+        elif f.type == "records":
+            self.records(target, nullable)
+        else:
+            self.struct(f, target, nullable)
+
+    def null(self, target: str, nullable: bool) -> str:
+        return f"{target} = None" if nullable else "fail()"
+
+    def text(self, kind: str, target: str, nullable: bool) -> None:
+        out = self.out
+        convert = self.text_of if kind == "string" else (lambda slice_: f"bytes({slice_})")
+        if self.plan.flexible:
+            self.flush()
+            out.add("n = b[o]", "if 0 < n < 128:")
+            out.block("e = o + n", f"{target} = {convert('b[o + 1:e]')}", "o = e")
+            out.add("elif n:")
+            out.block(f"{target}, o = long_{'text' if kind == 'string' else 'bytes'}(b, o)")
+            out.add("else:")
+            out.block("o += 1", self.null(target, nullable))
+            return
+        out.pending.append(("n", "h" if kind == "string" else "i"))
+        self.flush()
+        out.add("if n >= 0:")
+        out.block("e = o + n", f"{target} = {convert('b[o:e]')}", "o = e")
+        out.add("elif n == -1:")
+        out.block(self.null(target, nullable))
+        out.add("else:")
+        out.block("fail()")
+
+    def length(self) -> None:
+        """Leaves the length of an array or of records in ``n``, -1 for null."""
+        if self.plan.flexible:
+            self.flush()
+            self.out.add("n = b[o] - 1", "o += 1", "if n > 126:")
+            self.out.block("n, o = uvarint(b, o - 1)", "n -= 1")
+        else:
+            self.out.pending.append(("n", "i"))
+            self.flush()
+
+    def records(self, target: str, nullable: bool) -> None:
+        self.length()
+        self.out.add("if n >= 0:")
+        self.out.block("e = o + n", f"{target} = memoryview(b)[o:e]", "o = e")
+        self.out.add("elif n == -1:")
+        self.out.block(self.null(target, nullable))
+        self.out.add("else:")
+        self.out.block("fail()")
+
+    def array(self, f: Field, target: str, nullable: bool) -> None:
+        out = self.out
+        self.length()
+        out.add("if n > 0:")
+        out.depth += 1
+        out.add(f"if n * {self.plan.least_size(f)} > z - o: fail()")
+        self.elements(f, target)
+        out.depth -= 1
+        out.add("elif n == 0:")
+        out.block(f"{target} = []")
+        out.add("elif n == -1:")
+        out.block(self.null(target, nullable))
+        out.add("else:")
+        out.block("fail()")
+
+    def elements(self, f: Field, target: str) -> None:
+        out = self.out
+        if f.element == "uuid":
+            out.add("e = o + n * 16", f"{target} = [bytes(b[i:i + 16]) for i in range(o, e, 16)]", "o = e")
+        elif f.element in FORMATS:
+            out.add(f"{target} = read_{f.element}s(b, o, n)", f"o += n * {SIZES[f.element]}")
+        else:
+            out.add(f"{target} = l = []", "for _ in range(n):")
+            out.depth += 1
+            if f.element in self.plan.schema.structs:
+                out.add(f"x, o = read_{f.element}(b, o, z)")
+            else:
+                self.text(f.element, "x", nullable=False)
+            out.add("l.append(x)")
+            out.depth -= 1
+
+    def struct(self, f: Field, target: str, nullable: bool) -> None:
+        out = self.out
+        self.flush()
+        read = f"{target}, o = read_{f.type}(b, o, z)"
+        if not nullable:
+            out.add(read)
+            return
+        out.add("n = b[o]", "o += 1", "if n < 128:")
+        out.block(read)
+        out.add("else:")
+        out.block(f"{target} = None")
+
+    def tags(self, struct: Struct) -> None:
+        out = self.out
+        out.add("n = b[o]", "o += 1", "if n:")
+        out.depth += 1
+        out.add("if n > 127: n, o = uvarint(b, o - 1)", "for _ in range(n):")
+        out.depth += 1
+        out.add("t, o = uvarint(b, o)", "n, o = uvarint(b, o)", "g = o + n", "if g > z: fail()")
+        word = "if"
+        for f in self.plan.tagged(struct):
+            out.add(f"{word} t == {f.tag}:")
+            out.depth += 1
+            self.value(f, f"m.{f.attribute}", self.plan.version in f.nullable)
+            self.flush()
+            out.add("if o != g: fail()")
+            out.depth -= 1
+            word = "elif"
+        unknown = ("if m.unknown_tags is None: m.unknown_tags = {}", "m.unknown_tags[t] = bytes(b[o:g])", "o = g")
+        if word == "elif":
+            out.add("else:")
+            out.block(*unknown)
+        else:
+            out.add(*unknown)
+        out.depth -= 2
+
+
+def default_source(f: Field) -> str:
+    if f.default is FRESH:
+        return "[]" if f.is_array else f"{f.type}()"
+    return repr(f.default)
+
+
+class WriterSource:
+    """Generates ``def write_X(m, w)``, where ``w`` appends to the list of parts; with records also the list itself."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.out = Source()
+
+    def arguments(self, struct: Struct) -> str:
+        return "w, p, k" if self.plan.has_records(struct) else "w"
+
+    def function(self, struct: Struct) -> str:
+        out = self.out = Source()
+        for f in self.plan.fields(struct):
+            self.value(f, f"m.{f.attribute}", self.plan.version in f.nullable)
+        if self.plan.flexible:
+            self.tags(struct)
+        self.flush()
+        if not out.lines:
+            out.add("pass")
+        return "\n".join([f"def write_{struct.name}(m, {self.arguments(struct)}):", *out.lines])
+
+    def flush(self, tail: str = "") -> None:
+        """``tail`` "x" adds a zero byte."""
+        out = self.out
+        if out.pending:
+            codes = "".join(code for _, code in out.pending)
+            out.add(f"w({self.plan.layout(codes + tail, 'put')}({', '.join(v for v, _ in out.pending)}))")
+            out.pending = []
+        elif tail:
+            out.add("w(V[0])")
+
+    def value(self, f: Field, value: str, nullable: bool) -> None:
+        if f.is_array:
+            self.array(f, value, nullable)
+        elif f.type in FORMATS:
+            if f.type == "uuid":
+                self.out.add(f"if len({value}) != 16: fail()")
+            self.out.pending.append((value, FORMATS[f.type]))
+        elif f.type in ("string", "bytes"):
+            self.text(f.type, value, nullable)
+        elif f.type == "records":
+            self.records(value, nullable)
+        else:
+            self.struct(f, value, nullable)
+
+    def null_or(self, value: str, nullable: bool, null: str) -> None:
+        """Opens the branch of a value that is there."""
+        out = self.out
+        if nullable:
+            out.add(f"if {value} is None:")
+            out.block(f"w({null})")
+            out.add("else:")
+            out.depth += 1
+
+    def close(self, nullable: bool) -> None:
+        if nullable:
+            self.out.depth -= 1
+
+    def write_length(self, code: str) -> None:
+        if self.plan.flexible:
+            self.out.add("w(V[n + 1] if n < 511 else varint(n + 1))")
+        else:
+            self.out.add(f"w({self.plan.layout(code, 'put')}(n))")
+
+    def text(self, kind: str, value: str, nullable: bool) -> None:
+        self.flush()
+        code = "h" if kind == "string" else "i"
+        null = "V[0]" if self.plan.flexible else f"{self.plan.layout(code, 'put')}(-1)"
+        out = self.out
+        out.add(f"s = {value}")
+        self.null_or("s", nullable, null)
+        if kind == "string":
+            out.add("s = s.encode()")
+        out.add("n = len(s)")
+        self.write_length(code)
+        out.add("w(s)")
+        self.close(nullable)
+
+    def records(self, value: str, nullable: bool) -> None:
+        self.flush()
+        out = self.out
+        out.add(f"s = {value}")
+        self.null_or("s", nullable, "V[0]" if self.plan.flexible else f"{self.plan.layout('i', 'put')}(-1)")
+        out.add("i = len(p)", "w(b'')", "n = write_records(s, p, k)")
+        out.add("p[i] = varint(n + 1)" if self.plan.flexible else f"p[i] = {self.plan.layout('i', 'put')}(n)")
+        self.close(nullable)
+
+    def array(self, f: Field, value: str, nullable: bool) -> None:
+        self.flush()
+        out = self.out
+        out.add(f"s = {value}")
+        self.null_or("s", nullable, "V[0]" if self.plan.flexible else f"{self.plan.layout('i', 'put')}(-1)")
+        out.add("n = len(s)")
+        self.write_length("i")
+        if f.element == "uuid":
+            out.add("for x in s:")
+            out.block("if len(x) != 16: fail()", "w(x)")
+        elif f.element in FORMATS:
+            out.add(f"w(write_{f.element}s(s))")
+        elif f.element in self.plan.schema.structs:
+            out.add("for x in s:")
+            out.block(f"write_{f.element}(x, {self.arguments(self.plan.struct(f))})")
+        else:
+            out.add("for x in s:")
+            out.depth += 1
+            self.text_element(f.element)
+            out.depth -= 1
+        self.close(nullable)
+
+    def text_element(self, kind: str) -> None:
+        out = self.out
+        if kind == "string":
+            out.add("x = x.encode()")
+        out.add("n = len(x)")
+        self.write_length("h" if kind == "string" else "i")
+        out.add("w(x)")
+
+    def struct(self, f: Field, value: str, nullable: bool) -> None:
+        self.flush()
+        self.out.add(f"s = {value}")
+        self.null_or("s", nullable, "b'\\xff'")
+        if nullable:
+            self.out.add("w(V[1])")
+        self.out.add(f"write_{f.type}(s, {self.arguments(self.plan.struct(f))})")
+        self.close(nullable)
+
+    def tags(self, struct: Struct) -> None:
+        out = self.out
+        known = self.plan.tagged(struct)
+        if known:
+            self.flush()
+            out.add("u = []")
+            for f in known:
+                self.known_tag(f)
+            out.add("if u or m.unknown_tags:")
+            out.block("write_tags(w, u, m.unknown_tags or {})")
+            out.add("else:")
+            out.block("w(V[0])")
+            return
+        pending = out.pending[:]
+        out.add("if m.unknown_tags:")
+        out.depth += 1
+        self.flush()
+        out.add("write_tags(w, (), m.unknown_tags)")
+        out.depth -= 1
+        out.add("else:")
+        out.depth += 1
+        out.pending = pending
+        self.flush("x")
+        out.depth -= 1
+
+    def known_tag(self, f: Field) -> None:
+        """A tagged field is left out while it has its default (KIP-482)."""
+        out = self.out
+        value = f"m.{f.attribute}"
+        if f.default is FRESH:
+            out.add(f"if {value} != []:" if f.is_array else f"if {value} != {f.type}():")
+        elif f.default is None:
+            out.add(f"if {value} is not None:")
+        else:
+            out.add(f"if {value} != {f.default!r}:")
+        out.depth += 1
+        out.add("q = []", "v, w = w, q.append")
+        self.value(f, value, self.plan.version in f.nullable)
+        self.flush()
+        out.add("w = v", f"u.append(({f.tag}, b''.join(q)))")
+        out.depth -= 1
+
+
+COMPILED: Final[dict[tuple[str, str], dict[str, Any]]] = {}
+
+
+def compile_functions(plan: Plan, source: str, direction: str) -> dict[str, Any]:
+    """Versions with the same layout share their functions."""
+    key = (plan.schema.name, source)
+    made = COMPILED.get(key)
+    if made is None:
+        file_name = f"<{direction} {plan.schema.name} v{plan.version}>"
+        linecache.cache[file_name] = (len(source), None, source.splitlines(keepends=True), file_name)
+        made = plan.namespace
+        # The text is made from the schema table alone.
+        exec(compile(source, file_name, "exec"), made)
+        COMPILED[key] = made
+    return made
+
+
+def plan_of(message: type[Message], version: int) -> Plan:
+    schema = message.SCHEMA
+    namespace = {**SHARED, message.NAME: message, **{name: getattr(message, name) for name in schema.structs}}
+    return Plan(schema, version, namespace)
+
+
+def compile_reader(message: type[Message], version: int) -> Reader:
+    """The reader of a message in a version that its schema has."""
+    plan = plan_of(message, version)
+    generator = ReaderSource(plan)
+    source = "\n\n".join(generator.function(s) for s in plan.reachable(plan.schema.root)) + "\n"
+    reader: Reader = compile_functions(plan, source, "read")[f"read_{message.NAME}"]
+    message.READERS[version] = reader
+    return reader
+
+
+def compile_writer(message: type[Message], version: int) -> Writer:
+    """The writer of a message in a version that its schema has: ``write(message, parts, marks)``."""
+    plan = plan_of(message, version)
+    generator = WriterSource(plan)
+    root = plan.schema.root
+    texts = [generator.function(s) for s in plan.reachable(root)]
+    arguments = generator.arguments(root).removeprefix("w")
+    texts.append(f"def write(m, p, k):\n    write_{root.name}(m, p.append{arguments})")
+    writer: Writer = compile_functions(plan, "\n\n".join(texts) + "\n", "write")["write"]
+    message.WRITERS[version] = writer
+    return writer
+
+
+__all__ = ["READ_FAULTS", "WRITE_FAULTS", "EncodeError", "Reader", "Writer", "compile_reader", "compile_writer"]

@@ -1,0 +1,101 @@
+"""What the protocol is made of: unsigned varints, UUIDs in text form, and the errors of this package.
+
+Rules: a peer's bytes can only ever raise :class:`DecodeError`; a caller's values can only ever raise
+:class:`EncodeError`. Lengths are checked against the bytes that are there before anything is allocated.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+Buffer = bytes | bytearray | memoryview
+
+ZERO_UUID = bytes(16)
+MAX_UVARINT = 0xFFFF_FFFF
+# Kafka writes a UUID as the 22 characters of its unpadded base64url form (org.apache.kafka.common.Uuid).
+UUID_TEXT_LENGTH = 22
+
+
+class WireError(ValueError):
+    """Bytes and values that do not fit the protocol."""
+
+
+class DecodeError(WireError):
+    """The peer's bytes are not a message. The connection that they came from cannot be used any longer."""
+
+
+class UnsupportedVersionError(DecodeError):
+    """A request for an API or a version that this code does not speak.
+
+    A server answers ApiVersions with error 35 in version 0 and closes the connection for all others, as Kafka does.
+    """
+
+    def __init__(self, api_key: int, api_version: int, correlation_id: int) -> None:
+        super().__init__(f"API key {api_key} in version {api_version} is not supported")
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+
+
+class UnknownRecordTypeError(DecodeError):
+    """A coordinator record of a type that a newer version has written. Readers of the log skip it."""
+
+    def __init__(self, record_type: int) -> None:
+        super().__init__(f"coordinator record type {record_type} is not known")
+        self.record_type = record_type
+
+
+class EncodeError(WireError):
+    """A message holds a value that its schema does not allow, or was to be written in a version that it lacks."""
+
+
+def write_uvarint(value: int) -> bytes:
+    """The unsigned LEB128 form of ``value`` (0 to 2**32 - 1), one to five bytes. Source: KIP-482."""
+    if not 0 <= value <= MAX_UVARINT:
+        raise EncodeError(f"{value} does not fit an unsigned varint (0 to {MAX_UVARINT})")
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_uvarint(buffer: Buffer, offset: int) -> tuple[int, int]:
+    """The unsigned varint at ``offset`` and the offset behind it.
+
+    Raises IndexError where the buffer ends too early: callers inside this package turn it into DecodeError.
+    """
+    value = buffer[offset]
+    offset += 1
+    if value < 128:
+        return value, offset
+    value &= 127
+    for shift in (7, 14, 21, 28):
+        byte = buffer[offset]
+        offset += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if value > MAX_UVARINT:
+                break
+            return value, offset
+    raise DecodeError(f"the varint that ends before byte {offset} is larger than {MAX_UVARINT}")
+
+
+def uuid_to_text(value: bytes) -> str:
+    """Kafka's text form of a 16-byte UUID: base64url without padding, 22 characters."""
+    if len(value) != 16:
+        raise EncodeError(f"a UUID has 16 bytes, not {len(value)}")
+    return base64.urlsafe_b64encode(value)[:UUID_TEXT_LENGTH].decode()
+
+
+def uuid_from_text(text: str) -> bytes:
+    """The 16 bytes of a UUID in Kafka's text form; ValueError (DecodeError) for any other text."""
+    try:
+        if len(text) != UUID_TEXT_LENGTH:
+            raise DecodeError(f"a UUID in text has {UUID_TEXT_LENGTH} characters, not {len(text)}: {text[:64]!r}")
+        value = base64.b64decode(text.encode("ascii") + b"==", altchars=b"-_", validate=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise DecodeError(f"not a UUID in base64url: {text!r}") from error
+    return value

@@ -1,0 +1,27 @@
+"""One class for each message of the protocol, made when it is first asked for; ``types.pyi`` names every field.
+
+Fields are Kafka's in snake_case, structs inside a message are attributes of its class:
+
+    StreamsGroupHeartbeatRequest(group_id="g", active_tasks=[StreamsGroupHeartbeatRequest.TaskIds(subtopology_id="0")])
+
+UUIDs are 16 ``bytes``, ``records`` are ``memoryview`` when decoded and any bytes-like (or a list of them) to encode.
+"""
+
+from __future__ import annotations
+
+from streamsrt.wire.schema import Message, message_names, named_class
+
+__all__ = ["Message"]
+
+
+def __getattr__(name: str) -> type[Message]:
+    try:
+        made = named_class(name)
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no message {name!r}") from None
+    globals()[name] = made
+    return made
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *message_names()]
