@@ -1,0 +1,1 @@
+"""Applications to run, read and copy from."""

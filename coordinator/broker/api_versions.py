@@ -1,0 +1,70 @@
+"""ApiVersions: which APIs this broker serves, in which versions.
+
+An API that is not in :data:`SERVED` is not advertised, and a request for it ends the connection, as on Kafka.
+"""
+
+from __future__ import annotations
+
+from coordinator.broker.broker import Broker, Request
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.schema import ApiKey
+from streamsrt.wire.types import ApiVersionsResponse
+
+SERVED: dict[int, tuple[int, int]] = {
+    # Clients of librdkafka up to 2.6 drop compression unless Produce is advertised from 0 on; 3 is the first one served.
+    ApiKey.PRODUCE: (0, 13),
+    ApiKey.FETCH: (4, 18),
+    ApiKey.LIST_OFFSETS: (1, 11),
+    ApiKey.METADATA: (0, 13),
+    ApiKey.OFFSET_COMMIT: (2, 10),
+    ApiKey.OFFSET_FETCH: (1, 10),
+    ApiKey.FIND_COORDINATOR: (0, 6),
+    ApiKey.LIST_GROUPS: (0, 5),
+    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.DELETE_TOPICS: (1, 6),
+    ApiKey.DELETE_RECORDS: (0, 2),
+    ApiKey.INIT_PRODUCER_ID: (0, 5),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.DELETE_GROUPS: (0, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.OFFSET_DELETE: (0, 0),
+    ApiKey.DESCRIBE_CLUSTER: (0, 2),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (0, 1),
+}
+
+FEATURES = {"metadata.version": (7, 29), "streams.version": (0, 1)}
+"""Features as (minimum, finalised maximum): ``streams.version`` 1 tells clients that streams groups are served."""
+
+
+def api_versions(error_code: int = 0) -> ApiVersionsResponse:
+    """The answer with every served API; with an error for a version of ApiVersions that is not served."""
+    return ApiVersionsResponse(
+        error_code=error_code,
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in sorted(SERVED.items())
+        ],
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in FEATURES.items()
+        ],
+        finalized_features_epoch=1,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=high, min_version_level=high)
+            for name, (_, high) in FEATURES.items()
+        ],
+    )
+
+
+def handle_api_versions(broker: Broker, request: Request) -> ApiVersionsResponse:
+    message = request.message
+    wrong_cluster = message.cluster_id is not None and message.cluster_id != broker.cluster_id
+    return api_versions(ErrorCode.INVALID_REQUEST if wrong_cluster else 0)
+
+
+HANDLERS = {ApiKey.API_VERSIONS: handle_api_versions}

@@ -1,0 +1,121 @@
+"""The broker: what all handlers share.
+
+1. One event loop owns everything here; nothing is locked. Only fsync and the closing of logs happen on other threads.
+2. A handler is a function ``(broker, request) -> answer``: a message, None where the protocol has no answer, or an
+   awaitable of either where it must wait. It never blocks.
+3. Time and chance come from :class:`Surroundings`, so that a test gives its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from coordinator.broker.config_definitions import Value
+from coordinator.broker.group_shards import GroupShards
+from coordinator.broker.producer_ids import ProducerIds
+from coordinator.broker.purgatory import Purgatory
+from coordinator.broker.topics import TopicRegistry
+from coordinator.group.config import GroupConfig
+from coordinator.log import Fsync, LogDirectory, PartitionLog, Syncer
+from streamsrt.wire.messages import RequestHeader
+
+
+@dataclass(slots=True)
+class Request:
+    """One decoded request. ``message`` is of the class of its API key."""
+
+    header: RequestHeader
+    message: Any
+    client_host: str
+
+
+Answer: TypeAlias = "Any | Awaitable[Any]"
+Handler: TypeAlias = "Callable[[Broker, Request], Answer]"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the broker takes from outside: the clock in epoch milliseconds, and random bytes."""
+
+    now_ms: Callable[[], int] = field(default=lambda: time.time_ns() // 1_000_000)
+    random_bytes: Callable[[int], bytes] = field(default=secrets.token_bytes)
+
+
+class Broker:
+    """State and services of the single node."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        configs: Mapping[str, Value],
+        group_config: GroupConfig,
+        surroundings: Surroundings,
+    ) -> None:
+        self.configs = configs
+        self.surroundings = surroundings
+        self.directory = directory
+        self.fsync = Fsync(configs["log.fsync"])
+        self.syncer = Syncer(interval_ms=self.integer("log.fsync.interval.ms"))
+        self.purgatory = Purgatory()
+        self.topics = TopicRegistry(
+            directory,
+            configs,
+            fsync=self.fsync,
+            new_id=lambda: surroundings.random_bytes(16),
+            sync=self.note_append,
+        )
+        self.producer_ids = ProducerIds(directory, fsync=self.fsync, sync=self.note_append)
+        self.groups = GroupShards(self.topics, group_config, surroundings.now_ms, on_append=self.appended)
+        self.host = "127.0.0.1"
+        self.port = 0
+        self.cluster_id = directory.cluster_id
+        self.node_id = self.integer("broker.id")
+
+    def integer(self, key: str) -> int:
+        value = self.configs[key]
+        assert isinstance(value, int)
+        return value
+
+    def load(self) -> None:
+        """Brings back topics, producer ids and groups from their logs."""
+        self.topics.load()
+        self.producer_ids.load()
+        self.groups.load(partitions=self.integer("offsets.topic.num.partitions"))
+
+    # -------------------------------------------------------------------------------------------------------- appending
+
+    def note_append(self, log: PartitionLog) -> None:
+        """Tells the syncer that a log has bytes that are not on disk yet."""
+        if self.fsync is not Fsync.NEVER:
+            self.syncer.note(log)
+
+    def appended(self, log: PartitionLog) -> None:
+        """To be called after an append: wakes waiting fetches and notes the log for fsync."""
+        self.purgatory.wake(log)
+        self.note_append(log)
+
+    async def durable(self, logs: list[PartitionLog]) -> None:
+        """Returns when what was appended to ``logs`` before is as safe as ``log.fsync`` promises."""
+        if self.fsync is Fsync.GROUP:
+            await asyncio.gather(*(asyncio.wrap_future(self.syncer.sync(log)) for log in logs))
+
+    def topics_changed(self) -> None:
+        """To be called after topics came, went or grew."""
+        self.groups.topics_changed()
+
+    def run_retention(self) -> int:
+        """Deletes what the topics' retention allows; how many segments went."""
+        now_ms = self.surroundings.now_ms()
+        return sum(log.apply_retention(now_ms) for topic in self.topics for log in topic.partitions)
+
+    def close(self) -> None:
+        """Writes the clean-shutdown marker. No request may be handled after this."""
+        self.groups.close()
+        self.topics.close()
+        self.syncer.close()
+        self.directory.close()

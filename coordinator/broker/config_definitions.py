@@ -1,0 +1,225 @@
+"""The settings of the broker and of topics, by Kafka's names, with their types, defaults and bounds.
+
+1. A setting is known or refused: a typing mistake is named together with the nearest known key.
+2. Values arrive as text (command line, properties file, admin requests) and are parsed once, here.
+3. A topic's setting that is not given falls back to the broker's setting of the same meaning (``log.retention.ms`` for
+   ``retention.ms``), as in Kafka.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+
+Value = int | float | bool | str | tuple[str, ...]
+
+
+class ConfigType(IntEnum):
+    """Kafka's ``ConfigDef.Type`` as DescribeConfigs numbers it."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class InvalidConfigError(ValueError):
+    """A setting is unknown or out of bounds; the message says which, why and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One setting: its key, type, default and what it may be."""
+
+    key: str
+    type: ConfigType
+    default: Value
+    minimum: float | None = None
+    maximum: float | None = None
+    allowed: tuple[str, ...] = ()
+    broker_key: str | None = None
+    documentation: str = ""
+
+    def parse(self, text: str) -> Value:
+        """The value that ``text`` stands for. Raises :class:`InvalidConfigError`."""
+        text = text.strip()
+        if self.type == ConfigType.BOOLEAN:
+            return self._boolean(text)
+        if self.type == ConfigType.STRING:
+            return self._choice(text)
+        if self.type == ConfigType.LIST:
+            return tuple(self._choice(part.strip()) for part in text.split(",") if part.strip())
+        return self._number(text)
+
+    def render(self, value: Value) -> str:
+        """The text of a value, as Kafka prints it."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return ",".join(value) if isinstance(value, tuple) else str(value)
+
+    def _boolean(self, text: str) -> bool:
+        if text.lower() not in {"true", "false"}:
+            raise InvalidConfigError(f"Invalid value {text} for configuration {self.key}: expected true or false.")
+        return text.lower() == "true"
+
+    def _choice(self, text: str) -> str:
+        if self.allowed and text not in self.allowed:
+            raise InvalidConfigError(
+                f"Invalid value {text} for configuration {self.key}: expected one of {', '.join(self.allowed)}."
+            )
+        return text
+
+    def _number(self, text: str) -> int | float:
+        try:
+            number: int | float = float(text) if self.type == ConfigType.DOUBLE else int(text)
+        except ValueError:
+            raise InvalidConfigError(f"Invalid value {text} for configuration {self.key}: not a number.") from None
+        if self.minimum is not None and number < self.minimum:
+            raise InvalidConfigError(
+                f"Invalid value {text} for configuration {self.key}: must be at least {self.minimum:g}."
+            )
+        if self.maximum is not None and number > self.maximum:
+            raise InvalidConfigError(
+                f"Invalid value {text} for configuration {self.key}: must be at most {self.maximum:g}."
+            )
+        return number
+
+
+def nearest_key(key: str, known: Iterable[str]) -> str:
+    """A hint that names the known key closest to a mistyped one, or nothing."""
+    close = difflib.get_close_matches(key, list(known), n=1, cutoff=0.6)
+    return f" Did you mean {close[0]}?" if close else ""
+
+
+_INT_MAX = (1 << 31) - 1
+_DAY_MS = 86_400_000
+_CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+
+
+def _definitions(*rows: Definition) -> Mapping[str, Definition]:
+    return MappingProxyType({row.key: row for row in rows})
+
+
+TOPIC_CONFIGS = _definitions(
+    Definition(
+        "cleanup.policy", ConfigType.LIST, ("delete",), allowed=("delete", "compact"), broker_key="log.cleanup.policy"
+    ),
+    Definition("compression.type", ConfigType.STRING, "producer", allowed=_CODECS, broker_key="compression.type"),
+    Definition(
+        "delete.retention.ms", ConfigType.LONG, _DAY_MS, minimum=0, broker_key="log.cleaner.delete.retention.ms"
+    ),
+    Definition("file.delete.delay.ms", ConfigType.LONG, 60_000, minimum=0, broker_key="log.segment.delete.delay.ms"),
+    Definition("flush.messages", ConfigType.LONG, (1 << 63) - 1, minimum=1, broker_key="log.flush.interval.messages"),
+    Definition("flush.ms", ConfigType.LONG, (1 << 63) - 1, minimum=0, broker_key="log.flush.interval.ms"),
+    Definition("index.interval.bytes", ConfigType.INT, 4096, minimum=0, broker_key="log.index.interval.bytes"),
+    Definition(
+        "max.compaction.lag.ms",
+        ConfigType.LONG,
+        (1 << 63) - 1,
+        minimum=1,
+        broker_key="log.cleaner.max.compaction.lag.ms",
+    ),
+    Definition("max.message.bytes", ConfigType.INT, 1_048_588, minimum=0, broker_key="message.max.bytes"),
+    Definition(
+        "message.timestamp.after.max.ms",
+        ConfigType.LONG,
+        3_600_000,
+        minimum=0,
+        broker_key="log.message.timestamp.after.max.ms",
+    ),
+    Definition(
+        "message.timestamp.before.max.ms",
+        ConfigType.LONG,
+        (1 << 63) - 1,
+        minimum=0,
+        broker_key="log.message.timestamp.before.max.ms",
+    ),
+    Definition(
+        "message.timestamp.type",
+        ConfigType.STRING,
+        "CreateTime",
+        allowed=("CreateTime", "LogAppendTime"),
+        broker_key="log.message.timestamp.type",
+    ),
+    Definition(
+        "min.cleanable.dirty.ratio",
+        ConfigType.DOUBLE,
+        0.5,
+        minimum=0,
+        maximum=1,
+        broker_key="log.cleaner.min.cleanable.ratio",
+    ),
+    Definition(
+        "min.compaction.lag.ms", ConfigType.LONG, 0, minimum=0, broker_key="log.cleaner.min.compaction.lag.ms"
+    ),
+    Definition("min.insync.replicas", ConfigType.INT, 1, minimum=1, broker_key="min.insync.replicas"),
+    Definition("preallocate", ConfigType.BOOLEAN, False, broker_key="log.preallocate"),
+    Definition("retention.bytes", ConfigType.LONG, -1, minimum=-1, broker_key="log.retention.bytes"),
+    Definition("retention.ms", ConfigType.LONG, 7 * _DAY_MS, minimum=-1, broker_key="log.retention.ms"),
+    Definition(
+        "segment.bytes", ConfigType.INT, 1 << 30, minimum=14, maximum=_INT_MAX, broker_key="log.segment.bytes"
+    ),
+    Definition("segment.index.bytes", ConfigType.INT, 10 << 20, minimum=4, broker_key="log.index.size.max.bytes"),
+    Definition("segment.jitter.ms", ConfigType.LONG, 0, minimum=0, broker_key="log.roll.jitter.ms"),
+    Definition("segment.ms", ConfigType.LONG, 7 * _DAY_MS, minimum=1, broker_key="log.roll.ms"),
+    Definition("unclean.leader.election.enable", ConfigType.BOOLEAN, False, broker_key="unclean.leader.election.enable"),
+)
+"""What CreateTopics and IncrementalAlterConfigs take for a topic."""
+
+_OWN = (
+    Definition("advertised.host", ConfigType.STRING, "", documentation="Host that clients are told; empty: the bound one."),
+    Definition("auto.create.topics.enable", ConfigType.BOOLEAN, False),
+    Definition("broker.id", ConfigType.INT, 1, minimum=0),
+    Definition("broker.rack", ConfigType.STRING, ""),
+    Definition("cluster.id", ConfigType.STRING, ""),
+    Definition("connections.max.idle.ms", ConfigType.LONG, 600_000, minimum=1),
+    Definition("default.replication.factor", ConfigType.INT, 1, minimum=1),
+    Definition("delete.topic.enable", ConfigType.BOOLEAN, True),
+    Definition("fetch.max.bytes", ConfigType.INT, 55 << 20, minimum=1024),
+    Definition("log.fsync", ConfigType.STRING, "interval", allowed=("never", "interval", "group")),
+    Definition("log.fsync.interval.ms", ConfigType.LONG, 1000, minimum=1),
+    Definition("log.retention.check.interval.ms", ConfigType.LONG, 300_000, minimum=1),
+    Definition("max.connections", ConfigType.INT, _INT_MAX, minimum=1),
+    Definition("num.partitions", ConfigType.INT, 1, minimum=1),
+    Definition("offsets.retention.minutes", ConfigType.INT, 10_080, minimum=1),
+    Definition("offsets.topic.num.partitions", ConfigType.INT, 1, minimum=1, maximum=50),
+    Definition("offsets.topic.segment.bytes", ConfigType.INT, 100 << 20, minimum=1024),
+    Definition("socket.request.max.bytes", ConfigType.INT, 100 << 20, minimum=1024),
+)
+
+BROKER_CONFIGS = _definitions(
+    *_OWN,
+    *(
+        Definition(row.broker_key, row.type, row.default, row.minimum, row.maximum, row.allowed)
+        for row in TOPIC_CONFIGS.values()
+        if row.broker_key is not None
+    ),
+)
+"""What ``--config`` and ``--properties`` take, beside the group coordinator's own settings."""
+
+
+def topic_defaults(broker: Mapping[str, Value]) -> dict[str, Value]:
+    """What a topic has where it sets nothing: the broker's settings of the same meaning."""
+    return {
+        key: broker.get(row.broker_key, row.default) if row.broker_key else row.default
+        for key, row in TOPIC_CONFIGS.items()
+    }
+
+
+def parse_configs(
+    pairs: Mapping[str, str], definitions: Mapping[str, Definition], *, what: str, others: Iterable[str] = ()
+) -> dict[str, Value]:
+    """Parses settings. Raises :class:`InvalidConfigError` for an unknown key (with the nearest) or a bad value."""
+    parsed: dict[str, Value] = {}
+    for key, text in pairs.items():
+        definition = definitions.get(key)
+        if definition is None:
+            raise InvalidConfigError(f"Unknown {what} config name: {key}.{nearest_key(key, [*definitions, *others])}")
+        parsed[key] = definition.parse(text)
+    return parsed

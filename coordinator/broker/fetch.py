@@ -1,0 +1,221 @@
+"""Fetch, ListOffsets, OffsetForLeaderEpoch.
+
+1. Records leave as they lie in the log: buffers of the segments, never decoded, never copied into one.
+2. A fetch waits, up to its ``max_wait_ms``, until ``min_bytes`` are there or one of its partitions has an error to tell.
+3. At least one whole batch is given even above the limits, else a consumer could never get past it (KIP-74). The batch
+   that contains the offset is given from its start; the client drops what lies before.
+4. Fetch sessions are not kept: a full request is answered with session id 0, which tells the client to send full
+   requests always; an incremental one is refused.
+5. ``read_committed`` stops at the last stable offset and lists the aborted transactions of what is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from coordinator.broker.broker import Answer, Broker, Request
+from coordinator.broker.topics import Topic
+from coordinator.log import LogError, OffsetOutOfRangeError, PartitionLog
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.schema import ApiKey
+from streamsrt.wire.types import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochResponse,
+)
+
+TOPIC_ID_VERSION = 13
+_READ_COMMITTED = 1
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3, -4, -5
+
+
+def handle_fetch(broker: Broker, request: Request) -> Answer:
+    message: FetchRequest = request.message
+    refused = _refuse_session(message)
+    if refused is not None:
+        return refused
+    by_id = request.header.api_version >= TOPIC_ID_VERSION
+    answer, size, settled = _collect(broker, message, by_id=by_id)
+    if settled or size >= message.min_bytes or message.max_wait_ms <= 0:
+        return answer
+    return _wait(broker, message, by_id=by_id)
+
+
+def _refuse_session(message: FetchRequest) -> FetchResponse | None:
+    if message.session_epoch > 0:
+        code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        return FetchResponse(error_code=code, session_id=0, responses=[])
+    return None
+
+
+async def _wait(broker: Broker, message: FetchRequest, *, by_id: bool) -> FetchResponse:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + message.max_wait_ms / 1000
+    event = asyncio.Event()
+    logs = [log for topic, data in _wanted(broker, message, by_id=by_id) if (log := _log_of(topic, data.partition))]
+    while True:
+        left = deadline - loop.time()
+        woken = left > 0 and await broker.purgatory.wait(logs, event, left)
+        answer, size, settled = _collect(broker, message, by_id=by_id)
+        if settled or size >= message.min_bytes or not woken:
+            return answer
+
+
+def _wanted(
+    broker: Broker, message: FetchRequest, *, by_id: bool
+) -> Iterator[tuple[Topic | None, FetchRequest.FetchPartition]]:
+    for each in message.topics:
+        topic = broker.topics.by_id(each.topic_id) if by_id else broker.topics.get(each.topic)
+        for data in each.partitions:
+            yield topic, data
+
+
+def _log_of(topic: Topic | None, partition: int) -> PartitionLog | None:
+    if topic is None or not 0 <= partition < len(topic.partitions):
+        return None
+    return topic.partitions[partition]
+
+
+def _collect(broker: Broker, message: FetchRequest, *, by_id: bool) -> tuple[FetchResponse, int, bool]:
+    """The answer as of now, how many bytes of records are in it, and whether it can't wait (a partition has an error)."""
+    budget = min(message.max_bytes, broker.integer("fetch.max.bytes"))
+    committed = message.isolation_level == _READ_COMMITTED
+    size, settled = 0, False
+    responses = []
+    for each in message.topics:
+        topic = broker.topics.by_id(each.topic_id) if by_id else broker.topics.get(each.topic)
+        partitions = []
+        for data in each.partitions:
+            log = _log_of(topic, data.partition)
+            if log is None:
+                missing = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                partitions.append(_failed(data.partition, missing))
+                settled = True
+                continue
+            answer, read = _read(log, data, budget - size, first=size == 0, committed=committed)
+            settled = settled or answer.error_code != 0 or answer.diverging_epoch.epoch >= 0
+            size += read
+            partitions.append(answer)
+        responses.append(
+            FetchResponse.FetchableTopicResponse(topic=each.topic, topic_id=each.topic_id, partitions=partitions)
+        )
+    return FetchResponse(error_code=0, session_id=0, responses=responses), size, settled
+
+
+def _failed(partition: int, code: int, log: PartitionLog | None = None) -> FetchResponse.PartitionData:
+    return FetchResponse.PartitionData(
+        partition_index=partition,
+        error_code=code,
+        high_watermark=-1 if log is None else log.high_watermark,
+        last_stable_offset=-1 if log is None else log.last_stable_offset,
+        log_start_offset=-1 if log is None else log.log_start_offset,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _read(
+    log: PartitionLog, data: FetchRequest.FetchPartition, budget: int, *, first: bool, committed: bool
+) -> tuple[FetchResponse.PartitionData, int]:
+    wrong_epoch = _check_epoch(log, data.current_leader_epoch)
+    if wrong_epoch:
+        return _failed(data.partition, wrong_epoch, log), 0
+    answer = _failed(data.partition, 0, log)
+    if data.last_fetched_epoch >= 0:
+        epoch, end = log.end_offset_for_epoch(data.last_fetched_epoch)
+        if epoch < data.last_fetched_epoch or end < data.fetch_offset:
+            answer.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
+            return answer, 0
+    limit = max(0, min(budget, data.partition_max_bytes))
+    try:
+        end = log.last_stable_offset if committed else log.high_watermark
+        result = log.read(data.fetch_offset, limit, min_one_batch=first, up_to=end)
+        answer.records = result.buffers
+        if committed:
+            answer.aborted_transactions = [
+                FetchResponse.AbortedTransaction(producer_id=producer_id, first_offset=offset)
+                for producer_id, offset in log.aborted_transactions(data.fetch_offset, result.next_offset)
+            ]
+    except LogError as error:
+        return _failed(data.partition, error.error_code, log), 0
+    return answer, result.size
+
+
+def _check_epoch(log: PartitionLog, current: int) -> int:
+    if current < 0 or current == log.leader_epoch:
+        return 0
+    return ErrorCode.FENCED_LEADER_EPOCH if current < log.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def handle_list_offsets(broker: Broker, request: Request) -> ListOffsetsResponse:
+    message = request.message
+    committed = message.isolation_level == _READ_COMMITTED
+    answer = ListOffsetsResponse(topics=[])
+    for wanted in message.topics:
+        topic = broker.topics.get(wanted.name)
+        partitions = []
+        for each in wanted.partitions:
+            result = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=each.partition_index, error_code=0)
+            partitions.append(result)
+            log = _log_of(topic, each.partition_index)
+            if log is None:
+                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            result.error_code = _check_epoch(log, each.current_leader_epoch)
+            if not result.error_code:
+                _look_up(log, each.timestamp, result, committed=committed)
+        answer.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=wanted.name, partitions=partitions))
+    return answer
+
+
+def _look_up(
+    log: PartitionLog, timestamp: int, result: ListOffsetsResponse.ListOffsetsPartitionResponse, *, committed: bool
+) -> None:
+    result.leader_epoch = log.leader_epoch
+    try:
+        if timestamp == _LATEST:
+            result.offset = log.last_stable_offset if committed else log.high_watermark
+        elif timestamp in {_EARLIEST, _EARLIEST_LOCAL}:
+            result.offset = log.log_start_offset
+        elif timestamp == _MAX_TIMESTAMP:
+            found = log.max_timestamp()
+            result.offset, result.timestamp = found if found is not None else (-1, -1)
+        elif timestamp == _LATEST_TIERED:
+            result.offset = -1
+        elif timestamp < 0:
+            result.error_code = ErrorCode.UNSUPPORTED_VERSION
+        else:
+            found = log.offset_for_timestamp(timestamp)
+            result.offset, result.timestamp = found if found is not None else (-1, -1)
+    except OffsetOutOfRangeError:
+        result.offset = -1
+    except LogError as error:
+        result.error_code = error.error_code
+
+
+def handle_offset_for_leader_epoch(broker: Broker, request: Request) -> OffsetForLeaderEpochResponse:
+    answer = OffsetForLeaderEpochResponse(topics=[])
+    for wanted in request.message.topics:
+        topic = broker.topics.get(wanted.topic)
+        partitions = []
+        for each in wanted.partitions:
+            result = OffsetForLeaderEpochResponse.EpochEndOffset(partition=each.partition, error_code=0)
+            partitions.append(result)
+            log = _log_of(topic, each.partition)
+            if log is None:
+                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            result.error_code = _check_epoch(log, each.current_leader_epoch)
+            if not result.error_code:
+                result.leader_epoch, result.end_offset = log.end_offset_for_epoch(each.leader_epoch)
+        answer.topics.append(OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=wanted.topic, partitions=partitions))
+    return answer
+
+
+HANDLERS = {
+    ApiKey.FETCH: handle_fetch,
+    ApiKey.LIST_OFFSETS: handle_list_offsets,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: handle_offset_for_leader_epoch,
+}

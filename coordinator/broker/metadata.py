@@ -1,0 +1,190 @@
+"""Metadata, DescribeTopicPartitions, DescribeCluster: what the cluster looks like. It is one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coordinator.broker.broker import Broker, Request
+from coordinator.broker.topics import Topic, TopicRefusedError, check_name
+from coordinator.log import LogError
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.primitives import ZERO_UUID
+from streamsrt.wire.schema import ApiKey
+from streamsrt.wire.types import (
+    DescribeClusterResponse,
+    DescribeTopicPartitionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+
+_BROKERS_ENDPOINT = 1
+
+
+def handle_metadata(broker: Broker, request: Request) -> MetadataResponse:
+    message: MetadataRequest = request.message
+    everything = message.topics is None or (request.header.api_version == 0 and not message.topics)
+    if everything:
+        topics = [_metadata_of(broker, topic) for topic in broker.topics]
+    else:
+        topics = [_metadata_for(broker, message, wanted) for wanted in message.topics or ()]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(
+                node_id=broker.node_id, host=broker.host, port=broker.port, rack=_rack(broker)
+            )
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=topics,
+    )
+
+
+def _rack(broker: Broker) -> str | None:
+    return str(broker.configs["broker.rack"]) or None
+
+
+def _metadata_for(
+    broker: Broker, message: MetadataRequest, wanted: MetadataRequest.MetadataRequestTopic
+) -> MetadataResponse.MetadataResponseTopic:
+    if wanted.name is None:
+        by_id = broker.topics.by_id(wanted.topic_id)
+        if by_id is not None:
+            return _metadata_of(broker, by_id)
+        return MetadataResponse.MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id, partitions=[]
+        )
+    topic = broker.topics.get(wanted.name)
+    if topic is not None:
+        return _metadata_of(broker, topic)
+    error = _create_or_refuse(broker, wanted.name, message.allow_auto_topic_creation)
+    topic = broker.topics.get(wanted.name)
+    if topic is not None:
+        return _metadata_of(broker, topic)
+    return MetadataResponse.MetadataResponseTopic(
+        error_code=error, name=wanted.name, topic_id=ZERO_UUID, partitions=[]
+    )
+
+
+def _create_or_refuse(broker: Broker, name: str, may_create: bool) -> int:
+    try:
+        check_name(name)
+        if not (may_create and broker.configs["auto.create.topics.enable"]):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        broker.topics.create(name, broker.integer("num.partitions"), {})
+    except TopicRefusedError as refused:
+        return refused.error_code
+    except LogError as error:
+        return error.error_code
+    broker.topics_changed()
+    return ErrorCode.NONE
+
+
+def _metadata_of(broker: Broker, topic: Topic) -> MetadataResponse.MetadataResponseTopic:
+    nodes = [broker.node_id]
+    return MetadataResponse.MetadataResponseTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponse.MetadataResponsePartition(
+                error_code=0,
+                partition_index=index,
+                leader_id=broker.node_id,
+                leader_epoch=log.leader_epoch,
+                replica_nodes=nodes,
+                isr_nodes=nodes,
+                offline_replicas=[],
+            )
+            for index, log in enumerate(topic.partitions)
+        ],
+    )
+
+
+def handle_describe_topic_partitions(broker: Broker, request: Request) -> DescribeTopicPartitionsResponse:
+    message = request.message
+    names: Iterable[str] = [wanted.name for wanted in message.topics] or [topic.name for topic in broker.topics]
+    cursor = message.cursor
+    left = max(1, min(message.response_partition_limit, 2000))
+    answer = DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
+    for name in sorted(set(names)):
+        if cursor is not None and name < cursor.topic_name:
+            continue
+        first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
+        topic = broker.topics.get(name)
+        if topic is None:
+            answer.topics.append(_unknown_topic(name))
+            continue
+        if left == 0:
+            answer.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=first)
+            break
+        described = _describe_partitions(broker, topic, first, left)
+        answer.topics.append(described)
+        left -= len(described.partitions)
+        if first + len(described.partitions) < len(topic.partitions):
+            answer.next_cursor = DescribeTopicPartitionsResponse.Cursor(
+                topic_name=name, partition_index=first + len(described.partitions)
+            )
+            break
+    return answer
+
+
+def _unknown_topic(name: str) -> DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic:
+    try:
+        check_name(name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    except TopicRefusedError as refused:
+        code = refused.error_code
+    return DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_id=ZERO_UUID, partitions=[]
+    )
+
+
+def _describe_partitions(
+    broker: Broker, topic: Topic, first: int, count: int
+) -> DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic:
+    nodes = [broker.node_id]
+    return DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=[
+            DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition(
+                error_code=0,
+                partition_index=index,
+                leader_id=broker.node_id,
+                leader_epoch=topic.partitions[index].leader_epoch,
+                replica_nodes=nodes,
+                isr_nodes=nodes,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=[],
+            )
+            for index in range(first, min(first + count, len(topic.partitions)))
+        ],
+    )
+
+
+def handle_describe_cluster(broker: Broker, request: Request) -> DescribeClusterResponse:
+    endpoint_type = request.message.endpoint_type
+    answer = DescribeClusterResponse(
+        error_code=0, endpoint_type=endpoint_type, cluster_id=broker.cluster_id, controller_id=broker.node_id, brokers=[]
+    )
+    if endpoint_type != _BROKERS_ENDPOINT:
+        answer.error_code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        answer.error_message = "This node has no separate controller endpoint: ask for brokers (endpoint type 1)."
+        return answer
+    answer.brokers.append(
+        DescribeClusterResponse.DescribeClusterBroker(
+            broker_id=broker.node_id, host=broker.host, port=broker.port, rack=_rack(broker)
+        )
+    )
+    return answer
+
+
+HANDLERS = {
+    ApiKey.METADATA: handle_metadata,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: handle_describe_topic_partitions,
+    ApiKey.DESCRIBE_CLUSTER: handle_describe_cluster,
+}

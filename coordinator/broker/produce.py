@@ -1,0 +1,124 @@
+"""Produce and InitProducerId.
+
+1. A batch goes to the log as it came: its bytes are checked there and passed through, never decoded.
+2. ``acks=0`` has no answer at all. ``acks=1`` and ``acks=all`` are the same on one node: the answer is given when the
+   append is as safe as ``log.fsync`` promises.
+3. Each partition succeeds or fails by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from coordinator.broker.broker import Answer, Broker, Request
+from coordinator.broker.topics import METADATA_TOPIC, Topic
+from coordinator.log import AppendInfo, Fsync, LogError, PartitionLog
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.schema import ApiKey
+from streamsrt.wire.types import InitProducerIdResponse, ProduceRequest, ProduceResponse
+
+TOPIC_ID_VERSION = 13
+_VALID_ACKS = (-1, 0, 1)
+
+
+def handle_produce(broker: Broker, request: Request) -> Answer:
+    message: ProduceRequest = request.message
+    by_id = request.header.api_version >= TOPIC_ID_VERSION
+    written: list[PartitionLog] = []
+    responses = []
+    for data in message.topic_data:
+        topic = broker.topics.by_id(data.topic_id) if by_id else broker.topics.get(data.name)
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        responses.append(
+            ProduceResponse.TopicProduceResponse(
+                name=data.name,
+                topic_id=data.topic_id,
+                partition_responses=[
+                    _append(broker, message, topic, partition, unknown, written) for partition in data.partition_data
+                ],
+            )
+        )
+    if message.acks == 0:
+        return None
+    answer = ProduceResponse(responses=responses)
+    if written and broker.fsync is Fsync.GROUP:
+        return _when_durable(broker, written, answer)
+    return answer
+
+
+async def _when_durable(broker: Broker, written: list[PartitionLog], answer: ProduceResponse) -> ProduceResponse:
+    try:
+        await broker.durable(written)
+    except LogError as error:
+        for response in answer.responses:
+            for partition in response.partition_responses:
+                if not partition.error_code:
+                    partition.error_code, partition.base_offset = error.error_code, -1
+                    partition.error_message = str(error)
+    return answer
+
+
+def _append(
+    broker: Broker,
+    message: ProduceRequest,
+    topic: Topic | None,
+    data: ProduceRequest.PartitionProduceData,
+    unknown: int,
+    written: list[PartitionLog],
+) -> ProduceResponse.PartitionProduceResponse:
+    if topic is None:
+        return _failed(data.index, unknown, None)
+    if not 0 <= data.index < len(topic.partitions):
+        return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+    if message.acks not in _VALID_ACKS:
+        return _failed(data.index, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={message.acks} is not one of -1, 0, 1")
+    if message.transactional_id is not None:
+        return _failed(
+            data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker does not serve transactions."
+        )
+    if topic.is_internal or topic.name == METADATA_TOPIC:
+        return _failed(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is written by the broker only")
+    if not data.records:
+        return _failed(data.index, ErrorCode.INVALID_RECORD, "the partition's data holds no record batch")
+    log = topic.partitions[data.index]
+    try:
+        info = log.append(data.records, now_ms=broker.surroundings.now_ms())
+    except LogError as error:
+        return _failed(data.index, error.error_code, str(error), log_start_offset=log.log_start_offset)
+    broker.appended(log)
+    written.append(log)
+    return _succeeded(data.index, info)
+
+
+def _succeeded(index: int, info: AppendInfo) -> ProduceResponse.PartitionProduceResponse:
+    return ProduceResponse.PartitionProduceResponse(
+        index=index,
+        error_code=0,
+        base_offset=info.base_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )
+
+
+def _failed(
+    index: int, code: int, text: str | None, log_start_offset: int = -1
+) -> ProduceResponse.PartitionProduceResponse:
+    return ProduceResponse.PartitionProduceResponse(
+        index=index, error_code=code, base_offset=-1, log_start_offset=log_start_offset, error_message=text
+    )
+
+
+def handle_init_producer_id(broker: Broker, request: Request) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+    message = request.message
+    answer = InitProducerIdResponse(error_code=0, producer_id=-1, producer_epoch=-1)
+    if message.transactional_id is not None:
+        answer.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return answer
+    try:
+        answer.producer_id, answer.producer_epoch = broker.producer_ids.allocate(), 0
+    except LogError as error:
+        answer.error_code = error.error_code
+    return answer
+
+
+HANDLERS = {ApiKey.PRODUCE: handle_produce, ApiKey.INIT_PRODUCER_ID: handle_init_producer_id}

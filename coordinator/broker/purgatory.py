@@ -1,0 +1,48 @@
+"""Requests that wait for records: who waits for which partition, and until when.
+
+A fetch that can't be answered yet waits for an append to one of its partitions. It is woken at most once per append
+round, looks again, and waits on if it must; a deadline ends the wait in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from coordinator.log import PartitionLog
+
+
+class Purgatory:
+    """Wakes waiting fetches. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[PartitionLog, set[asyncio.Event]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def wake(self, log: PartitionLog) -> None:
+        """To be called when records were appended to ``log``, or it was closed."""
+        waiting = self._waiting.get(log)
+        if waiting:
+            for event in waiting:
+                event.set()
+
+    async def wait(self, logs: Iterable[PartitionLog], event: asyncio.Event, timeout_s: float) -> bool:
+        """Waits until ``event`` is set by an append to one of ``logs``; False when the time is over first."""
+        watched = set(logs)
+        for log in watched:
+            self._waiting.setdefault(log, set()).add(event)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await event.wait()
+        except TimeoutError:
+            return False
+        finally:
+            for log in watched:
+                waiting = self._waiting[log]
+                waiting.discard(event)
+                if not waiting:
+                    del self._waiting[log]
+        event.clear()
+        return True

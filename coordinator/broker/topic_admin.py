@@ -1,0 +1,191 @@
+"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from coordinator.broker.broker import Broker, Request
+from coordinator.broker.config_definitions import TOPIC_CONFIGS
+from coordinator.broker.configs import config_source
+from coordinator.broker.topics import Topic, TopicRefusedError
+from coordinator.log import LogError, OffsetOutOfRangeError
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.primitives import ZERO_UUID
+from streamsrt.wire.schema import ApiKey
+from streamsrt.wire.types import (
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteRecordsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+
+_HIGH_WATERMARK = -1
+
+
+def handle_create_topics(broker: Broker, request: Request) -> CreateTopicsResponse:
+    message: CreateTopicsRequest = request.message
+    seen = Counter(wanted.name for wanted in message.topics)
+    answer = CreateTopicsResponse(topics=[])
+    for wanted in message.topics:
+        try:
+            if seen[wanted.name] > 1:
+                raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            answer.topics.append(_create(broker, wanted, validate_only=message.validate_only))
+        except TopicRefusedError as refused:
+            answer.topics.append(_not_created(wanted.name, refused.error_code, str(refused)))
+        except LogError as error:
+            answer.topics.append(_not_created(wanted.name, error.error_code, str(error)))
+    if not message.validate_only:
+        broker.topics_changed()
+    return answer
+
+
+def _not_created(name: str, code: int, text: str) -> CreateTopicsResponse.CreatableTopicResult:
+    return CreateTopicsResponse.CreatableTopicResult(
+        name=name, topic_id=ZERO_UUID, error_code=code, error_message=text, configs=None
+    )
+
+
+def _partition_count(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic) -> int:
+    if wanted.assignments:
+        if wanted.num_partitions != -1 or wanted.replication_factor != -1:
+            raise TopicRefusedError(
+                ErrorCode.INVALID_REQUEST, "numPartitions and replicationFactor must be -1 when assignments are given."
+            )
+        indexes = sorted(assignment.partition_index for assignment in wanted.assignments)
+        if indexes != list(range(len(indexes))):
+            raise TopicRefusedError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partitions must be numbered consecutively from 0."
+            )
+        if any(assignment.broker_ids != [broker.node_id] for assignment in wanted.assignments):
+            raise TopicRefusedError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The only broker of this cluster is {broker.node_id}."
+            )
+        return len(indexes)
+    if wanted.replication_factor not in {-1, 1}:
+        raise TopicRefusedError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {wanted.replication_factor} time(s): this cluster has 1 broker; "
+            "give replication factor 1 or -1.",
+        )
+    return broker.integer("num.partitions") if wanted.num_partitions == -1 else wanted.num_partitions
+
+
+def _create(
+    broker: Broker, wanted: CreateTopicsRequest.CreatableTopic, *, validate_only: bool
+) -> CreateTopicsResponse.CreatableTopicResult:
+    configs = {config.name: config.value for config in wanted.configs if config.value is not None}
+    if len(configs) < len(wanted.configs):
+        nulls = ", ".join(config.name for config in wanted.configs if config.value is None)
+        raise TopicRefusedError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {nulls}")
+    partitions = _partition_count(broker, wanted)
+    broker.topics.check_create(wanted.name, partitions, configs)
+    topic = Topic(wanted.name, ZERO_UUID, configs) if validate_only else broker.topics.create(wanted.name, partitions, configs)
+    return CreateTopicsResponse.CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.id,
+        error_code=0,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=[
+            CreateTopicsResponse.CreatableTopicConfigs(
+                name=key,
+                value=TOPIC_CONFIGS[key].render(value),
+                config_source=config_source(broker, topic, key),
+            )
+            for key, value in sorted(broker.topics.effective_configs(topic).items())
+        ],
+    )
+
+
+def handle_delete_topics(broker: Broker, request: Request) -> DeleteTopicsResponse:
+    message: DeleteTopicsRequest = request.message
+    wanted = message.topics or [DeleteTopicsRequest.DeleteTopicState(name=name) for name in message.topic_names]
+    answer = DeleteTopicsResponse(responses=[_delete(broker, each) for each in wanted])
+    broker.topics_changed()
+    return answer
+
+
+def _delete(broker: Broker, wanted: DeleteTopicsRequest.DeleteTopicState) -> DeleteTopicsResponse.DeletableTopicResult:
+    result = DeleteTopicsResponse.DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id, error_code=0)
+    topic = broker.topics.by_id(wanted.topic_id) if wanted.name is None else broker.topics.get(wanted.name)
+    if topic is None:
+        by_id = wanted.name is None
+        result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return result
+    if not broker.configs["delete.topic.enable"]:
+        result.error_code = ErrorCode.TOPIC_DELETION_DISABLED
+        result.error_message = "delete.topic.enable is false on this broker."
+        return result
+    result.name, result.topic_id = topic.name, topic.id
+    logs = list(topic.partitions)
+    try:
+        broker.topics.delete(topic)
+    except LogError as error:
+        result.error_code, result.error_message = error.error_code, str(error)
+    for log in logs:
+        broker.purgatory.wake(log)
+    return result
+
+
+def handle_create_partitions(broker: Broker, request: Request) -> CreatePartitionsResponse:
+    message = request.message
+    answer = CreatePartitionsResponse(results=[])
+    for wanted in message.topics:
+        result = CreatePartitionsResponse.CreatePartitionsTopicResult(name=wanted.name, error_code=0)
+        answer.results.append(result)
+        try:
+            topic = broker.topics.get(wanted.name)
+            if topic is None:
+                raise TopicRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.name}' does not exist.")
+            if wanted.count <= len(topic.partitions) or not message.validate_only:
+                broker.topics.add_partitions(topic, wanted.count)
+        except TopicRefusedError as refused:
+            result.error_code, result.error_message = refused.error_code, str(refused)
+        except LogError as error:
+            result.error_code, result.error_message = error.error_code, str(error)
+    broker.topics_changed()
+    return answer
+
+
+def handle_delete_records(broker: Broker, request: Request) -> DeleteRecordsResponse:
+    answer = DeleteRecordsResponse(topics=[])
+    for wanted in request.message.topics:
+        topic = broker.topics.get(wanted.name)
+        answer.topics.append(
+            DeleteRecordsResponse.DeleteRecordsTopicResult(
+                name=wanted.name,
+                partitions=[_delete_records(topic, each.partition_index, each.offset) for each in wanted.partitions],
+            )
+        )
+    return answer
+
+
+def _delete_records(
+    topic: Topic | None, partition: int, offset: int
+) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
+    result = DeleteRecordsResponse.DeleteRecordsPartitionResult(
+        partition_index=partition, low_watermark=-1, error_code=0
+    )
+    if topic is None or not 0 <= partition < len(topic.partitions):
+        result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return result
+    log = topic.partitions[partition]
+    try:
+        log.delete_records_before(log.high_watermark if offset == _HIGH_WATERMARK else offset)
+        result.low_watermark = log.log_start_offset
+    except OffsetOutOfRangeError:
+        result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+    except LogError as error:
+        result.error_code = error.error_code
+    return result
+
+
+HANDLERS = {
+    ApiKey.CREATE_TOPICS: handle_create_topics,
+    ApiKey.DELETE_TOPICS: handle_delete_topics,
+    ApiKey.CREATE_PARTITIONS: handle_create_partitions,
+    ApiKey.DELETE_RECORDS: handle_delete_records,
+}

@@ -1,0 +1,75 @@
+"""From a frame to the bytes of its answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Mapping
+from inspect import isawaitable
+from typing import Any
+
+from coordinator.broker import api_versions, configs, fetch, groups, metadata, produce, topic_admin
+from coordinator.broker.broker import Broker, Handler, Request
+from coordinator.server.tcp import Answer, Parts, ProtocolViolationError
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.messages import (
+    RequestHeader,
+    UnsupportedVersionError,
+    decode_request,
+    encode_response_parts,
+)
+from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.schema import ApiKey
+
+logger = logging.getLogger("coordinator.server")
+
+HANDLERS: Mapping[int, Handler] = {
+    **api_versions.HANDLERS,
+    **configs.HANDLERS,
+    **fetch.HANDLERS,
+    **groups.HANDLERS,
+    **metadata.HANDLERS,
+    **produce.HANDLERS,
+    **topic_admin.HANDLERS,
+}
+
+
+class Dispatcher:
+    """Decodes a frame, calls its handler, encodes what it gives."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handle(self, frame: memoryview | bytes, client_host: str) -> Answer:
+        """The answer to one frame. Raises :class:`ProtocolViolationError` where there is none."""
+        try:
+            header, message = decode_request(frame)
+        except UnsupportedVersionError as error:
+            return self._unsupported(error)
+        except DecodeError as error:
+            raise ProtocolViolationError(f"a request that can't be decoded: {error}") from error
+        low, high = api_versions.SERVED.get(header.api_key, (0, -1))
+        if not low <= header.api_version <= high:
+            return self._refuse(header.api_key, header.api_version, header.correlation_id)
+        answer = HANDLERS[header.api_key](self._broker, Request(header, message, client_host))
+        if answer is None:
+            return None
+        if isawaitable(answer):
+            return self._when_ready(header, answer)
+        return _encode(header, answer)
+
+    async def _when_ready(self, header: RequestHeader, answer: Awaitable[Any]) -> Parts | None:
+        message = await answer
+        return None if message is None else _encode(header, message)
+
+    def _unsupported(self, error: UnsupportedVersionError) -> Parts:
+        return self._refuse(error.api_key, error.api_version, error.correlation_id)
+
+    def _refuse(self, api_key: int, api_version: int, correlation_id: int) -> Parts:
+        if api_key == ApiKey.API_VERSIONS:
+            answer = api_versions.api_versions(ErrorCode.UNSUPPORTED_VERSION)
+            return encode_response_parts(answer, ApiKey.API_VERSIONS, 0, correlation_id)
+        raise ProtocolViolationError(f"API {api_key} version {api_version} is not served")
+
+
+def _encode(header: RequestHeader, answer: Any) -> Parts:
+    return encode_response_parts(answer, header.api_key, header.api_version, header.correlation_id)

