@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct as Layout
 from typing import Any, NoReturn
 
-from streamsrt.wire.compiler import FORMATS, SIZES, Plan
+from streamsrt.wire.compiler import FORMATS, SIZES, WRITE_FAULTS, Plan
 from streamsrt.wire.primitives import Buffer, DecodeError, read_uvarint
 from streamsrt.wire.schema import Field, Message, Struct
 
@@ -176,7 +176,7 @@ def fits(plan: Plan, kind: str, value: Any) -> bool:
     if kind in FORMATS:
         try:
             Layout(">" + FORMATS[kind]).pack(value)
-        except Exception:  # noqa: BLE001 - whatever the value's own conversion raises, it does not fit
+        except WRITE_FAULTS:
             return False
         return True
     if kind == "string":
