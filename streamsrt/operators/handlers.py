@@ -1,0 +1,56 @@
+"""What happens to a record that fails: Kafka Streams' three exception handlers as callables.
+
+``deserialization.exception.handler``, ``processing.exception.handler`` and ``production.exception.handler`` each get a
+:class:`ErrorContext` and the exception, and answer :attr:`HandlerResponse.FAIL` (the task stops, nothing after the record
+is done) or :attr:`HandlerResponse.CONTINUE` (it is skipped and counted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class HandlerResponse(Enum):
+    """The answer of an exception handler."""
+
+    FAIL = "fail"
+    CONTINUE = "continue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorContext:
+    """Where a record failed. ``offset`` -1: not while a record was read (a commit or a punctuation)."""
+
+    topic: str
+    partition: int
+    offset: int
+    node: str
+    timestamp: int = -1
+    key: Any = None
+    value: Any = None
+    headers: Any = ()
+
+
+ExceptionHandler = Callable[[ErrorContext, BaseException], HandlerResponse]
+
+
+def fail(context: ErrorContext, error: BaseException) -> HandlerResponse:
+    """Kafka Streams' LogAndFail handlers: the default."""
+    return HandlerResponse.FAIL
+
+
+def log_and_continue(context: ErrorContext, error: BaseException) -> HandlerResponse:
+    """Kafka Streams' LogAndContinue handlers: the record is skipped and counted."""
+    return HandlerResponse.CONTINUE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExceptionHandlers:
+    """The three handlers of an application."""
+
+    deserialization: ExceptionHandler = field(default=fail)
+    processing: ExceptionHandler = field(default=fail)
+    production: ExceptionHandler = field(default=fail)

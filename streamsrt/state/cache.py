@@ -1,0 +1,384 @@
+"""The write-back cache that stands between the operators of a task and its byte stores.
+
+1. A store is read and written through its cache only. The cache holds deserialised values under the *serialised* key, in
+   entries that the operators change in place: one dictionary lookup per record, nothing is serialised before the flush.
+2. A miss loads the entry (``dict.__missing__``). An entry whose ``value`` is None is a key that has no row.
+3. A changed entry is ``dirty`` and stands once in ``dirty``, together with the value that it had when it became so
+   (``old``; :data:`UNREAD` where nobody looked it up). ``sequence`` orders entries by their last change: a flush goes from
+   the least to the most recently changed one, as the caches of Kafka Streams do.
+4. :meth:`flush` takes the dirty entries out as columns. Their bytes are *pending* until :meth:`write`, which puts them into
+   the store as one sorted batch together with the changelog offset. So the store is never ahead of its changelog, with
+   caching switched on or off; what caching decides is how often changes are forwarded and logged.
+5. Values are treated as immutable: a function that changes an aggregate in place changes ``old`` too.
+6. Eviction takes two generations: entries not used since the last but one :meth:`evict` are dropped. Nothing dirty or
+   pending is ever dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
+from struct import Struct
+from typing import Any, Final, Protocol
+
+ENTRY_OVERHEAD_BYTES: Final = 230
+UNREAD: Final = object()
+
+_pack_timestamp = Struct(">q").pack
+_unpack_timestamp = Struct(">q").unpack_from
+_by_sequence = attrgetter("sequence")
+
+Serialize = Callable[[Any], bytes]
+Deserialize = Callable[[bytes], Any]
+
+
+class ReadableBytes(Protocol):
+    """What a cache needs of a byte store."""
+
+    def get(self, key: bytes, /) -> bytes | None: ...
+
+    def write(self, puts: Iterable[tuple[bytes, bytes | None]], *, changelog_offset: int | None = None) -> None: ...
+
+    def range(
+        self, start: bytes | None, end: bytes | None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]: ...
+
+
+class Entry:
+    """One row. ``timestamp`` is the row's, in milliseconds; ``start`` the window's, where there is one."""
+
+    __slots__ = ("dirty", "headers", "key", "old", "sequence", "start", "timestamp", "value")
+
+    def __init__(self, key: bytes, value: Any, timestamp: int, start: int = 0) -> None:
+        self.key = key
+        self.value = value
+        self.timestamp = timestamp
+        self.start = start
+        self.dirty = False
+        self.sequence = 0
+        self.old: Any = None
+        self.headers: Any = ()
+
+
+class Flushed:
+    """Changed rows as columns, least recently changed first. ``starts`` is None but for windows.
+
+    ``store_keys`` are the keys under which rows are stored and logged, ``raw_values`` the serialised values.
+    """
+
+    __slots__ = ("headers", "keys", "olds", "raw_values", "starts", "store_keys", "timestamps", "values")
+
+    def __init__(
+        self, entries: list[Entry], serialize: Serialize, store_keys: list[bytes] | None, *, windowed: bool
+    ) -> None:
+        self.keys = [entry.key for entry in entries]
+        self.values = [entry.value for entry in entries]
+        self.olds = [entry.old for entry in entries]
+        self.timestamps = [entry.timestamp for entry in entries]
+        self.headers = [entry.headers for entry in entries]
+        self.starts = [entry.start for entry in entries] if windowed else None
+        self.store_keys = self.keys if store_keys is None else store_keys
+        self.raw_values: list[bytes | None] = [None if v is None else serialize(v) for v in self.values]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+class RowFormat:
+    """Bytes of a stored row: 8 bytes of timestamp before the value where the store is ``timestamped``."""
+
+    __slots__ = ("deserialize", "serialize", "timestamped")
+
+    def __init__(self, serialize: Serialize, deserialize: Deserialize, *, timestamped: bool = True) -> None:
+        self.serialize = serialize
+        self.deserialize = deserialize
+        self.timestamped = timestamped
+
+    def load(self, key: bytes, row: bytes | None, start: int = 0) -> Entry:
+        if row is None:
+            return Entry(key, None, -1, start)
+        if self.timestamped:
+            return Entry(key, self.deserialize(row[8:]), _unpack_timestamp(row)[0], start)
+        return Entry(key, self.deserialize(row), -1, start)
+
+    def rows(self, timestamps: Iterable[int], raw_values: Iterable[bytes | None]) -> list[bytes | None]:
+        if not self.timestamped:
+            return list(raw_values)
+        pack = _pack_timestamp
+        return [
+            None if value is None else pack(timestamp) + value
+            for timestamp, value in zip(timestamps, raw_values, strict=True)
+        ]
+
+
+class KeyValueCache(dict[bytes, Entry]):
+    """The cache of a key-value store. ``cache[key]`` never raises KeyError: see rule 2."""
+
+    def __init__(self, name: str, store: ReadableBytes, row_format: RowFormat) -> None:
+        super().__init__()
+        self.name = name
+        self.store = store
+        self.format = row_format
+        self.dirty: list[Entry] = []
+        self.pending: dict[bytes, bytes | None] = {}
+        self._previous: dict[bytes, Entry] = {}
+        self._row_bytes = 64
+
+    def __missing__(self, key: bytes) -> Entry:
+        entry = self._previous.pop(key, None)
+        if entry is None:
+            row = self.pending[key] if key in self.pending else self.store.get(key)
+            entry = self.format.load(key, row)
+        self[key] = entry
+        return entry
+
+    def unread(self, key: bytes) -> Entry:
+        """The entry to overwrite: without a look-up in the store where it is not cached."""
+        entry = self.get(key) or self._previous.pop(key, None)
+        if entry is None:
+            if key in self.pending:
+                return self[key]
+            entry = Entry(key, None, -1)
+            entry.old = UNREAD
+            entry.dirty = True
+            self.dirty.append(entry)
+        self[key] = entry
+        return entry
+
+    def put(self, key: bytes, value: Any, timestamp: int, headers: Any, sequence: int) -> Entry:
+        """Changes the row and returns its entry; ``value`` None deletes."""
+        entry = self[key]
+        if not entry.dirty:
+            entry.dirty = True
+            entry.old = entry.value
+            self.dirty.append(entry)
+        entry.value = value
+        entry.timestamp = timestamp
+        entry.headers = headers
+        entry.sequence = sequence
+        return entry
+
+    def flush(self) -> Flushed | None:
+        """Takes the dirty entries out; None where nothing needs to be written. A key that came and went is left out."""
+        if not self.dirty:
+            return None
+        entries = self.dirty
+        self.dirty = []
+        entries.sort(key=_by_sequence)
+        changed = [e for e in entries if e.value is not None or self._had_row(e)]
+        for entry in entries:
+            entry.dirty = False
+        if not changed:
+            return None
+        flushed = Flushed(changed, self.format.serialize, None, windowed=False)
+        rows = self.format.rows(flushed.timestamps, flushed.raw_values)
+        self.pending.update(zip(flushed.keys, rows, strict=True))
+        self._row_bytes = _average_bytes(flushed.keys, rows)
+        return flushed
+
+    def _had_row(self, entry: Entry) -> bool:
+        if entry.old is UNREAD:
+            key = entry.key
+            entry.old = self.format.load(key, self.pending[key] if key in self.pending else self.store.get(key)).value
+        return entry.old is not None
+
+    def read_olds(self, flushed: Flushed) -> None:
+        """Looks up the old values that nobody read so far: for those who forward them. Call before :meth:`write`."""
+        for index, old in enumerate(flushed.olds):
+            if old is UNREAD:
+                key = flushed.keys[index]
+                flushed.olds[index] = self.format.load(key, self.store.get(key)).value
+
+    def write(self, changelog_offset: int | None) -> None:
+        """Puts everything pending into the store, as one batch in key order."""
+        pending = self.pending
+        if pending or changelog_offset is not None:
+            self.store.write([(key, pending[key]) for key in sorted(pending)], changelog_offset=changelog_offset)
+            self.pending = {}
+
+    def size_bytes(self) -> int:
+        return (len(self) + len(self._previous)) * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
+
+    def evict(self, limit_bytes: int) -> None:
+        """Drops entries that were not used lately, where there are more than ``limit_bytes`` of them."""
+        if self.dirty or self.pending or self.size_bytes() <= limit_bytes:
+            return
+        self._previous = dict(self) if self._bytes_of(len(self)) <= limit_bytes else {}
+        self.clear()
+
+    def _bytes_of(self, entries: int) -> int:
+        return entries * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
+
+    def forget(self) -> None:
+        """Drops every entry, changed ones too: the store was rewritten from its changelog."""
+        self.clear()
+        self._previous = {}
+        self.dirty = []
+        self.pending = {}
+
+    def rows(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Entry]:
+        """Rows with ``start`` <= key < ``end`` in the order of the key's bytes; what is not flushed yet included."""
+        changed = {e.key: e for e in self.dirty if _within(e.key, start, end)}
+        pending = {k: r for k, r in self.pending.items() if k not in changed and _within(k, start, end)}
+        load = self.format.load
+        found = {k: load(k, r) for k, r in self.store.range(start, end) if k not in changed and k not in pending}
+        found |= {k: load(k, r) for k, r in pending.items()}
+        found |= changed
+        for key in sorted(found, reverse=reverse):
+            if found[key].value is not None:
+                yield found[key]
+
+
+class WindowRows(dict[bytes, Entry]):
+    """The rows of the window that starts at ``start``. A ``fresh`` window is newer than all stored ones: no look-ups."""
+
+    __slots__ = ("_cache", "fresh", "start")
+
+    def __init__(self, cache: WindowCache, start: int, *, fresh: bool) -> None:
+        super().__init__()
+        self._cache = cache
+        self.start = start
+        self.fresh = fresh
+
+    def __missing__(self, key: bytes) -> Entry:
+        entry = Entry(key, None, -1, self.start) if self.fresh else self._cache.load(key, self.start)
+        self[key] = entry
+        return entry
+
+
+class WindowStore(Protocol):
+    """What a window cache needs of a byte store."""
+
+    def get(self, key: bytes, start: int, /) -> bytes | None: ...
+
+    def write(
+        self, puts: Iterable[tuple[bytes, int, bytes | None]], *, changelog_offset: int | None = None
+    ) -> None: ...
+
+    def fetch_all(self, start: int, end: int) -> Iterable[tuple[bytes, int, bytes]]: ...
+
+    def expire(self, stream_time: int) -> object: ...
+
+
+class WindowCache(dict[int, WindowRows]):
+    """The cache of a window store: ``cache[start][key]``. One dictionary per window, no composite key per record.
+
+    ``newest_stored_start``: no stored window starts later; None where that is not known.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: WindowStore,
+        row_format: RowFormat,
+        *,
+        retention_ms: int,
+        newest_stored_start: int | None,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.store = store
+        self.format = row_format
+        self.retention_ms = retention_ms
+        self.dirty: list[Entry] = []
+        self.pending: dict[tuple[bytes, int], bytes | None] = {}
+        self.newest_start = -1
+        self._stored = newest_stored_start
+        self._row_bytes = 64
+
+    def __missing__(self, start: int) -> WindowRows:
+        rows = self[start] = WindowRows(self, start, fresh=self._stored is not None and start > self._stored)
+        if start > self.newest_start:
+            self.newest_start = start
+        return rows
+
+    def load(self, key: bytes, start: int) -> Entry:
+        place = (key, start)
+        row = self.pending[place] if place in self.pending else self.store.get(key, start)
+        return self.format.load(key, row, start)
+
+    def put(self, key: bytes, start: int, value: Any, timestamp: int, headers: Any, sequence: int) -> Entry:
+        """Changes the row of ``key`` in the window that starts at ``start``; ``value`` None deletes."""
+        entry = self[start][key]
+        if not entry.dirty:
+            entry.dirty = True
+            entry.old = entry.value
+            self.dirty.append(entry)
+        entry.value = value
+        entry.timestamp = timestamp
+        entry.headers = headers
+        entry.sequence = sequence
+        return entry
+
+    def flush(self) -> Flushed | None:
+        """Takes the dirty entries out; None where nothing needs to be written."""
+        if not self.dirty:
+            return None
+        entries = self.dirty
+        self.dirty = []
+        entries.sort(key=_by_sequence)
+        for entry in entries:
+            entry.dirty = False
+        changed = [e for e in entries if e.value is not None or e.old is not None]
+        if not changed:
+            return None
+        suffixes = {e.start: _pack_timestamp(e.start) + b"\0\0\0\0" for e in changed}
+        flushed = Flushed(changed, self.format.serialize, [e.key + suffixes[e.start] for e in changed], windowed=True)
+        rows = self.format.rows(flushed.timestamps, flushed.raw_values)
+        self.pending.update(((e.key, e.start), row) for e, row in zip(changed, rows, strict=True))
+        self._row_bytes = _average_bytes(flushed.store_keys, rows)
+        return flushed
+
+    def write(self, changelog_offset: int | None) -> None:
+        """Puts everything pending into the store, as one batch in key order, and drops what is beyond retention."""
+        pending = self.pending
+        if pending or changelog_offset is not None:
+            puts = [(key, start, pending[key, start]) for key, start in sorted(pending)]
+            self.store.write(puts, changelog_offset=changelog_offset)
+            self.pending = {}
+        oldest = self.newest_start - self.retention_ms + 1
+        for start in [start for start in self if start < oldest]:
+            self._drop(start)
+        self.store.expire(self.newest_start)
+
+    def _drop(self, start: int) -> None:
+        del self[start]
+        if self._stored is not None and start > self._stored:
+            self._stored = start
+
+    def size_bytes(self) -> int:
+        return sum(map(len, self.values())) * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
+
+    def evict(self, limit_bytes: int) -> None:
+        """Drops the oldest windows until at most ``limit_bytes`` are held."""
+        if self.dirty or self.pending:
+            return
+        for start in sorted(self):
+            if self.size_bytes() <= limit_bytes:
+                return
+            self._drop(start)
+
+    def forget(self, newest_stored_start: int | None) -> None:
+        """Drops every entry: the store was rewritten from its changelog."""
+        self.clear()
+        self.dirty = []
+        self.pending = {}
+        self._stored = newest_stored_start
+
+    def rows(self) -> Iterator[Entry]:
+        """Every row within retention by key, then start; what is not flushed yet included."""
+        found = {(k, s): self.format.load(k, row, s) for k, s, row in self.store.fetch_all(0, 2**63 - 1)}
+        found |= {(k, s): self.format.load(k, row, s) for (k, s), row in self.pending.items()}
+        found |= {(e.key, e.start): e for e in self.dirty}
+        newest = max([self.newest_start, *(start for _, start in found)])
+        for place in sorted(found):
+            if found[place].value is not None and place[1] > newest - self.retention_ms:
+                yield found[place]
+
+
+def _within(key: bytes, start: bytes | None, end: bytes | None) -> bool:
+    return (start is None or start <= key) and (end is None or key < end)
+
+
+def _average_bytes(keys: list[bytes], rows: list[bytes | None]) -> int:
+    return (sum(map(len, keys)) + sum(len(row) for row in rows if row is not None)) // len(keys) + 33

@@ -1,0 +1,202 @@
+"""What a task writes, column by column, until there is enough of it for a record batch.
+
+1. Operators hand over columns once per run, never a record. A partition's columns are encoded as one batch when they hold
+   ``batch_records_min`` records, and all of them at :meth:`RecordCollector.flush`.
+2. Records of one partition keep the order in which they were handed over.
+3. A record without an explicit partition goes where the Java client's default partitioner sends its key: murmur2. Records
+   without a key stay together: one partition per call, the next one at the next call.
+4. Headers cost only partitions that get some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import Any, Protocol
+
+from streamsrt.errors import ProductionError
+from streamsrt.wire.compression import Compression
+from streamsrt.wire.murmur2 import PartitionMemo
+from streamsrt.wire.primitives import EncodeError
+from streamsrt.wire.records import Headers, encode_batch
+
+Keys = Sequence[bytes | None]
+Sink = Callable[[str, int, bytes, int], None]
+
+
+class Collector(Protocol):
+    """Where a task puts what it writes."""
+
+    def add(
+        self,
+        topic: str,
+        keys: Keys,
+        values: Keys,
+        timestamps: Sequence[int],
+        headers: Sequence[Headers] | None = None,
+        partition: int | Sequence[int] | None = None,
+        partition_keys: Keys | None = None,
+    ) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class _Columns:
+    __slots__ = ("add", "headers", "keys", "timestamps", "values")
+
+    def __init__(self) -> None:
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.timestamps: list[int] = []
+        self.headers: list[Headers] | None = None
+        self.add: tuple[Any, Any, Any] = (self.keys.append, self.values.append, self.timestamps.append)
+
+    def extend(self, keys: Keys, values: Keys, timestamps: Sequence[int], headers: Sequence[Headers] | None) -> None:
+        self.pad_headers(headers is not None)
+        self.keys += keys
+        self.values += values
+        self.timestamps += timestamps
+        if headers is not None and self.headers is not None:
+            self.headers += headers
+        elif self.headers is not None:
+            self.headers += repeat((), len(keys))
+
+    def pad_headers(self, wanted: bool) -> None:
+        if wanted and self.headers is None:
+            self.headers = [()] * len(self.keys)
+
+    def clear(self) -> None:
+        self.keys.clear()
+        self.values.clear()
+        self.timestamps.clear()
+        self.headers = None
+
+
+class _Topic:
+    __slots__ = ("columns", "memo", "next_null_partition")
+
+    def __init__(self, partitions: int) -> None:
+        self.columns = [_Columns() for _ in range(partitions)]
+        self.memo = PartitionMemo()
+        self.next_null_partition = 0
+
+
+class RecordCollector:
+    """Collects and encodes; ``sink(topic, partition, batch, record count)`` gets each encoded batch.
+
+    ``partitions_of_topic(topic)`` is asked once per topic. Raises ProductionError for what can't be encoded.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        partitions_of_topic: Callable[[str], int],
+        *,
+        compression: Compression = Compression.NONE,
+        batch_records_min: int = 1000,
+        transactional: bool = False,
+    ) -> None:
+        self._sink = sink
+        self._partitions_of_topic = partitions_of_topic
+        self._compression = compression
+        self._batch_records_min = batch_records_min
+        self._transactional = transactional
+        self._topics: dict[str, _Topic] = {}
+
+    def add(
+        self,
+        topic: str,
+        keys: Keys,
+        values: Keys,
+        timestamps: Sequence[int],
+        headers: Sequence[Headers] | None = None,
+        partition: int | Sequence[int] | None = None,
+        partition_keys: Keys | None = None,
+    ) -> None:
+        """Takes records over. ``partition``: of all of them, or of each; None: by ``partition_keys`` or by key."""
+        known = self._topics.get(topic) or self._open(topic)
+        if partition is None and len(known.columns) == 1:
+            partition = 0
+        if isinstance(partition, int):
+            self._check(topic, known, partition, partition)
+            known.columns[partition].extend(keys, values, timestamps, headers)
+            self._send_if_full(topic, known, partition)
+            return
+        if partition is None:
+            partition = self._partitions(known, keys if partition_keys is None else partition_keys)
+        elif partition:
+            self._check(topic, known, min(partition), max(partition))
+        self._split(known, keys, values, timestamps, headers, partition)
+        for index in range(len(known.columns)):
+            self._send_if_full(topic, known, index)
+
+    def _open(self, topic: str) -> _Topic:
+        known = self._topics[topic] = _Topic(self._partitions_of_topic(topic))
+        return known
+
+    def _check(self, topic: str, known: _Topic, lowest: int, highest: int) -> None:
+        if lowest < 0 or highest >= len(known.columns):
+            wrong = lowest if lowest < 0 else highest
+            raise ProductionError(
+                f"topic {topic!r} has {len(known.columns)} partitions, a record was sent to partition {wrong}: "
+                "correct the partitioner",
+                topic,
+                wrong,
+            )
+
+    def _partitions(self, known: _Topic, keys: Keys) -> list[int]:
+        chosen = known.memo.partitions(keys, len(known.columns), null_partition=known.next_null_partition)
+        if None in keys:
+            known.next_null_partition = (known.next_null_partition + 1) % len(known.columns)
+        return chosen
+
+    def _split(
+        self,
+        known: _Topic,
+        keys: Keys,
+        values: Keys,
+        timestamps: Sequence[int],
+        headers: Sequence[Headers] | None,
+        partitions: Sequence[int],
+    ) -> None:
+        columns = known.columns
+        if headers is not None or any(c.headers is not None for c in columns):
+            each = repeat(()) if headers is None else headers
+            for index in set(partitions):
+                columns[index].pad_headers(True)
+            for index, header in zip(partitions, each, strict=False):
+                columns[index].headers.append(header)  # type: ignore[union-attr]  # padded above
+        adders = [c.add for c in columns]
+        for key, value, timestamp, index in zip(keys, values, timestamps, partitions, strict=True):
+            add_key, add_value, add_timestamp = adders[index]
+            add_key(key)
+            add_value(value)
+            add_timestamp(timestamp)
+
+    def _send_if_full(self, topic: str, known: _Topic, partition: int) -> None:
+        if len(known.columns[partition].keys) >= self._batch_records_min:
+            self._send(topic, partition, known.columns[partition])
+
+    def _send(self, topic: str, partition: int, columns: _Columns) -> None:
+        try:
+            batch = encode_batch(
+                columns.keys,
+                columns.values,
+                columns.timestamps,
+                headers=columns.headers,
+                compression=self._compression,
+                transactional=self._transactional,
+            )
+        except EncodeError as error:
+            raise ProductionError(
+                f"records for {topic}-{partition} can't be encoded: {error}", topic, partition
+            ) from error
+        self._sink(topic, partition, batch, len(columns.keys))
+        columns.clear()
+
+    def flush(self) -> None:
+        """Encodes and hands over everything that is left."""
+        for topic, known in self._topics.items():
+            for partition, columns in enumerate(known.columns):
+                if columns.keys:
+                    self._send(topic, partition, columns)
