@@ -1,0 +1,230 @@
+"""Settings of the group coordinator under Kafka's names, with Kafka's defaults and bounds.
+
+Broker settings are ``group.streams.*``; a group overrides some of them by dynamic settings ``streams.*`` of its own
+(``kafka-configs --entity-type groups``). Unknown names and values out of bounds are refused with one message each.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+INT32_MAX = 2147483647
+ASSIGNORS = ("sticky",)
+
+
+class InvalidConfigError(ValueError):
+    """The operator's mistake: a setting with an unknown name or a value that is not allowed."""
+
+
+class _Setting(NamedTuple):
+    attribute: str
+    default: int | str | None
+    low: int = 0
+    high: int = INT32_MAX
+
+
+_BROKER_SETTINGS: dict[str, _Setting] = {
+    "group.coordinator.rebalance.protocols": _Setting("rebalance_protocols", "classic,consumer,streams"),
+    "group.streams.session.timeout.ms": _Setting("session_timeout_ms", 45_000, 1),
+    "group.streams.min.session.timeout.ms": _Setting("min_session_timeout_ms", 45_000, 1),
+    "group.streams.max.session.timeout.ms": _Setting("max_session_timeout_ms", 60_000, 1),
+    "group.streams.heartbeat.interval.ms": _Setting("heartbeat_interval_ms", 5_000, 1),
+    "group.streams.min.heartbeat.interval.ms": _Setting("min_heartbeat_interval_ms", 5_000, 1),
+    "group.streams.max.heartbeat.interval.ms": _Setting("max_heartbeat_interval_ms", 15_000, 1),
+    "group.streams.max.size": _Setting("max_size", INT32_MAX, 1),
+    "group.streams.num.standby.replicas": _Setting("num_standby_replicas", 0),
+    "group.streams.max.standby.replicas": _Setting("max_standby_replicas", 2),
+    "group.streams.num.warmup.replicas": _Setting("num_warmup_replicas", 2),
+    "group.streams.max.warmup.replicas": _Setting("max_warmup_replicas", 20),
+    "group.streams.acceptable.recovery.lag": _Setting("acceptable_recovery_lag", 10_000, 0, 2**63 - 1),
+    "group.streams.task.offset.interval.ms": _Setting("task_offset_interval_ms", 60_000, 1),
+    "group.streams.min.task.offset.interval.ms": _Setting("min_task_offset_interval_ms", 15_000, 1),
+    "group.streams.initial.rebalance.delay.ms": _Setting("initial_rebalance_delay_ms", 3_000),
+    "group.streams.assignment.interval.ms": _Setting("assignment_interval_ms", 1_000),
+    "group.streams.min.assignment.interval.ms": _Setting("min_assignment_interval_ms", 0),
+    "group.streams.max.assignment.interval.ms": _Setting("max_assignment_interval_ms", 15_000),
+    "group.streams.assignor.name": _Setting("assignor_name", None),
+    "offset.metadata.max.bytes": _Setting("offset_metadata_max_bytes", 4096),
+}
+
+_GROUP_SETTINGS: dict[str, str] = {
+    "streams.session.timeout.ms": "session_timeout_ms",
+    "streams.heartbeat.interval.ms": "heartbeat_interval_ms",
+    "streams.num.standby.replicas": "num_standby_replicas",
+    "streams.num.warmup.replicas": "num_warmup_replicas",
+    "streams.acceptable.recovery.lag": "acceptable_recovery_lag",
+    "streams.task.offset.interval.ms": "task_offset_interval_ms",
+    "streams.initial.rebalance.delay.ms": "initial_rebalance_delay_ms",
+    "streams.assignment.interval.ms": "assignment_interval_ms",
+    "streams.assignor.name": "assignor_name",
+}
+
+_RANGES = {
+    "session_timeout_ms": ("min_session_timeout_ms", "max_session_timeout_ms"),
+    "heartbeat_interval_ms": ("min_heartbeat_interval_ms", "max_heartbeat_interval_ms"),
+    "assignment_interval_ms": ("min_assignment_interval_ms", "max_assignment_interval_ms"),
+}
+_MAXIMA = {"num_standby_replicas": "max_standby_replicas", "num_warmup_replicas": "max_warmup_replicas"}
+_MINIMA = {"task_offset_interval_ms": "min_task_offset_interval_ms"}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupConfig:
+    """The settings that hold for one streams group."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    num_standby_replicas: int = 0
+    num_warmup_replicas: int = 2
+    acceptable_recovery_lag: int = 10_000
+    task_offset_interval_ms: int = 60_000
+    initial_rebalance_delay_ms: int = 3_000
+    assignment_interval_ms: int = 1_000
+    assignor_name: str | None = None
+
+    @property
+    def assignment_configs(self) -> tuple[tuple[str, str], ...]:
+        """Settings whose change calls for a new assignment, as they stand in the group's metadata record."""
+        return (("num.standby.replicas", str(self.num_standby_replicas)),)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """Broker settings and, by group id, the settings of single groups. Immutable: ``with_group`` makes a new one."""
+
+    broker: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    defaults: StreamsGroupConfig = StreamsGroupConfig()
+    bounds: Mapping[str, int] = field(default_factory=lambda: _numbers({}))
+    max_size: int = INT32_MAX
+    offset_metadata_max_bytes: int = 4096
+    streams_enabled: bool = True
+    resolved: Mapping[str, StreamsGroupConfig] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, str]) -> GroupConfig:
+        """Reads broker settings. Raises InvalidConfigError naming the setting, its value and what is allowed."""
+        for name in settings:
+            if name not in _BROKER_SETTINGS:
+                raise InvalidConfigError(f"Unknown config name: {name}.{_nearest(name, _BROKER_SETTINGS)}")
+        numbers = _numbers(settings)
+        assignor = settings.get("group.streams.assignor.name")
+        protocols = settings.get("group.coordinator.rebalance.protocols", "classic,consumer,streams")
+        _check_broker_bounds(numbers)
+        _check_assignor("group.streams.assignor.name", assignor)
+        fields = {name: numbers[name] for name in _GROUP_SETTINGS.values() if name in numbers}
+        return cls(
+            broker=dict(settings),
+            defaults=StreamsGroupConfig(**fields, assignor_name=assignor),
+            bounds=numbers,
+            max_size=numbers["max_size"],
+            offset_metadata_max_bytes=numbers["offset_metadata_max_bytes"],
+            streams_enabled="streams" in {part.strip() for part in protocols.split(",")},
+        )
+
+    def for_group(self, group_id: str) -> StreamsGroupConfig:
+        return self.resolved.get(group_id, self.defaults)
+
+    def with_group(self, group_id: str, settings: Mapping[str, str]) -> GroupConfig:
+        """The same with these dynamic settings of one group in place of its old ones; empty settings remove them.
+
+        Raises InvalidConfigError in Kafka's words; nothing has changed then.
+        """
+        groups, resolved = dict(self.groups), dict(self.resolved)
+        groups.pop(group_id, None)
+        resolved.pop(group_id, None)
+        if settings:
+            changes = {_GROUP_SETTINGS[name]: self._group_value(name, value) for name, value in settings.items()}
+            groups[group_id] = dict(settings)
+            resolved[group_id] = replace(self.defaults, **changes)  # type: ignore[arg-type]
+        return replace(self, groups=groups, resolved=resolved)
+
+    def describe_group(self, group_id: str) -> dict[str, tuple[str | None, bool]]:
+        """Dynamic setting -> (value in use, whether the group itself sets it)."""
+        own, used = self.groups.get(group_id, {}), self.for_group(group_id)
+        found: dict[str, tuple[str | None, bool]] = {}
+        for name, attribute in _GROUP_SETTINGS.items():
+            value = getattr(used, attribute)
+            found[name] = (None if value is None else str(value), name in own)
+        return found
+
+    def _group_value(self, name: str, value: str) -> int | str:
+        if name not in _GROUP_SETTINGS:
+            raise InvalidConfigError(f"Unknown group config name: {name}{_nearest(name, _GROUP_SETTINGS)}")
+        attribute = _GROUP_SETTINGS[name]
+        if attribute == "assignor_name":
+            _check_assignor(name, value)
+            return value
+        number = _integer(name, value)
+        low = 0 if attribute != "task_offset_interval_ms" else 1
+        if number < low:
+            raise InvalidConfigError(f"Invalid value {number} for configuration {name}: Value must be at least {low}")
+        if attribute in _RANGES:
+            least, most = (self.bounds[bound] for bound in _RANGES[attribute])
+            if not least <= number <= most:
+                raise InvalidConfigError(f"{name} must be in the range {least} to {most} inclusive.")
+        if attribute in _MAXIMA and number > self.bounds[_MAXIMA[attribute]]:
+            raise InvalidConfigError(f"{name} must be less than or equal to {self.bounds[_MAXIMA[attribute]]}")
+        if attribute in _MINIMA and number < self.bounds[_MINIMA[attribute]]:
+            raise InvalidConfigError(f"{name} must be greater than or equal to {self.bounds[_MINIMA[attribute]]}")
+        return number
+
+
+def _numbers(settings: Mapping[str, str]) -> dict[str, int]:
+    """Attribute -> value of every setting that is a number."""
+    found: dict[str, int] = {}
+    for name, setting in _BROKER_SETTINGS.items():
+        if isinstance(setting.default, int):
+            number = _integer(name, settings[name]) if name in settings else setting.default
+            if not setting.low <= number <= setting.high:
+                raise InvalidConfigError(
+                    f"Invalid value {number} for configuration {name}: it must be in {setting.low} to {setting.high}."
+                )
+            found[setting.attribute] = number
+    return found
+
+
+def _check_broker_bounds(numbers: Mapping[str, int]) -> None:
+    names = {setting.attribute: name for name, setting in _BROKER_SETTINGS.items()}
+    for attribute, (least, most) in _RANGES.items():
+        if numbers[least] > numbers[most]:
+            raise InvalidConfigError(
+                f"{names[least]} ({numbers[least]}) must not be greater than {names[most]} ({numbers[most]})."
+            )
+        if not numbers[least] <= numbers[attribute] <= numbers[most]:
+            raise InvalidConfigError(
+                f"{names[attribute]} is {numbers[attribute]}, but must be in the range {numbers[least]} "
+                f"({names[least]}) to {numbers[most]} ({names[most]})."
+            )
+    for attribute, most in _MAXIMA.items():
+        if numbers[attribute] > numbers[most]:
+            raise InvalidConfigError(
+                f"{names[attribute]} is {numbers[attribute]}, but {names[most]} allows {numbers[most]} at most."
+            )
+    for attribute, least in _MINIMA.items():
+        if numbers[attribute] < numbers[least]:
+            raise InvalidConfigError(
+                f"{names[attribute]} is {numbers[attribute]}, but {names[least]} asks for {numbers[least]} at least."
+            )
+
+
+def _check_assignor(name: str, value: str | None) -> None:
+    if value is not None and value not in ASSIGNORS:
+        raise InvalidConfigError(
+            f"{name} '{value}' is not a registered task assignor. Registered assignors are: [{', '.join(ASSIGNORS)}]."
+        )
+
+
+def _integer(name: str, value: str) -> int:
+    try:
+        return int(value.strip())
+    except ValueError:
+        raise InvalidConfigError(f"Invalid value {value} for configuration {name}: Not a number of type INT") from None
+
+
+def _nearest(name: str, known: Mapping[str, object]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {close[0]}?" if close else ""

@@ -1,0 +1,155 @@
+"""What a topology means for the topics that there are: tasks, internal topics, and what is wrong.
+
+1. The first that applies decides: missing source topics, topics with wrong partition counts, missing internal topics.
+2. A repartition topic without a count gets the largest count among the inputs of the subtopologies that write it, along
+   the chain, and is then raised to its co-partition group. A changelog has as many partitions as its subtopology tasks.
+3. A subtopology has a task for each partition of its largest input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from coordinator.group.streams.topology import InternalTopic, Topology
+from coordinator.group.values import NO_TOPIC_ID, TopicsImage, TopicSpec
+
+STALE_TOPOLOGY = 0
+MISSING_SOURCE_TOPICS = 1
+INCORRECTLY_PARTITIONED_TOPICS = 2
+MISSING_INTERNAL_TOPICS = 3
+SHUTDOWN_APPLICATION = 4
+ASSIGNMENT_DELAYED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProblem:
+    """Why no task can be assigned: a status code of the heartbeat response with its text."""
+
+    status_code: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A topology resolved against an image of the topics.
+
+    ``task_counts`` and ``partition_counts`` (of all topics that tasks read or log to) are empty when source topics are
+    missing or wrongly partitioned. ``to_create`` are the internal topics that are missing.
+    """
+
+    topology: Topology
+    metadata_hash: int
+    problem: TopicProblem | None = None
+    task_counts: Mapping[str, int] = field(default_factory=dict)
+    partition_counts: Mapping[str, int] = field(default_factory=dict)
+    to_create: tuple[TopicSpec, ...] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        return self.problem is None
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether all partition counts are known, though topics may still have to be created."""
+        return self.problem is None or self.problem.status_code == MISSING_INTERNAL_TOPICS
+
+
+class _Mismatch(Exception):
+    """Partition counts that do not fit; the text is the detail of the status."""
+
+
+def configure(topology: Topology, image: TopicsImage) -> Configuration:
+    """Resolves ``topology``, which ``check_topology`` has passed, against the topics that exist."""
+    digest = metadata_hash(topology, image)
+    missing = sorted({n for part in topology.subtopologies for n in part.source_topics if n not in image})
+    if missing:
+        detail = f"Source topics {', '.join(missing)} are missing."
+        return Configuration(topology, digest, TopicProblem(MISSING_SOURCE_TOPICS, detail))
+    try:
+        counts = _partition_counts(topology, image)
+        to_create = _missing_internal_topics(topology, image, counts)
+    except _Mismatch as mismatch:
+        return Configuration(topology, digest, TopicProblem(INCORRECTLY_PARTITIONED_TOPICS, str(mismatch)))
+    problem = None
+    if to_create:
+        detail = f"Internal topics are missing: {', '.join(spec.name for spec in to_create)}"
+        problem = TopicProblem(MISSING_INTERNAL_TOPICS, detail)
+    tasks = {part.id: _largest(part.input_topics, counts) for part in topology.subtopologies}
+    return Configuration(topology, digest, problem, tasks, counts, to_create)
+
+
+def metadata_hash(topology: Topology, image: TopicsImage) -> int:
+    """A signed 64-bit digest of ids and partition counts of the topology's topics that exist; 0 if none does."""
+    present = sorted(name for name in topology.topics() if name in image)
+    if not present:
+        return 0
+    digest = hashlib.blake2b(digest_size=8)
+    for name in present:
+        topic = image[name]
+        digest.update(f"{name}\0{topic.partitions}\0".encode() + (topic.id or NO_TOPIC_ID))
+    return int.from_bytes(digest.digest(), "big", signed=True)
+
+
+def _partition_counts(topology: Topology, image: TopicsImage) -> dict[str, int]:
+    repartitions = {topic.name: topic for part in topology.subtopologies for topic in part.repartition_sources}
+    counts = {name: image[name].partitions for part in topology.subtopologies for name in part.source_topics}
+    counts |= {name: topic.partitions for name, topic in repartitions.items() if topic.partitions}
+    _derive(topology, counts, [name for name in sorted(repartitions) if name not in counts])
+    flexible = {name for name, topic in repartitions.items() if not topic.partitions}
+    for part in topology.subtopologies:
+        for group in part.copartition_groups:
+            _copartition(group, counts, repartitions, flexible)
+    for part in topology.subtopologies:
+        for changelog in part.changelogs:
+            counts[changelog.name] = _largest(part.input_topics, counts)
+    return counts
+
+
+def _derive(topology: Topology, counts: dict[str, int], pending: list[str]) -> None:
+    """Gives counts to repartition topics: when all inputs of all writers are known; in a loop, when some are."""
+    writers = {name: [part for part in topology.subtopologies if name in part.repartition_sinks] for name in pending}
+    while pending:
+        inputs = {name: {n for part in writers[name] for n in part.input_topics} - {name} for name in pending}
+        found = [name for name in pending if inputs[name] <= counts.keys()]
+        if not found:
+            found = [name for name in pending if inputs[name] & counts.keys()][:1]
+        for name in found:
+            counts[name] = max(counts[n] for n in inputs[name] if n in counts)
+        pending = [name for name in pending if name not in counts]
+
+
+def _copartition(
+    group: tuple[str, ...], counts: dict[str, int], repartitions: Mapping[str, InternalTopic], flexible: set[str]
+) -> None:
+    fixed = {name: counts[name] for name in group if name not in flexible}
+    if len(set(fixed.values())) > 1:
+        listed = ", ".join(f"{name}={fixed[name]}" for name in sorted(fixed))
+        raise _Mismatch(f"Following topics do not have the same number of partitions: [{{{listed}}}]")
+    wanted = next(iter(fixed.values())) if fixed else _largest(group, counts)
+    for name in group:
+        if name in repartitions and name in flexible:
+            counts[name] = wanted
+
+
+def _missing_internal_topics(
+    topology: Topology, image: TopicsImage, counts: Mapping[str, int]
+) -> tuple[TopicSpec, ...]:
+    missing = []
+    for part in topology.subtopologies:
+        for topic in (*part.repartition_sources, *part.changelogs):
+            expected = counts[topic.name]
+            if topic.name not in image:
+                factor = topic.replication_factor or -1
+                missing.append(TopicSpec(topic.name, expected, factor, dict(topic.configs)))
+            elif image[topic.name].partitions != expected:
+                raise _Mismatch(
+                    f"Existing topic {topic.name} has different number of partitions: "
+                    f"expected {expected}, found {image[topic.name].partitions}"
+                )
+    return tuple(sorted(missing, key=lambda spec: spec.name))
+
+
+def _largest(names: Iterable[str], counts: Mapping[str, int]) -> int:
+    return max(counts[name] for name in names)

@@ -1,0 +1,174 @@
+"""What goes into a group machine and what comes out of it: values, nothing else.
+
+1. An event is a request, an expired timer or news about topics. Time is an argument beside it, never part of it.
+2. A decision says what to do in this order: append the records, apply them, apply the soft updates, set the timers,
+   send the replies, start the effects. Nothing of it happens if the append fails.
+3. Records are hard state: what a coordinator that takes over knows. Soft updates are what it has to learn again
+   (offsets that members reported, a pending shutdown, a running delay); they are never in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from streamsrt.wire.types import Message
+
+NO_TOPIC_ID = bytes(16)
+
+
+class Record(NamedTuple):
+    """One record of ``__consumer_offsets``: Kafka's key message and value message; the value None is a tombstone."""
+
+    key: Message
+    value: Message | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic as the coordinator sees it."""
+
+    id: bytes
+    name: str
+    partitions: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+class TopicsImage(Mapping[str, TopicImage]):
+    """All topics at one moment, by name. A change makes a new image, so "the same object" means "unchanged"."""
+
+    __slots__ = ("_topics",)
+
+    def __init__(self, topics: Mapping[str, TopicImage] | None = None) -> None:
+        self._topics = dict(topics or {})
+
+    @classmethod
+    def of(cls, *topics: TopicImage) -> TopicsImage:
+        return cls({topic.name: topic for topic in topics})
+
+    def __getitem__(self, name: str) -> TopicImage:
+        return self._topics[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._topics)
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+
+NO_TOPICS = TopicsImage()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """Who asks: ``request_id`` is the server's own number of the request, by which a reply finds its connection."""
+
+    request_id: int
+    client_id: str
+    client_host: str
+    api_version: int
+
+
+class TimerKey(NamedTuple):
+    """Names a timer. A timer that is set again under its key replaces the old one."""
+
+    kind: str
+    group_id: str
+    member_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRequest:
+    """A request of a client, decoded. From version 10 of OffsetCommit and OffsetFetch on, the names are resolved."""
+
+    context: RequestContext
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class TimerExpired:
+    """The deadline of this timer has passed."""
+
+    key: TimerKey
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """There is a new image of the topics."""
+
+    image: TopicsImage
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreationFailed:
+    """Internal topics of a group could not be created: topic name -> reason."""
+
+    group_id: str
+    errors: Mapping[str, str]
+
+
+Event = GroupRequest | TimerExpired | TopicsChanged | TopicCreationFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """Set the timer ``key`` to expire at ``deadline_ms``."""
+
+    key: TimerKey
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    """Forget the timer ``key``, if there is one."""
+
+    key: TimerKey
+
+
+class TopicSpec(NamedTuple):
+    """A topic to create; a replication factor of -1 is the broker's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateInternalTopics:
+    """Create these topics for a group. Success is seen in the next image, failure comes as ``TopicCreationFailed``."""
+
+    group_id: str
+    topics: tuple[TopicSpec, ...]
+
+
+Effect = CreateInternalTopics
+
+
+class Reply(NamedTuple):
+    """The answer to one request, of this event or of an earlier one that was waiting."""
+
+    request_id: int
+    message: Message
+
+
+class SoftUpdate(NamedTuple):
+    """Fields of a group's soft state (``streams.state.Soft``) that take new values."""
+
+    group_id: str
+    changes: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """All that follows from one event, in the order of the fields."""
+
+    records: tuple[Record, ...] = ()
+    soft: tuple[SoftUpdate, ...] = ()
+    timers: tuple[Timer | CancelTimer, ...] = ()
+    replies: tuple[Reply, ...] = ()
+    effects: tuple[Effect, ...] = ()
+
+
+NOTHING = Decision()
