@@ -6,9 +6,11 @@ Rules of this module:
   time (one numpy pass for all keys of one length) and remembered.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 
 _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -41,26 +43,34 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
 
 def murmur2_many(keys: Iterable[bytes]) -> dict[bytes, int]:
     """Hash of every distinct key, as `murmur2` gives it."""
-    by_size: dict[int, list[bytes]] = {}
-    for key in set(keys):
-        by_size.setdefault(len(key), []).append(key)
     hashes: dict[bytes, int] = {}
-    for size, group in by_size.items():
-        if len(group) < _VECTOR_MINIMUM_KEYS:
-            for key in group:
-                hashes[key] = murmur2(key)
-        else:
-            hashes.update(zip(group, _murmur2_equal_size(group, size), strict=True))
+    for group, values in _hashed(set(keys)):
+        hashes.update(zip(group, values.tolist(), strict=True))
     return hashes
 
 
-def _murmur2_equal_size(keys: list[bytes], size: int) -> list[int]:
+def _hashed(keys: set[bytes]) -> Iterator[tuple[list[bytes], npt.NDArray[np.int32]]]:
+    by_size: dict[int, list[bytes]] = {}
+    sizes = set(map(len, keys))
+    if len(sizes) == 1:
+        by_size[sizes.pop()] = list(keys)
+    else:
+        for key in keys:
+            by_size.setdefault(len(key), []).append(key)
+    for size, group in by_size.items():
+        if len(group) < _VECTOR_MINIMUM_KEYS:
+            yield group, np.array(list(map(murmur2, group)), np.int32)
+        else:
+            yield group, _murmur2_equal_size(group, size)
+
+
+def _murmur2_equal_size(keys: list[bytes], size: int) -> npt.NDArray[np.int32]:
     rows = np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), size)
     multiplier = np.uint32(_MULTIPLIER)
     value = np.full(len(keys), _SEED ^ size, np.uint32)
     words_end = size & ~3
     # One contiguous row per word position, so that each pass below runs over adjacent memory.
-    words = np.ascontiguousarray(np.ascontiguousarray(rows[:, :words_end]).view("<u4").T)
+    words = np.array(np.ascontiguousarray(rows[:, :words_end]).view("<u4").T, order="C")
     for word in words:
         word *= multiplier
         word ^= word >> np.uint32(24)
@@ -74,8 +84,7 @@ def _murmur2_equal_size(keys: list[bytes], size: int) -> list[int]:
     value ^= value >> np.uint32(13)
     value *= multiplier
     value ^= value >> np.uint32(15)
-    signed: list[int] = value.view(np.int32).tolist()
-    return signed
+    return value.view(np.int32)
 
 
 class PartitionMemo:
@@ -101,29 +110,26 @@ class PartitionMemo:
     def partitions(self, keys: Sequence[bytes | None], partition_count: int, *, null_partition: int = -1) -> list[int]:
         """Partition of each key, in the order of `keys`; a null key gets `null_partition` (the caller's choice)."""
         memo = self._partitions
+        if partition_count < 1:
+            raise ValueError(f"a topic has at least 1 partition, got {partition_count}")
         if partition_count != self._partition_count:
-            if partition_count < 1:
-                raise ValueError(f"a topic has at least 1 partition, got {partition_count}")
             memo.clear()
             self._partition_count = partition_count
         memo[None] = null_partition
+        try:
+            return list(map(memo.__getitem__, keys))
+        except KeyError:
+            pass  # at the first key that is not known: only then is it worth finding all of them
         # Not `set(keys) - memo.keys()`: that walks the whole memo.
         missing = set(keys).difference(memo)
-        if missing:
-            self._learn(missing, keys)
+        if len(memo) + len(missing) > self._max_keys + 1:
+            memo.clear()
+            missing = set(keys)
+            missing.discard(None)
+        for group, values in _hashed(cast("set[bytes]", missing)):
+            memo.update(zip(group, ((values & 0x7FFFFFFF) % partition_count).tolist(), strict=True))
+        memo[None] = null_partition
         column = list(map(memo.__getitem__, keys))
         if len(memo) > self._max_keys + 1:
             memo.clear()
         return column
-
-    def _learn(self, missing: set[bytes | None], keys: Sequence[bytes | None]) -> None:
-        memo = self._partitions
-        if len(memo) + len(missing) > self._max_keys + 1:
-            null_partition = memo[None]
-            memo.clear()
-            memo[None] = null_partition
-            missing = set(keys)
-            missing.discard(None)
-        partition_count = self._partition_count
-        for key, value in murmur2_many(missing).items():  # type: ignore[arg-type]  # None is always in the memo
-            memo[key] = (value & 0x7FFFFFFF) % partition_count

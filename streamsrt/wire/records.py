@@ -417,8 +417,8 @@ def decode_batches(
 
     Control batches, and with `aborted` (the answer's (producer id, first offset) pairs, for read_committed) the batches
     of aborted transactions, are passed over: the `next_offset` of the entry before moves past them. If there is no
-    entry at all, one without records carries the position. So the last entry's `next_offset` is where to fetch next, and an
-    empty list means that the buffer has no whole batch.
+    entry at all, one without records carries the position. So the last entry's `next_offset` is where to fetch next,
+    and an empty list means that the buffer has no whole batch.
     """
     transactions = _AbortedTransactions(aborted) if aborted is not None else None
     result: list[RecordColumns] = []

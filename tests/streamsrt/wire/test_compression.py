@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import contextlib
+import random
+import zlib
+
+import cramjam
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsrt.wire.compression import SLACK_BYTES, Compression, compress, decompress, inflate
+from streamsrt.wire.primitives import DecodeError
+
+CODECS = [codec for codec in Compression if codec is not Compression.NONE]
+TEXT = b"".join(b"user-%06d says the same thing again and again. " % number for number in range(4000))
+BOMBS = {
+    Compression.GZIP: zlib.compress(bytes(30_000_000), wbits=31),
+    Compression.SNAPPY: bytes(compress(Compression.SNAPPY, bytes(30_000_000))),
+    Compression.LZ4: bytes(compress(Compression.LZ4, bytes(30_000_000))),
+    Compression.ZSTD: bytes(compress(Compression.ZSTD, bytes(30_000_000))),
+}
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize(
+    "data", [b"", b"x", TEXT, random.Random(1).randbytes(100_000)], ids=["0", "1", "text", "noise"]
+)
+def test_what_goes_in_comes_out(codec: Compression, data: bytes) -> None:
+    assert decompress(codec, compress(codec, data)) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_text_gets_smaller(codec: Compression) -> None:
+    assert len(compress(codec, TEXT)) < len(TEXT) / 3
+
+
+@pytest.mark.parametrize(
+    ("codec", "low", "high"), [(Compression.GZIP, 1, 9), (Compression.ZSTD, 1, 19), (Compression.LZ4, 0, 9)]
+)
+def test_a_higher_level_is_smaller(codec: Compression, low: int, high: int) -> None:
+    small = compress(codec, TEXT, high)
+    assert len(small) < len(compress(codec, TEXT, low))
+    assert decompress(codec, small) == TEXT
+
+
+def test_lz4_blocks_are_independent() -> None:
+    flags = bytes(compress(Compression.LZ4, TEXT))[4]
+    assert flags >> 5 & 1 == 1
+
+
+def test_snappy_of_librdkafka_is_not_framed() -> None:
+    assert decompress(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT))) == TEXT
+
+
+def test_frames_may_follow_each_other() -> None:
+    for codec in (Compression.GZIP, Compression.LZ4, Compression.ZSTD):
+        assert decompress(codec, bytes(compress(codec, TEXT)) + bytes(compress(codec, b"end"))) == TEXT + b"end"
+
+
+def test_zstd_without_a_stated_size() -> None:
+    stream = cramjam.zstd.Compressor(3)
+    stream.compress(TEXT)
+    assert decompress(Compression.ZSTD, bytes(stream.finish())) == TEXT
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_inflate_puts_the_head_before_and_zeros_behind(codec: Compression) -> None:
+    view = inflate(codec, compress(codec, TEXT), head=b"head")
+    assert bytes(view) == b"head" + TEXT
+    whole = view.obj
+    assert bytes(memoryview(whole)[len(view) : len(view) + SLACK_BYTES]) == bytes(SLACK_BYTES)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_is_refused(codec: Compression) -> None:
+    with pytest.raises(DecodeError, match="limit"):
+        decompress(codec, BOMBS[codec], limit_bytes=1_000_000)
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_the_limit_is_exact(codec: Compression) -> None:
+    data = compress(codec, TEXT)
+    assert decompress(codec, data, limit_bytes=len(TEXT)) == TEXT
+    with pytest.raises(DecodeError, match="limit"):
+        decompress(codec, data, limit_bytes=len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_truncated_data_is_refused(codec: Compression) -> None:
+    data = bytes(compress(codec, TEXT))
+    sizes = {*range(1, 40), len(data) // 2, len(data) - 1}
+    if codec is Compression.SNAPPY:
+        sizes.discard(16)  # the framing's header, after which nothing need follow
+    for size in sizes:
+        with pytest.raises(DecodeError):
+            decompress(codec, data[:size], limit_bytes=1 << 20)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@given(data=st.binary(max_size=200))
+@settings(max_examples=60)
+def test_noise_is_refused_or_decompressed(codec: Compression, data: bytes) -> None:
+    for candidate in (data, bytes(compress(codec, b""))[:8] + data):
+        with contextlib.suppress(DecodeError):
+            assert len(decompress(codec, candidate, limit_bytes=100_000)) <= 100_000
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@given(position=st.integers(0, 2000), flip=st.integers(1, 255))
+@settings(max_examples=60)
+def test_a_flipped_byte_stays_within_the_limit(codec: Compression, position: int, flip: int) -> None:
+    data = bytearray(compress(codec, TEXT[:3000]))
+    data[position % len(data)] ^= flip
+    with contextlib.suppress(DecodeError):
+        assert len(decompress(codec, data, limit_bytes=100_000)) <= 100_000
+
+
+def test_names_are_those_of_compression_type() -> None:
+    names = ["none", "gzip", "snappy", "lz4", "zstd"]
+    assert [codec.type_name for codec in Compression] == names
+    assert [Compression.from_type_name(name) for name in names] == list(Compression)
+    with pytest.raises(ValueError, match="none, gzip, snappy, lz4, zstd, got 'bzip2'"):
+        Compression.from_type_name("bzip2")

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsrt.wire.murmur2 import PartitionMemo, murmur2, murmur2_many, partition_for_key
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "partitioning" / "murmur2.json"
+ROWS: list[dict[str, Any]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
+KEYS = [bytes.fromhex(row["key"]) for row in ROWS]
+
+
+def test_the_hash_is_javas() -> None:
+    assert [murmur2(key) for key in KEYS] == [row["murmur2"] for row in ROWS]
+
+
+def test_the_partition_is_the_java_producers() -> None:
+    for key, row in zip(KEYS, ROWS, strict=True):
+        assert {count: partition_for_key(key, int(count)) for count in row["partition"]} == row["partition"]
+
+
+def test_many_keys_at_once_hash_like_one() -> None:
+    # Each length often enough to go through numpy, and every remainder of a length by four.
+    keys = [
+        bytes((index * 7 + size * 3 + byte) % 256 for byte in range(size)) for size in range(40) for index in range(64)
+    ]
+    assert murmur2_many(keys + KEYS) == {key: murmur2(key) for key in keys + KEYS}
+
+
+def test_no_keys_hash_to_nothing() -> None:
+    assert murmur2_many([]) == {}
+
+
+@given(st.lists(st.binary(max_size=12), max_size=200))
+def test_grouping_by_length_loses_no_key(keys: list[bytes]) -> None:
+    assert murmur2_many(keys) == {key: murmur2(key) for key in keys}
+
+
+@given(
+    st.lists(st.lists(st.one_of(st.none(), st.binary(max_size=3)), max_size=40), max_size=8),
+    st.integers(1, 20),
+    st.integers(1, 30),
+)
+def test_the_memo_changes_no_answer(batches: list[list[bytes | None]], partition_count: int, max_keys: int) -> None:
+    memo = PartitionMemo(max_keys)
+    for keys in batches:
+        expected = [99 if key is None else partition_for_key(key, partition_count) for key in keys]
+        assert memo.partitions(keys, partition_count, null_partition=99) == expected
+        assert len(memo) <= max_keys
+
+
+def test_the_memo_follows_a_topic_that_grows() -> None:
+    memo = PartitionMemo()
+    assert memo.partitions(KEYS, 6) == [row["partition"]["6"] for row in ROWS]
+    assert memo.partitions(KEYS, 12) == [row["partition"]["12"] for row in ROWS]
+
+
+def test_null_keys_get_the_partition_of_this_call() -> None:
+    memo = PartitionMemo()
+    assert memo.partitions([None, b"a"], 2, null_partition=1) == [1, partition_for_key(b"a", 2)]
+    assert memo.partitions([None, b"a"], 2, null_partition=0) == [0, partition_for_key(b"a", 2)]
+
+
+@pytest.mark.parametrize("count", [0, -3])
+def test_a_topic_has_partitions(count: int) -> None:
+    with pytest.raises(ValueError, match="at least 1 partition"):
+        PartitionMemo().partitions([b"a"], count)
+
+
+def test_a_memo_holds_something() -> None:
+    with pytest.raises(ValueError, match="max_keys"):
+        PartitionMemo(0)
