@@ -1,1 +1,77 @@
-"""The durable log of one partition: append, read, recover."""
+"""The durable log of one partition: append, read, recover.
+
+==================  =========================================================================================
+module              what is in it
+==================  =========================================================================================
+``directory``       :class:`LogDirectory`: owner, format version, clean shutdown, the partitions
+``partition_log``   :class:`PartitionLog`: append, read, look up, retention, truncation
+``segment``         one file of batches, and reading from it
+``index``           the sparse offset and time index of a segment
+``producer_state``  sequences of idempotent producers, open and aborted transactions
+``validation``      what a producer may send
+``scan``            walking over a file's batches and judging them
+``recovery``        what is done at start after an unclean stop, and the repair after corruption
+``checkpoint``      recovery point, log start offset, leader epochs
+``fsync``           :class:`Syncer`: the thread that forces bytes to disk, for many waiters at once
+``files``           replacing small files, syncing directories
+``config``          :class:`LogConfig`, :class:`Fsync`
+``errors``          the tree of errors
+==================  =========================================================================================
+"""
+
+from coordinator.log.config import Fsync, LogConfig, TimestampType
+from coordinator.log.directory import LogDirectory
+from coordinator.log.errors import (
+    AppendRefusedError,
+    CorruptBatchError,
+    CorruptLogError,
+    FormatVersionError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    InvalidTxnStateError,
+    LogClosedError,
+    LogDirectoryError,
+    LogDirectoryLockedError,
+    LogError,
+    LogFailedError,
+    LogFullError,
+    LogStorageError,
+    OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
+    RecordTooLargeError,
+    UnsupportedMagicError,
+)
+from coordinator.log.fsync import Syncer
+from coordinator.log.partition_log import AppendInfo, PartitionLog, ReadResult
+from coordinator.log.recovery import Repair, truncate_at_corruption
+
+__all__ = [
+    "AppendInfo",
+    "AppendRefusedError",
+    "CorruptBatchError",
+    "CorruptLogError",
+    "FormatVersionError",
+    "Fsync",
+    "InvalidProducerEpochError",
+    "InvalidRecordError",
+    "InvalidTxnStateError",
+    "LogClosedError",
+    "LogConfig",
+    "LogDirectory",
+    "LogDirectoryError",
+    "LogDirectoryLockedError",
+    "LogError",
+    "LogFailedError",
+    "LogFullError",
+    "LogStorageError",
+    "OffsetOutOfRangeError",
+    "OutOfOrderSequenceError",
+    "PartitionLog",
+    "ReadResult",
+    "RecordTooLargeError",
+    "Repair",
+    "Syncer",
+    "TimestampType",
+    "UnsupportedMagicError",
+    "truncate_at_corruption",
+]

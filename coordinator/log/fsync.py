@@ -1,0 +1,225 @@
+"""Forcing appended bytes to disk, on a thread of its own and for many waiters at once.
+
+Rules
+1. Nobody else syncs: the thread that appends never waits for the disk.
+2. A round takes everything that was noted since the last one. What was appended before ``sync`` was called is on disk
+   when its callback runs, because the bytes were the kernel's before they were noted, and a round syncs after taking.
+3. While a round runs, the next one gathers waiters: that is the group commit. Its cost is shared by all of them.
+4. A file whose fsync failed is in an unknown state (the kernel may have dropped the bytes): its log fails, for good.
+5. Order within a round: the files of a log, then its directories, then its checkpoint, then the callbacks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from coordinator.log.errors import LogClosedError, LogFailedError, LogStorageError
+from coordinator.log.files import sync_directory
+
+logger = logging.getLogger(__name__)
+
+#: Runs when a sync is over: ``None``, or what went wrong.
+OnSynced = Callable[[LogStorageError | None], None]
+
+
+class SharedFile:
+    """An open file descriptor that is closed when nobody refers to it any more.
+
+    A log may close a segment while the sync thread is busy with it; the number must not be reused until both let go.
+    """
+
+    __slots__ = ("fd", "path")
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self.fd = -1
+        self.path = path
+        self.fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+
+
+class SyncRequest:
+    """What one log wants synced in the next round."""
+
+    __slots__ = ("callbacks", "checkpoint", "directories", "end_offset", "files")
+
+    def __init__(self) -> None:
+        self.files: dict[int, SharedFile] = {}
+        self.directories: set[Path] = set()
+        self.end_offset = -1
+        self.checkpoint = False
+        self.callbacks: list[OnSynced] = []
+
+
+class Syncable(Protocol):
+    """The part of a log that the syncer needs."""
+
+    def note_unsynced(self, request: SyncRequest) -> None:
+        """Adds the files and directories with unsynced changes. Runs on the thread that appends."""
+
+    def on_synced(self, end_offset: int, *, checkpoint: bool) -> None:
+        """Everything below ``end_offset`` is on disk. Runs on the sync thread."""
+
+    def on_sync_failed(self, error: LogFailedError) -> None:
+        """Bytes may be lost. Runs on the sync thread."""
+
+
+class Syncer:
+    """One thread that syncs the logs of a broker.
+
+    ``interval_ms`` is how long changes noted by :meth:`note` may stay unsynced. ``deliver`` is given one function per
+    round that runs that round's callbacks: an event loop passes its ``call_soon_threadsafe``, so that a thousand
+    waiters cost one wake-up. By default it is called on the sync thread.
+    """
+
+    def __init__(
+        self, *, interval_ms: int = 1000, deliver: Callable[[Callable[[], None]], object] | None = None
+    ) -> None:
+        self.interval_ms = interval_ms
+        #: Counts the rounds taken. A log that was noted in this round need not be noted again.
+        self.round = 0
+        self._deliver = deliver if deliver is not None else _call
+        self._condition = threading.Condition()
+        self._requests: dict[Syncable, SyncRequest] = {}
+        self._actions: list[Callable[[], None]] = []
+        self._urgent = False
+        self._closing = False
+        self._due_s: float | None = None
+        self._thread: threading.Thread | None = None
+
+    def sync_then(self, log: Syncable, callback: OnSynced) -> None:
+        """Runs ``callback`` when everything appended to ``log`` so far is on disk."""
+        with self._condition:
+            self._request(log).callbacks.append(callback)
+            self._wake(urgent=True)
+
+    def sync(self, log: Syncable) -> Future[None]:
+        """As :meth:`sync_then`, as a future. Raises out of ``result()`` what went wrong."""
+        future: Future[None] = Future()
+
+        def resolve(error: LogStorageError | None) -> None:
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.sync_then(log, resolve)
+        return future
+
+    def note(self, log: Syncable, *, checkpoint: bool = False) -> int:
+        """Has ``log`` synced within the interval, or now if ``checkpoint`` asks to persist its recovery point.
+
+        Returns the number of the round that will do it.
+        """
+        with self._condition:
+            request = self._request(log)
+            request.checkpoint |= checkpoint
+            self._wake(urgent=checkpoint)
+            return self.round
+
+    def run(self, action: Callable[[], None]) -> None:
+        """Runs ``action`` on the sync thread, after what was noted before: slow file work such as deletions."""
+        with self._condition:
+            self._check_open()
+            self._actions.append(action)
+            self._wake(urgent=True)
+
+    def close(self) -> None:
+        """Does what is pending and ends the thread."""
+        with self._condition:
+            self._closing = True
+            self._condition.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    # ------------------------------------------------------------------------------------------------- the thread
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise LogClosedError("the syncer is closed")
+
+    def _request(self, log: Syncable) -> SyncRequest:
+        self._check_open()
+        request = self._requests.get(log)
+        if request is None:
+            request = SyncRequest()
+        log.note_unsynced(request)
+        self._requests[log] = request
+        return request
+
+    def _wake(self, *, urgent: bool) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="log-sync", daemon=True)
+            self._thread.start()
+        if urgent and not self._urgent:
+            self._urgent = True
+            self._condition.notify()
+        elif self._due_s is None:
+            self._due_s = time.monotonic() + self.interval_ms / 1000
+            self._condition.notify()
+
+    def _is_due(self) -> bool:
+        return self._urgent or self._closing or (self._due_s is not None and time.monotonic() >= self._due_s)
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not self._is_due():
+                    timeout_s = None if self._due_s is None else max(self._due_s - time.monotonic(), 0)
+                    self._condition.wait(timeout_s)
+                requests, self._requests = self._requests, {}
+                actions, self._actions = self._actions, []
+                self.round += 1
+                self._urgent, self._due_s = False, None
+                if self._closing and not requests and not actions:
+                    return
+            results = [result for log, request in requests.items() for result in _sync_log(log, request)]
+            if results:
+                self._deliver(partial(_run_callbacks, results))
+            for action in actions:
+                _run_action(action)
+
+
+def _call(function: Callable[[], None]) -> None:
+    function()
+
+
+def _run_callbacks(results: list[tuple[OnSynced, LogStorageError | None]]) -> None:
+    for callback, error in results:
+        callback(error)
+
+
+def _run_action(action: Callable[[], None]) -> None:
+    try:
+        action()
+    except OSError as error:
+        logger.warning("background work on the log's files failed and is left for the next start: %s", error)
+
+
+def _sync_log(log: Syncable, request: SyncRequest) -> list[tuple[OnSynced, LogStorageError | None]]:
+    failure: LogFailedError | None = None
+    path = Path()
+    try:
+        for file in request.files.values():
+            path = file.path
+            os.fdatasync(file.fd)
+        for path in request.directories:
+            if path.exists():
+                sync_directory(path)
+    except OSError as error:
+        failure = LogFailedError(path, error, "could not be forced to disk, so that what it holds is not known")
+        logger.error("%s", failure)
+        log.on_sync_failed(failure)
+    else:
+        log.on_synced(request.end_offset, checkpoint=request.checkpoint)
+    return [(callback, failure) for callback in request.callbacks]

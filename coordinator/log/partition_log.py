@@ -1,0 +1,558 @@
+"""The durable log of one partition.
+
+Rules
+1. One thread appends, reads and administers; it never waits for an fsync, except in ``flush`` and ``close``. The only
+   other thread is the syncer's, which gets open files and calls back with what is on disk.
+2. Batches stay the bytes that the producer sent. Only bytes 0-15 are replaced, which lie outside the CRC; with
+   ``LogAppendTime`` the batch is stamped anew.
+3. An append is all or nothing. Whatever refuses it - the validation, the producer state, the disk - leaves the log, its
+   indexes and its producer state as they were.
+4. Everything in memory follows from the files; everything in files but the segments themselves follows from those.
+5. The high watermark is the log's end: there is one replica. With ``Fsync.GROUP`` the acknowledgement waits, not the reader.
+6. After an unclean stop the leader epoch rises, so that a client which read what a power loss took finds out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import struct
+import threading
+from bisect import bisect_right
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from coordinator.log import recovery
+from coordinator.log.checkpoint import Checkpoint
+from coordinator.log.config import Fsync, LogConfig, TimestampType
+from coordinator.log.errors import LogClosedError, LogFailedError, OffsetOutOfRangeError
+from coordinator.log.fsync import Syncer, SyncRequest
+from coordinator.log.producer_state import ProducerState, WrittenBatch
+from coordinator.log.segment import SNAPSHOT_SUFFIX, Segment, file_name
+from coordinator.log.validation import Batch, split_batches
+from streamsrt.wire.records import find_timestamp, read_header, rewrite_log_append_time
+
+logger = logging.getLogger(__name__)
+
+_HEAD = struct.Struct(">qii")
+_OFFSETS_PER_SEGMENT_MAX = (1 << 31) - 1
+_CLOSED_SEGMENTS_OPEN_MAX = 4
+
+
+class AppendInfo(NamedTuple):
+    """Where an append went. ``log_append_time_ms`` is -1 for ``CreateTime``; a ``duplicate`` was there before."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool
+
+
+class ReadResult(NamedTuple):
+    """Whole batches in order, their size, and the offset to read from next."""
+
+    buffers: list[memoryview]
+    size_bytes: int
+    next_offset: int
+
+
+class PartitionLog:
+    """The log of one partition, in a directory of its own. Made by :class:`coordinator.log.directory.LogDirectory`."""
+
+    def __init__(self, directory: Path, config: LogConfig, syncer: Syncer, *, clean: bool) -> None:
+        self.directory = directory
+        self._config = config
+        self._syncer = syncer
+        self._noted_round = -1
+        self._failure: LogFailedError | None = None
+        self._closed = False
+        self._checkpoint_lock = threading.Lock()
+        self._unsynced_directories: set[Path] = set()
+        self._rolled: list[Segment] = []
+        self._open_closed: list[Segment] = []
+        self._segments: list[Segment] = []
+        self._bases: list[int] = []
+        self._epochs: tuple[tuple[int, int], ...] = ()
+        self._epoch_max = 0
+        self._producers = ProducerState()
+        self._start = 0
+        self._end = 0
+        self._synced_offset = 0
+        self._saved: Checkpoint | None = None
+        if not directory.exists():
+            directory.mkdir()
+            self._unsynced_directories |= {directory, directory.parent}
+            clean = True
+        self._load()
+        if not clean:
+            self._begin_epoch(self._epoch_max + 1)
+
+    # ----------------------------------------------------------------------------------------------------- loading
+
+    def _load(self) -> None:
+        recovery.remove_leftovers(self.directory)
+        checkpoint = self._saved = Checkpoint.load(self.directory)
+        start = checkpoint.log_start_offset if checkpoint is not None else 0
+        interval_bytes = self._config.index_interval_bytes
+        segments = recovery.list_segments(self.directory, interval_bytes)
+        if not segments:
+            segments = [self._create_segment(start)]
+        recovered = recovery.recover(self.directory, segments, checkpoint)
+        self._set_segments(segments)
+        self._producers = recovered.producers
+        self._end = segments[-1].next_offset
+        self._start = max(start, segments[0].base_offset)
+        self._synced_offset = min(checkpoint.recovery_point, self._end) if checkpoint is not None else self._start
+        self._epoch_max = max((epoch for epoch, _ in recovered.epochs), default=0)
+        self._epochs = tuple(pair for pair in recovered.epochs if pair[1] <= self._end) or (
+            (self._epoch_max, self._start),
+        )
+        if self._start > self._end:
+            self._restart_at(self._start)
+
+    def _create_segment(self, base_offset: int) -> Segment:
+        segment = Segment.create(self.directory, base_offset, self._config.index_interval_bytes)
+        self._unsynced_directories.add(self.directory)
+        return segment
+
+    def _set_segments(self, segments: list[Segment]) -> None:
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+
+    def _restart_at(self, offset: int) -> None:
+        """The log's start was moved beyond what a power loss left: nothing below it may be read, so nothing is kept."""
+        for segment in self._segments:
+            self._remove_files(segment)
+        self._set_segments([self._create_segment(offset)])
+        self._end = offset
+
+    def _begin_epoch(self, epoch: int) -> None:
+        kept = tuple(pair for pair in self._epochs if pair[1] < self._end)
+        self._epochs = (*kept, (epoch, self._end))
+        self._epoch_max = epoch
+        self._save_checkpoint(durable=False)
+
+    # -------------------------------------------------------------------------------------------------- properties
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings; a new value holds from the next operation on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._start
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._end
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which readers may read: the end, as there is one replica."""
+        return self._end
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which read_committed readers may read."""
+        return max(self._start, self._producers.last_stable_offset(self._end))
+
+    @property
+    def synced_offset(self) -> int:
+        """Everything below is known to be on disk."""
+        return self._synced_offset
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch stamped on new batches. Metadata, ListOffsets and Fetch must answer with the same one."""
+        return self._epochs[-1][0]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all segments."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments there are, the active one included."""
+        return len(self._segments)
+
+    @property
+    def producers(self) -> ProducerState:
+        """Producer sequences and transactions, to be read only."""
+        return self._producers
+
+    # --------------------------------------------------------------------------------------------------- appending
+
+    def append(
+        self, batches: bytes | bytearray | memoryview, *, now_ms: int, from_coordinator: bool = False
+    ) -> AppendInfo:
+        """Appends one or several batches as a producer sent them; returns when the kernel has them.
+
+        ``from_coordinator`` is for the broker's own batches: it allows control batches (transaction markers).
+        A batch that an idempotent producer sends again is not written; the answer says where it is.
+        Raises :class:`AppendRefusedError` (the producer's fault), :class:`LogFullError` or :class:`LogFailedError`.
+        """
+        self._check_open()
+        if self._failure is not None:
+            raise LogFailedError(self.directory, self._failure.cause, "takes no appends since the disk failed")
+        parsed = split_batches(batches, self._config, from_coordinator=from_coordinator)
+        duplicate = self._check_producer(parsed)
+        if duplicate is not None:
+            return AppendInfo(
+                duplicate.base_offset, duplicate.last_offset, duplicate.timestamp_ms, self._start, duplicate=True
+            )
+        append_time_ms = -1
+        if self._config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+            append_time_ms = now_ms
+            parsed = [_stamped(batch, now_ms) for _, batch in parsed]
+        base_offset = self._end
+        self._write(parsed, now_ms)
+        if self._config.fsync is not Fsync.NEVER and self._noted_round != self._syncer.round:
+            self._noted_round = self._syncer.note(self)
+        return AppendInfo(base_offset, self._end - 1, append_time_ms, self._start, duplicate=False)
+
+    def _check_producer(self, parsed: list[Batch]) -> WrittenBatch | None:
+        header = parsed[0][0]
+        if header.producer_id < 0:
+            return None
+        if header.is_control:
+            self._producers.check_marker(header)
+            return None
+        return self._producers.check(header)
+
+    def _write(self, parsed: list[Batch], now_ms: int) -> None:
+        offset = self._end
+        epoch = self._epochs[-1][0]
+        buffers: list[bytes | memoryview] = []
+        size_bytes = 0
+        for header, batch in parsed:
+            buffers.append(_HEAD.pack(offset, header.batch_length, epoch))
+            buffers.append(batch[_HEAD.size :])
+            size_bytes += len(batch)
+            offset += header.last_offset_delta + 1
+        segment = self._segment_for(size_bytes, offset, now_ms)
+        try:
+            segment.write(buffers, size_bytes)
+        except LogFailedError as error:
+            self._failure = error
+            raise
+        if segment.first_append_ms < 0:
+            segment.first_append_ms = now_ms
+        self._note_batches(segment, parsed, now_ms)
+
+    def _note_batches(self, segment: Segment, parsed: list[Batch], now_ms: int) -> None:
+        offset = self._end
+        index = segment.index
+        for header, batch in parsed:
+            next_offset = offset + header.last_offset_delta + 1
+            index.add(offset, next_offset, len(batch), header.max_timestamp)
+            if header.producer_id >= 0:
+                aborts = header.is_control and recovery.is_abort(batch)
+                self._producers.apply(header, offset, aborts=aborts, append_ms=now_ms)
+            offset = next_offset
+        self._end = offset
+
+    def _segment_for(self, size_bytes: int, next_offset: int, now_ms: int) -> Segment:
+        active = self._segments[-1]
+        if active.size_bytes and (
+            active.size_bytes + size_bytes > self._config.segment_bytes
+            or now_ms - active.first_append_ms >= self._config.segment_ms
+            or next_offset - active.base_offset > _OFFSETS_PER_SEGMENT_MAX
+        ):
+            self.roll()
+        return self._segments[-1]
+
+    def roll(self) -> None:
+        """Closes the active segment and begins a new one; the closed one is synced in the background."""
+        active = self._segments[-1]
+        if not active.size_bytes:
+            return
+        segment = self._create_segment(self._end)
+        active.save_index()
+        self._producers.save(self._snapshot_path(self._end), self._end)
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self._rolled.append(active)
+        self._syncer.note(self, checkpoint=True)
+        self._keep_open(active)
+        self._prune_snapshots()
+
+    def _snapshot_path(self, offset: int) -> Path:
+        return self.directory / file_name(offset, SNAPSHOT_SUFFIX)
+
+    def _prune_snapshots(self) -> None:
+        """Keeps the newest snapshot that recovery may use, and those after it."""
+        paths = sorted(self.directory.glob("*" + SNAPSHOT_SUFFIX))
+        usable = [path for path in paths if int(path.stem) <= self._synced_offset]
+        for path in usable[:-1]:
+            path.unlink(missing_ok=True)
+
+    # ----------------------------------------------------------------------------------------------------- reading
+
+    def read(self, offset: int, max_bytes: int, *, min_one_batch: bool = True, up_to: int | None = None) -> ReadResult:
+        """Whole batches from the one that holds ``offset``, at most ``max_bytes``, all below offset ``up_to``.
+
+        With ``min_one_batch`` the first batch is returned even if it is larger than ``max_bytes`` (KIP-74).
+        ``up_to`` is the high watermark by default; pass ``last_stable_offset`` for read_committed.
+        Raises :class:`OffsetOutOfRangeError`.
+        """
+        self._check_open()
+        if not self._start <= offset <= self._end:
+            raise OffsetOutOfRangeError(offset, self._start, self._end)
+        end = self._end if up_to is None else min(up_to, self._end)
+        buffers: list[memoryview] = []
+        size_bytes = 0
+        i = bisect_right(self._bases, offset) - 1
+        while offset < end and i < len(self._segments):
+            segment = self._segments[i]
+            i += 1
+            if offset >= segment.next_offset:
+                continue
+            limit, limit_offset = segment.limit_at(end)
+            first = min_one_batch and not buffers
+            found = segment.read(offset, max_bytes - size_bytes, limit, limit_offset, whole_first=first)
+            if segment is not self._segments[-1]:
+                self._keep_open(segment)
+            if found is None:
+                break
+            buffers.append(found.data)
+            size_bytes += len(found.data)
+            offset = found.next_offset
+            if offset < segment.next_offset:
+                break
+        return ReadResult(buffers, size_bytes, offset)
+
+    def _keep_open(self, segment: Segment) -> None:
+        """Bounds how many closed segments keep their file open."""
+        if segment not in self._open_closed:
+            self._open_closed.append(segment)
+            if len(self._open_closed) > _CLOSED_SEGMENTS_OPEN_MAX:
+                self._open_closed.pop(0).close()
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions with records in ``from_offset`` to ``to_offset`` (exclusive)."""
+        return self._producers.aborted_transactions(from_offset, to_offset)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record with at least this timestamp, ``None`` without one."""
+        self._check_open()
+        for segment in self._segments:
+            from_offset = self._start
+            while (batch := segment.find_timestamp(timestamp_ms, from_offset)) is not None:
+                found = find_timestamp(batch, 0, timestamp_ms, from_offset=from_offset)
+                if found is not None:
+                    return found
+                from_offset = read_header(batch).next_offset
+        return None
+
+    def max_timestamp(self) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record that has the largest timestamp, ``None`` without timestamps."""
+        self._check_open()
+        largest = max((s.max_timestamp_from(self._start) for s in self._segments), default=-1)
+        return self.offset_for_timestamp(largest) if largest >= 0 else None
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) for OffsetForLeaderEpoch: where ``epoch``, or the last one before it, ended.
+
+        (-1, -1) for an epoch that is not known yet.
+        """
+        if epoch > self._epochs[-1][0]:
+            return -1, -1
+        i = bisect_right(self._epochs, epoch, key=lambda pair: pair[0]) - 1
+        if i < 0:
+            return epoch, self._epochs[0][1]
+        end = self._epochs[i + 1][1] if i + 1 < len(self._epochs) else self._end
+        return self._epochs[i][0], end
+
+    # ---------------------------------------------------------------------------------------------------- removing
+
+    def delete_records_before(self, offset: int) -> int:
+        """Moves the log's start up to ``offset``, never down; returns the start. Raises :class:`OffsetOutOfRangeError`."""
+        self._check_open()
+        if not 0 <= offset <= self._end:
+            raise OffsetOutOfRangeError(offset, self._start, self._end)
+        if offset > self._start:
+            self._start = offset
+            self._producers.forget_before(offset)
+            self._save_checkpoint(durable=False)
+            self._delete_oldest(self._below_start())
+        return self._start
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Deletes the oldest segments by time, by size and below the log's start; returns how many.
+
+        The active segment is closed first if it has expired as well. Producers that were silent too long are forgotten.
+        """
+        self._check_open()
+        self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
+        count = self._below_start()
+        if "delete" in self._config.cleanup_policy:
+            count = max(count, self._expired(now_ms), self._above_size())
+        if count == len(self._segments):
+            self.roll()
+        count = min(count, len(self._segments) - 1)
+        if count:
+            self._start = max(self._start, self._segments[count].base_offset)
+            self._producers.forget_before(self._start)
+            self._save_checkpoint(durable=False)
+        return self._delete_oldest(count)
+
+    def _below_start(self) -> int:
+        return max(bisect_right(self._bases, self._start) - 1, 0)
+
+    def _expired(self, now_ms: int) -> int:
+        """How many of the oldest segments hold only records older than the retention."""
+        retention_ms = self._config.retention_ms
+        if retention_ms < 0:
+            return 0
+        for i, segment in enumerate(self._segments):
+            if not segment.size_bytes or now_ms - segment.newest_ms() <= retention_ms:
+                return i
+        return len(self._segments)
+
+    def _above_size(self) -> int:
+        """How many of the oldest segments can go with at least ``retention_bytes`` left."""
+        excess_bytes = self.size_bytes - self._config.retention_bytes
+        if self._config.retention_bytes < 0:
+            return 0
+        for i, segment in enumerate(self._segments):
+            excess_bytes -= segment.size_bytes
+            if excess_bytes < 0 or not segment.size_bytes:
+                return i
+        return len(self._segments)
+
+    def _delete_oldest(self, count: int) -> int:
+        doomed = self._segments[:count]
+        if doomed:
+            self._set_segments(self._segments[count:])
+            for segment in doomed:
+                self._remove_files(segment)
+        return len(doomed)
+
+    def _remove_files(self, segment: Segment) -> None:
+        if segment in self._open_closed:
+            self._open_closed.remove(segment)
+        self._syncer.run(partial(_unlink, segment.rename_deleted()))
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops everything from the batch that holds ``offset`` on, after a flush. Raises :class:`OffsetOutOfRangeError`."""
+        self._check_open()
+        if not self._start <= offset <= self._end:
+            raise OffsetOutOfRangeError(offset, self._start, self._end)
+        if offset == self._end:
+            return
+        self.flush()
+        with self._checkpoint_lock:
+            keep = max(bisect_right(self._bases, offset), 1)
+            for segment in self._segments[keep:]:
+                self._remove_files(segment)
+            last = self._segments[keep - 1]
+            position, cut_offset = last.limit_at(offset)
+            last.truncate(position)
+            last.index_path.unlink(missing_ok=True)
+            epochs = tuple(pair for pair in self._epochs if pair[1] < cut_offset) or (
+                (self._epochs[0][0], self._start),
+            )
+            Checkpoint(min(self._synced_offset, cut_offset), self._start, epochs).save(self.directory, durable=False)
+            self._rolled = [segment for segment in self._rolled if segment.base_offset < cut_offset]
+            self._load()
+
+    # -------------------------------------------------------------------------------------------- syncing, closing
+
+    def note_unsynced(self, request: SyncRequest) -> None:
+        """For the syncer: the files and directories that may have unsynced changes."""
+        self._check_open()
+        for segment in (*self._rolled, self._segments[-1]):
+            request.files.setdefault(segment.base_offset, segment.file)
+        request.directories |= self._unsynced_directories
+        request.end_offset = self._end
+        self._rolled = []
+        self._unsynced_directories = set()
+
+    def on_synced(self, end_offset: int, *, checkpoint: bool) -> None:
+        """For the syncer, on its thread: everything below ``end_offset`` is on disk."""
+        self._synced_offset = max(self._synced_offset, end_offset)
+        if checkpoint and not self._closed:
+            self._save_checkpoint(durable=True)
+
+    def on_sync_failed(self, error: LogFailedError) -> None:
+        """For the syncer, on its thread: no more appends."""
+        self._failure = error
+
+    @property
+    def has_unsynced(self) -> bool:
+        """Whether something was appended or created that is not known to be on disk."""
+        return self._end > self._synced_offset or bool(self._unsynced_directories)
+
+    def flush(self) -> None:
+        """Waits until everything appended is on disk. Raises :class:`LogFailedError`."""
+        self._syncer.sync(self).result()
+
+    def close(self) -> None:
+        """Flushes, writes the hints and the checkpoint, and lets go of the files. A second call does nothing.
+
+        Raises :class:`LogFailedError` if the flush failed; the log is closed all the same and recovers at its next start.
+        """
+        if self._closed:
+            return
+        try:
+            if self.has_unsynced:
+                self.flush()
+            self._write_hints()
+        finally:
+            self.abandon()
+
+    def _write_hints(self) -> None:
+        if self._saved is None or self._checkpoint() != self._saved or self._segments[-1].saved_index() is None:
+            self._segments[-1].save_index()
+            self._producers.save(self._snapshot_path(self._end), self._end)
+            self._save_checkpoint(durable=False)
+
+    def abandon(self) -> None:
+        """Lets go of the files without writing anything, for a partition that is being deleted."""
+        with self._checkpoint_lock:
+            self._closed = True
+        for segment in self._segments:
+            segment.close()
+
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint(self._synced_offset, self._start, self._epochs)
+
+    def _save_checkpoint(self, *, durable: bool) -> None:
+        """``durable`` on the sync thread only. If that thread is busy saving, the other one leaves the work to it."""
+        if not self._checkpoint_lock.acquire(blocking=durable):
+            self._syncer.note(self, checkpoint=True)
+            return
+        try:
+            if not self._closed:
+                checkpoint = self._checkpoint()
+                checkpoint.save(self.directory, durable=durable)
+                self._saved = checkpoint
+        except OSError as error:
+            logger.warning("%s: the checkpoint was not written (%s); the next start reads more", self.directory, error)
+        finally:
+            self._checkpoint_lock.release()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogClosedError(f"the log in {self.directory} is closed")
+
+
+def _stamped(batch: memoryview, now_ms: int) -> Batch:
+    stamped = memoryview(rewrite_log_append_time(batch, now_ms))
+    return read_header(stamped), stamped
+
+
+def _unlink(paths: list[Path]) -> None:
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()

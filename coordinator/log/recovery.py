@@ -1,0 +1,286 @@
+"""Bringing a partition's files back to what was written: at start, and on demand after corruption.
+
+Rules
+1. The recovery point is an offset below which everything was synced. Below it the log is trusted; from it on every
+   batch is read and its CRC checked. A log that ends at its recovery point is not read at all.
+2. What stands behind the last whole batch of the newest segment with data is the torn tail of an append that nobody was
+   told of: it is cut off, with a warning that counts it.
+3. Anything else that is not whole was whole once: a batch with whole batches behind it, or one in an older segment. That
+   is refused with :class:`CorruptLogError`. Nothing is repaired silently; :func:`truncate_at_corruption` is the repair.
+4. Indexes, producer state and leader epochs come out of the same walk as ``append`` would have made them. Snapshots that
+   lie beyond the recovery point are not used: they may know batches that a power loss took.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator.log.checkpoint import Checkpoint
+from coordinator.log.errors import CorruptLogError
+from coordinator.log.files import sync_directory
+from coordinator.log.index import SegmentIndex
+from coordinator.log.producer_state import ProducerState
+from coordinator.log.scan import Fault, find_whole_batch, scan_batches
+from coordinator.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment
+from streamsrt.wire.records import BatchHeader, ControlType, decode_control_batch
+
+logger = logging.getLogger(__name__)
+
+DROPPED_SUFFIX = ".dropped"
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a walk over a log found. ``epochs``: (leader epoch, first offset), ascending."""
+
+    producers: ProducerState
+    epochs: list[tuple[int, int]]
+    truncated_bytes: int = 0
+    scanned_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What :func:`truncate_at_corruption` dropped: everything from ``first_lost_offset`` on."""
+
+    file: Path
+    position: int
+    reason: str
+    first_lost_offset: int
+    dropped_bytes: int
+    dropped_files: tuple[Path, ...]
+
+
+def list_segments(directory: Path, interval_bytes: int) -> list[Segment]:
+    """The segments of a partition directory by offset."""
+    return [Segment.existing(path, interval_bytes) for path in sorted(directory.glob("*" + LOG_SUFFIX))]
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Removes what a killed process had begun to write or to delete."""
+    for pattern in ("*.new", "*" + DELETED_SUFFIX):
+        for path in directory.glob(pattern):
+            path.unlink()
+
+
+def recover(directory: Path, segments: list[Segment], checkpoint: Checkpoint | None) -> Recovered:
+    """Reads what must be read, cuts a torn tail off and fills the indexes of the segments that were read.
+
+    ``segments`` is shortened if its last ones are empty behind a torn one.
+    Raises :class:`CorruptLogError` for anything that is not a torn tail.
+    """
+    recovery_point = checkpoint.recovery_point if checkpoint is not None else segments[0].base_offset
+    producers, known_until = _newest_snapshot(directory, recovery_point)
+    epochs = list(checkpoint.epochs) if checkpoint is not None else []
+    walk = _Walk(Recovered(producers, epochs), known_until, recovery_point)
+    start = min(known_until, recovery_point)
+    for i, segment in enumerate(segments):
+        if i + 1 < len(segments) and segments[i + 1].base_offset <= start:
+            continue
+        fault = walk.read(segment, start)
+        if fault is not None:
+            if fault.expected_offset < recovery_point:
+                following = _following_offset(segment, fault, segments[i + 1 :], walk.recovered)
+                raise CorruptLogError(segment.path, fault.position, fault.reason, (fault.expected_offset, following))
+            _cut_torn_tail(segment, fault, segments[i + 1 :], walk.recovered)
+            del segments[i + 1 :]
+            break
+    _check_end(segments[-1], recovery_point)
+    _remove_snapshots_beyond(directory, segments[-1].next_offset)
+    return walk.recovered
+
+
+def _check_end(last: Segment, recovery_point: int) -> None:
+    if last.next_offset < recovery_point:
+        reason = f"the file is shorter than it was when everything below offset {recovery_point} was on disk"
+        raise CorruptLogError(last.path, last.size_bytes, reason, (last.next_offset, recovery_point))
+
+
+class _Walk:
+    """Reads segments in order and keeps the state that they build up."""
+
+    def __init__(self, recovered: Recovered, known_until: int, recovery_point: int) -> None:
+        self.recovered = recovered
+        self._known_until = known_until
+        self._recovery_point = recovery_point
+
+    def read(self, segment: Segment, start: int) -> Fault | None:
+        """Reads ``segment`` from the batch at offset ``start`` on, or whole if its index does not reach there."""
+        index = segment.saved_index()
+        if index is None or index.next_offset > start:
+            index = segment.new_index()
+        position = index.covered_bytes
+        segment.index = index
+        if position == segment.size_bytes:
+            return None
+        self.recovered.scanned_bytes += segment.size_bytes - position
+        modified_ms = segment.first_append_ms
+        fault = scan_batches(
+            segment.file.fd,
+            position=position,
+            size_bytes=segment.size_bytes,
+            expected_offset=index.next_offset,
+            check_crc_from=self._recovery_point,
+            visit=lambda header, batch: self._visit(index, header, batch, modified_ms),
+        )
+        return fault
+
+    def _visit(self, index: SegmentIndex, header: BatchHeader, batch: memoryview, modified_ms: int) -> None:
+        index.add(header.base_offset, header.next_offset, header.size_bytes, header.max_timestamp)
+        note_epoch(self.recovered.epochs, header.partition_leader_epoch, header.base_offset)
+        if header.producer_id >= 0 and header.base_offset >= self._known_until:
+            aborts = header.is_control and is_abort(batch)
+            self.recovered.producers.apply(header, header.base_offset, aborts=aborts, append_ms=modified_ms)
+
+
+def is_abort(batch: memoryview) -> bool:
+    """Whether a control batch is an abort marker."""
+    return decode_control_batch(batch, verify_crc=False).type is ControlType.ABORT
+
+
+def note_epoch(epochs: list[tuple[int, int]], epoch: int, offset: int) -> None:
+    """Adds a leader epoch at the first offset that carries it."""
+    if epoch >= 0 and (not epochs or epoch > epochs[-1][0]):
+        epochs.append((epoch, offset))
+
+
+def _newest_snapshot(directory: Path, recovery_point: int) -> tuple[ProducerState, int]:
+    for path in sorted(directory.glob("*" + SNAPSHOT_SUFFIX), reverse=True):
+        if int(path.stem) <= recovery_point:
+            loaded = ProducerState.load(path)
+            if loaded is not None and loaded[1] == int(path.stem):
+                return loaded
+    return ProducerState(), 0
+
+
+def _remove_snapshots_beyond(directory: Path, end_offset: int) -> None:
+    for path in directory.glob("*" + SNAPSHOT_SUFFIX):
+        if int(path.stem) > end_offset:
+            path.unlink()
+
+
+def _following_offset(segment: Segment, fault: Fault, behind: Sequence[Segment], recovered: Recovered) -> int | None:
+    """The offset of something whole behind a fault."""
+    for other in behind:
+        if other.size_bytes:
+            return other.base_offset
+    return find_whole_batch(
+        segment.file.fd,
+        position=fault.position + 1,
+        size_bytes=segment.size_bytes,
+        offset_min=fault.expected_offset + 1,
+        leader_epochs=_possible_epochs(recovered.epochs),
+    )
+
+
+def _cut_torn_tail(segment: Segment, fault: Fault, behind: Sequence[Segment], recovered: Recovered) -> None:
+    following = _following_offset(segment, fault, behind, recovered)
+    if following is not None:
+        raise CorruptLogError(segment.path, fault.position, fault.reason, (fault.expected_offset, following))
+    index = segment.index
+    recovered.truncated_bytes = segment.size_bytes - fault.position
+    logger.warning(
+        "%s: cut off %d bytes at byte %d, the unfinished end of an append that was never acknowledged as durable (%s); "
+        "the log ends at offset %d",
+        segment.path,
+        recovered.truncated_bytes,
+        fault.position,
+        fault.reason,
+        fault.expected_offset,
+    )
+    segment.truncate(fault.position)
+    segment.index = index
+    for empty in behind:
+        empty.path.unlink()
+
+
+def _possible_epochs(epochs: Sequence[tuple[int, int]]) -> range:
+    """Every leader epoch up to a few beyond the last that is known, for a checkpoint that was lost."""
+    last = epochs[-1][0] if epochs else 0
+    return range(max(0, last - 64), last + 8)
+
+
+# ------------------------------------------------------------------------------------------------------------- repair
+
+
+def truncate_at_corruption(directory: Path) -> Repair | None:
+    """Drops everything from the first corrupt batch of a partition on, so that the rest can be used again.
+
+    ``directory`` is the partition's, and no broker may have it open. Every batch is read. What is dropped is kept beside
+    the log, in files that end with ``.dropped``. Returns what was done, ``None`` if every batch is whole.
+    Raises ``OSError`` if there is no space to keep the dropped bytes; nothing is changed then.
+    """
+    segments = list_segments(directory, interval_bytes=4096)
+    end_offset = 0
+    for i, segment in enumerate(segments):
+        index = segment.new_index()
+        fault = scan_batches(
+            segment.file.fd,
+            position=0,
+            size_bytes=segment.size_bytes,
+            expected_offset=segment.base_offset,
+            check_crc_from=0,
+            visit=lambda header, batch, index=index: index.add(  # type: ignore[misc]
+                header.base_offset, header.next_offset, header.size_bytes, header.max_timestamp
+            ),
+        )
+        end_offset = index.next_offset
+        if fault is not None:
+            return _drop_from(directory, segment, fault, segments[i + 1 :])
+    checkpoint = Checkpoint.load(directory)
+    if segments and checkpoint is not None and end_offset < checkpoint.recovery_point:
+        fault = Fault(segments[-1].size_bytes, "the file is shorter than it once was", end_offset)
+        return _drop_from(directory, segments[-1], fault, ())
+    return None
+
+
+def _drop_from(directory: Path, segment: Segment, fault: Fault, behind: Sequence[Segment]) -> Repair:
+    dropped_bytes = segment.size_bytes - fault.position + sum(s.size_bytes for s in behind)
+    tail = segment.path.with_name(f"{segment.path.name}.{fault.position}{DROPPED_SUFFIX}")
+    _copy_tail(segment.path, fault.position, tail)
+    files = [tail]
+    for other in behind:
+        target = other.path.with_name(other.path.name + DROPPED_SUFFIX)
+        other.close()
+        os.replace(other.path, target)
+        other.index_path.unlink(missing_ok=True)
+        files.append(target)
+    segment.truncate(fault.position)
+    os.fsync(segment.file.fd)
+    segment.close()
+    segment.index_path.unlink(missing_ok=True)
+    _remove_snapshots_beyond(directory, fault.expected_offset)
+    _checkpoint_cut(directory, fault.expected_offset)
+    sync_directory(directory)
+    return Repair(segment.path, fault.position, fault.reason, fault.expected_offset, dropped_bytes, tuple(files))
+
+
+def _copy_tail(source: Path, position: int, target: Path) -> None:
+    try:
+        with source.open("rb") as reader, target.open("wb") as writer:
+            reader.seek(position)
+            shutil.copyfileobj(reader, writer, 1 << 20)
+            writer.flush()
+            os.fsync(writer.fileno())
+    except OSError:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def _checkpoint_cut(directory: Path, end_offset: int) -> None:
+    """A new leader epoch at the cut, so that clients which read beyond it notice."""
+    checkpoint = Checkpoint.load(directory)
+    if checkpoint is None:
+        return
+    epoch = checkpoint.epochs[-1][0] if checkpoint.epochs else 0
+    kept = tuple(pair for pair in checkpoint.epochs if pair[1] < end_offset)
+    Checkpoint(
+        min(checkpoint.recovery_point, end_offset),
+        min(checkpoint.log_start_offset, end_offset),
+        (*kept, (epoch + 1, end_offset)),
+    ).save(directory, durable=True)

@@ -1,0 +1,344 @@
+"""One file of the log, ``<base offset>.log``: batches back to back, exactly the bytes that readers get.
+
+Rules
+1. Only the last segment of a log is appended to, by one thread. An append that the disk refuses is cut off again before
+   the error leaves this module, so the file never holds half a batch while the process lives.
+2. The file is opened when it is first needed, and the index of a closed segment is read when it is first asked.
+3. Reads return whole batches and start at the batch that holds the offset. Batch boundaries come from the index and a
+   walk over at most one index interval; where the last reads ended is remembered, so a reader that goes on walks nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from coordinator.log.errors import CorruptLogError, LogFailedError, LogFullError, LogStorageError
+from coordinator.log.fsync import SharedFile
+from coordinator.log.index import SegmentIndex
+from coordinator.log.scan import FRAME, FRAME_BYTES, scan_batches
+from streamsrt.wire.records import HEADER_SIZE_BYTES, BatchHeader, read_header
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+
+_BUFFERS_PER_WRITE = min(os.sysconf("SC_IOV_MAX"), 1024)
+_POSITIONS_REMEMBERED = 64
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_WALK_BYTES = 8192
+
+
+class SegmentRead(NamedTuple):
+    """Whole batches of one segment and the offset after them."""
+
+    data: memoryview
+    next_offset: int
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """Kafka's file name: the offset in twenty digits, so that names sort as offsets do."""
+    return f"{base_offset:020d}{suffix}"
+
+
+class Segment:
+    """One segment. ``size_bytes`` counts whole batches only."""
+
+    __slots__ = (
+        "_file",
+        "_index",
+        "_interval_bytes",
+        "_positions",
+        "base_offset",
+        "first_append_ms",
+        "path",
+        "size_bytes",
+    )
+
+    def __init__(self, directory: Path, base_offset: int, interval_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.path = directory / file_name(base_offset, LOG_SUFFIX)
+        self.size_bytes = 0
+        #: The broker's clock at the first append, or the file's age for a segment that was there at start; -1 if empty.
+        self.first_append_ms = -1
+        self._interval_bytes = interval_bytes
+        self._file: SharedFile | None = None
+        self._index: SegmentIndex | None = None
+        self._positions: dict[int, int] = {}
+
+    @classmethod
+    def create(cls, directory: Path, base_offset: int, interval_bytes: int) -> Segment:
+        """A new, empty segment. Raises :class:`LogStorageError` if the file cannot be made."""
+        segment = cls(directory, base_offset, interval_bytes)
+        segment._index = SegmentIndex(base_offset, interval_bytes)
+        try:
+            segment._file = SharedFile(segment.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        except OSError as error:
+            raise storage_error(segment.path, error, "a new segment could not be created") from error
+        return segment
+
+    @classmethod
+    def existing(cls, path: Path, interval_bytes: int) -> Segment:
+        """The segment of a file that is there, not read yet."""
+        segment = cls(path.parent, int(path.stem), interval_bytes)
+        status = path.stat()
+        segment.size_bytes = status.st_size
+        segment.first_append_ms = status.st_mtime_ns // 1_000_000 if status.st_size else -1
+        return segment
+
+    # ----------------------------------------------------------------------------------------------------- opening
+
+    @property
+    def file(self) -> SharedFile:
+        """The open file."""
+        if self._file is None:
+            self._file = SharedFile(self.path, os.O_RDWR)
+        return self._file
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open now."""
+        return self._file is not None
+
+    def close(self) -> None:
+        """Lets go of the file; the next use opens it again."""
+        self._file = None
+
+    @property
+    def index(self) -> SegmentIndex:
+        """The index, read from its file or rebuilt from the headers if that is no use."""
+        if self._index is None:
+            self._index = self.saved_index()
+            if self._index is None or self._index.covered_bytes != self.size_bytes:
+                self._index = self._rebuilt_index()
+        return self._index
+
+    @index.setter
+    def index(self, index: SegmentIndex) -> None:
+        self._index = index
+        self._positions.clear()
+
+    @property
+    def index_path(self) -> Path:
+        """The hint file beside the segment."""
+        return self.path.with_suffix(INDEX_SUFFIX)
+
+    def saved_index(self) -> SegmentIndex | None:
+        """What the index file holds, if it describes this segment or a prefix of it."""
+        return SegmentIndex.load(self.index_path, self.base_offset, self._interval_bytes, self.size_bytes)
+
+    def new_index(self) -> SegmentIndex:
+        """An empty index for this segment."""
+        return SegmentIndex(self.base_offset, self._interval_bytes)
+
+    def save_index(self) -> None:
+        """Writes the index file if the index is in memory."""
+        if self._index is not None:
+            self._index.save(self.index_path)
+
+    def _rebuilt_index(self) -> SegmentIndex:
+        index = self.new_index()
+
+        def visit(header: BatchHeader, _: memoryview) -> None:
+            index.add(header.base_offset, header.next_offset, header.size_bytes, header.max_timestamp)
+
+        fault = scan_batches(
+            self.file.fd,
+            position=0,
+            size_bytes=self.size_bytes,
+            expected_offset=self.base_offset,
+            check_crc_from=1 << 62,
+            visit=visit,
+        )
+        if fault is not None:
+            raise CorruptLogError(self.path, fault.position, fault.reason, (fault.expected_offset, None))
+        index.save(self.index_path)
+        return index
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of a record, -1 without any."""
+        return self.index.max_timestamp
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last batch."""
+        return self.index.next_offset
+
+    # --------------------------------------------------------------------------------------------------- appending
+
+    def write(self, buffers: Sequence[bytes | memoryview], size_bytes: int) -> None:
+        """Writes the buffers behind the last batch, all or nothing. The caller then adds the batches to ``index``.
+
+        Raises :class:`LogFullError` if there is no space, :class:`LogFailedError` for any other refusal of the disk.
+        """
+        file = self.file
+        end = self.size_bytes
+        try:
+            written = os.pwritev(file.fd, buffers[:_BUFFERS_PER_WRITE], end)
+            if written != size_bytes:
+                self._write_rest(file.fd, buffers, written, size_bytes)
+        except OSError as error:
+            self._cut_back(file.fd)
+            raise storage_error(self.path, error, f"{size_bytes} bytes could not be appended") from error
+        self.size_bytes = end + size_bytes
+
+    def _write_rest(self, fd: int, buffers: Sequence[bytes | memoryview], written: int, size_bytes: int) -> None:
+        rest = memoryview(b"".join(buffers))
+        while written < size_bytes:
+            count = os.pwrite(fd, rest[written:], self.size_bytes + written)
+            if count == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written += count
+
+    def _cut_back(self, fd: int) -> None:
+        try:
+            os.ftruncate(fd, self.size_bytes)
+        except OSError as error:
+            raise LogFailedError(self.path, error, "a failed append could not be cut off again") from error
+
+    def truncate(self, position: int) -> None:
+        """Cuts the file at a batch boundary. The index must be rebuilt or replaced by the caller."""
+        try:
+            os.ftruncate(self.file.fd, position)
+        except OSError as error:
+            raise LogFailedError(self.path, error, f"could not be truncated to {position} bytes") from error
+        self.size_bytes = position
+        self._index = None
+        self._positions.clear()
+
+    # ----------------------------------------------------------------------------------------------------- reading
+
+    def read(
+        self, offset: int, max_bytes: int, limit: int, limit_offset: int, *, whole_first: bool
+    ) -> SegmentRead | None:
+        """Whole batches from the one that holds ``offset``, at most ``max_bytes``, none at or after byte ``limit``.
+
+        ``limit`` is a batch boundary and ``limit_offset`` the offset there. With ``whole_first`` the first batch comes
+        even if it is larger than ``max_bytes``. ``None`` if there is nothing to return.
+        """
+        start = self.position_of(offset)
+        available = limit - start
+        if available <= 0:
+            return None
+        if available <= max_bytes:
+            data, next_offset = memoryview(os.pread(self.file.fd, available, start)), limit_offset
+        else:
+            data, next_offset = self._read_cut(start, max_bytes)
+            if not data:
+                if not whole_first:
+                    return None
+                data, next_offset = self._read_one(start)
+        self._remember(next_offset, start + len(data))
+        return SegmentRead(data, next_offset)
+
+    def _read_cut(self, start: int, max_bytes: int) -> tuple[memoryview, int]:
+        data = memoryview(os.pread(self.file.fd, max_bytes, start))
+        boundary, next_offset = self.index.boundary_at_or_before(start + max_bytes)
+        end = max(boundary - start, 0)
+        while len(data) - end >= HEADER_SIZE_BYTES:
+            base_offset, batch_length, last_delta = FRAME.unpack_from(data, end)
+            if end + FRAME_BYTES + batch_length > len(data):
+                break
+            end += FRAME_BYTES + batch_length
+            next_offset = base_offset + last_delta + 1
+        return data[:end], next_offset
+
+    def _read_one(self, start: int) -> tuple[memoryview, int]:
+        base_offset, batch_length, last_delta = FRAME.unpack(os.pread(self.file.fd, FRAME.size, start))
+        data = memoryview(os.pread(self.file.fd, FRAME_BYTES + batch_length, start))
+        return data, base_offset + last_delta + 1
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch begins that ends at or after ``offset``; the size of the file if none does."""
+        if offset >= self.index.next_offset:
+            return self.size_bytes
+        known = self._positions.get(offset)
+        if known is not None:
+            return known
+        for position, base_offset, last_offset in self._frames(self.index.position_before(offset)):
+            if last_offset >= offset:
+                if base_offset <= offset:
+                    self._remember(offset, position)
+                return position
+        return self.size_bytes
+
+    def _frames(self, position: int) -> Iterator[tuple[int, int, int]]:
+        """(position, base offset, last offset) of each batch from ``position`` on."""
+        while position < self.size_bytes:
+            chunk = os.pread(self.file.fd, min(_WALK_BYTES, self.size_bytes - position), position)
+            at = 0
+            while len(chunk) - at >= FRAME.size:
+                base_offset, batch_length, last_delta = FRAME.unpack_from(chunk, at)
+                yield position + at, base_offset, base_offset + last_delta
+                at += FRAME_BYTES + batch_length
+            if at == 0:
+                return
+            position += at
+
+    def _remember(self, offset: int, position: int) -> None:
+        if len(self._positions) >= _POSITIONS_REMEMBERED:
+            self._positions.clear()
+        self._positions[offset] = position
+
+    def find_timestamp(self, timestamp_ms: int, from_offset: int) -> memoryview | None:
+        """The first batch at or after ``from_offset`` that may hold a record with at least this timestamp, or ``None``."""
+        if self.max_timestamp < timestamp_ms:
+            return None
+        position = max(self.index.position_before_timestamp(timestamp_ms), self.index.position_before(from_offset))
+        while position < self.size_bytes:
+            header = read_header(os.pread(self.file.fd, HEADER_SIZE_BYTES, position), 0)
+            if header.max_timestamp >= timestamp_ms and header.last_offset >= from_offset:
+                return memoryview(os.pread(self.file.fd, header.size_bytes, position))
+            position += header.size_bytes
+        return None
+
+    def limit_at(self, offset: int) -> tuple[int, int]:
+        """(position, offset) of the batch boundary at or before ``offset``: no batch before it reaches ``offset``."""
+        if offset >= self.index.next_offset:
+            return self.size_bytes, self.index.next_offset
+        position = self.position_of(offset)
+        base_offset: int = FRAME.unpack(os.pread(self.file.fd, FRAME.size, position))[0]
+        return position, min(base_offset, offset)
+
+    def max_timestamp_from(self, offset: int) -> int:
+        """The largest timestamp of the batches that reach ``offset``, -1 without any."""
+        if offset <= self.base_offset:
+            return self.max_timestamp
+        largest = -1
+        position = self.position_of(offset)
+        while position < self.size_bytes:
+            header = read_header(os.pread(self.file.fd, HEADER_SIZE_BYTES, position))
+            largest = max(largest, header.max_timestamp)
+            position += header.size_bytes
+        return largest
+
+    def newest_ms(self) -> int:
+        """When the newest record was made: its timestamp, or the file's last change if no record has one."""
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        return self.path.stat().st_mtime_ns // 1_000_000
+
+    # ---------------------------------------------------------------------------------------------------- removing
+
+    def rename_deleted(self) -> list[Path]:
+        """Renames the segment's files so that no start sees them, and says which files are to be removed."""
+        self.close()
+        renamed = []
+        for path in (self.path, self.index_path):
+            target = path.with_name(path.name + DELETED_SUFFIX)
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(path, target)
+                renamed.append(target)
+        return renamed
+
+
+def storage_error(path: Path, error: OSError, reason: str) -> LogStorageError:
+    """The error of the log for an error of the disk."""
+    kind = LogFullError if error.errno in _NO_SPACE else LogFailedError
+    return kind(path, error, reason)
