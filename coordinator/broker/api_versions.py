@@ -5,7 +5,7 @@ An API that is not in :data:`SERVED` is not advertised, and a request for it end
 
 from __future__ import annotations
 
-from coordinator.broker.broker import Broker, Request
+from coordinator.broker.broker import Broker, Handler, Request
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.schema import ApiKey
 from streamsrt.wire.types import ApiVersionsResponse
@@ -67,4 +67,4 @@ def handle_api_versions(broker: Broker, request: Request) -> ApiVersionsResponse
     return api_versions(ErrorCode.INVALID_REQUEST if wrong_cluster else 0)
 
 
-HANDLERS = {ApiKey.API_VERSIONS: handle_api_versions}
+HANDLERS: dict[int, Handler] = {ApiKey.API_VERSIONS: handle_api_versions}

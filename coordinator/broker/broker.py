@@ -16,13 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from coordinator.broker.config_definitions import Value
-from coordinator.broker.group_shards import GroupShards
+from coordinator.broker.group_shards import GROUP_CONFIGS_LOG, GroupShards
+from coordinator.broker.keyed_log import KeyedLog
 from coordinator.broker.producer_ids import ProducerIds
 from coordinator.broker.purgatory import Purgatory
 from coordinator.broker.topics import TopicRegistry
 from coordinator.group.config import GroupConfig
-from coordinator.log import Fsync, LogDirectory, PartitionLog, Syncer
+from coordinator.log import Fsync, LogDirectory, PartitionLog
 from streamsrt.wire.messages import RequestHeader
+from streamsrt.wire.primitives import uuid_to_text
 
 
 @dataclass(slots=True)
@@ -33,6 +35,8 @@ class Request:
     message: Any
     client_host: str
 
+
+BROKER_LOG = "__broker"
 
 Answer: TypeAlias = "Any | Awaitable[Any]"
 Handler: TypeAlias = "Callable[[Broker, Request], Answer]"
@@ -60,20 +64,24 @@ class Broker:
         self.surroundings = surroundings
         self.directory = directory
         self.fsync = Fsync(configs["log.fsync"])
-        self.syncer = Syncer(interval_ms=self.integer("log.fsync.interval.ms"))
         self.purgatory = Purgatory()
         self.topics = TopicRegistry(
             directory,
             configs,
             fsync=self.fsync,
             new_id=lambda: surroundings.random_bytes(16),
-            sync=self.note_append,
         )
-        self.producer_ids = ProducerIds(directory, fsync=self.fsync, sync=self.note_append)
-        self.groups = GroupShards(self.topics, group_config, surroundings.now_ms, on_append=self.appended)
+        self.producer_ids = ProducerIds(directory, fsync=self.fsync)
+        self.groups = GroupShards(
+            self.topics,
+            group_config,
+            surroundings.now_ms,
+            config_log=KeyedLog(directory, GROUP_CONFIGS_LOG, fsync=self.fsync),
+            on_append=self.appended,
+        )
         self.host = "127.0.0.1"
         self.port = 0
-        self.cluster_id = directory.cluster_id
+        self.cluster_id = str(configs["cluster.id"])
         self.node_id = self.integer("broker.id")
 
     def integer(self, key: str) -> int:
@@ -82,27 +90,30 @@ class Broker:
         return value
 
     def load(self) -> None:
-        """Brings back topics, producer ids and groups from their logs."""
+        """Brings back cluster id, topics, producer ids and groups from their logs."""
+        self._load_cluster_id()
         self.topics.load()
         self.producer_ids.load()
         self.groups.load(partitions=self.integer("offsets.topic.num.partitions"))
 
+    def _load_cluster_id(self) -> None:
+        rows = KeyedLog(self.directory, BROKER_LOG, fsync=self.fsync)
+        known = rows.load().get("cluster.id")
+        if known is None:
+            known = (self.cluster_id or uuid_to_text(self.surroundings.random_bytes(16))).encode()
+            rows.put("cluster.id", known)
+        self.cluster_id = known.decode()
+
     # -------------------------------------------------------------------------------------------------------- appending
 
-    def note_append(self, log: PartitionLog) -> None:
-        """Tells the syncer that a log has bytes that are not on disk yet."""
-        if self.fsync is not Fsync.NEVER:
-            self.syncer.note(log)
-
     def appended(self, log: PartitionLog) -> None:
-        """To be called after an append: wakes waiting fetches and notes the log for fsync."""
+        """To be called after an append: wakes waiting fetches."""
         self.purgatory.wake(log)
-        self.note_append(log)
 
     async def durable(self, logs: list[PartitionLog]) -> None:
         """Returns when what was appended to ``logs`` before is as safe as ``log.fsync`` promises."""
         if self.fsync is Fsync.GROUP:
-            await asyncio.gather(*(asyncio.wrap_future(self.syncer.sync(log)) for log in logs))
+            await asyncio.gather(*(asyncio.wrap_future(self.directory.syncer.sync(log)) for log in logs))
 
     def topics_changed(self) -> None:
         """To be called after topics came, went or grew."""
@@ -117,5 +128,4 @@ class Broker:
         """Writes the clean-shutdown marker. No request may be handled after this."""
         self.groups.close()
         self.topics.close()
-        self.syncer.close()
         self.directory.close()

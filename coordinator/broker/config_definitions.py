@@ -155,25 +155,25 @@ TOPIC_CONFIGS = _definitions(
         maximum=1,
         broker_key="log.cleaner.min.cleanable.ratio",
     ),
-    Definition(
-        "min.compaction.lag.ms", ConfigType.LONG, 0, minimum=0, broker_key="log.cleaner.min.compaction.lag.ms"
-    ),
+    Definition("min.compaction.lag.ms", ConfigType.LONG, 0, minimum=0, broker_key="log.cleaner.min.compaction.lag.ms"),
     Definition("min.insync.replicas", ConfigType.INT, 1, minimum=1, broker_key="min.insync.replicas"),
     Definition("preallocate", ConfigType.BOOLEAN, False, broker_key="log.preallocate"),
     Definition("retention.bytes", ConfigType.LONG, -1, minimum=-1, broker_key="log.retention.bytes"),
     Definition("retention.ms", ConfigType.LONG, 7 * _DAY_MS, minimum=-1, broker_key="log.retention.ms"),
-    Definition(
-        "segment.bytes", ConfigType.INT, 1 << 30, minimum=14, maximum=_INT_MAX, broker_key="log.segment.bytes"
-    ),
+    Definition("segment.bytes", ConfigType.INT, 1 << 30, minimum=14, maximum=_INT_MAX, broker_key="log.segment.bytes"),
     Definition("segment.index.bytes", ConfigType.INT, 10 << 20, minimum=4, broker_key="log.index.size.max.bytes"),
     Definition("segment.jitter.ms", ConfigType.LONG, 0, minimum=0, broker_key="log.roll.jitter.ms"),
     Definition("segment.ms", ConfigType.LONG, 7 * _DAY_MS, minimum=1, broker_key="log.roll.ms"),
-    Definition("unclean.leader.election.enable", ConfigType.BOOLEAN, False, broker_key="unclean.leader.election.enable"),
+    Definition(
+        "unclean.leader.election.enable", ConfigType.BOOLEAN, False, broker_key="unclean.leader.election.enable"
+    ),
 )
 """What CreateTopics and IncrementalAlterConfigs take for a topic."""
 
 _OWN = (
-    Definition("advertised.host", ConfigType.STRING, "", documentation="Host that clients are told; empty: the bound one."),
+    Definition(
+        "advertised.host", ConfigType.STRING, "", documentation="Host that clients are told; empty: the bound one."
+    ),
     Definition("auto.create.topics.enable", ConfigType.BOOLEAN, False),
     Definition("broker.id", ConfigType.INT, 1, minimum=0),
     Definition("broker.rack", ConfigType.STRING, ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.broker.broker import Broker, Request
+from coordinator.broker.broker import Broker, Handler, Request
 from coordinator.broker.config_definitions import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
@@ -187,7 +187,7 @@ def _apply_change(
     configs[key] = ",".join(kept)
 
 
-HANDLERS = {
+HANDLERS: dict[int, Handler] = {
     ApiKey.DESCRIBE_CONFIGS: handle_describe_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: handle_incremental_alter_configs,
 }

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from coordinator.broker.broker import Answer, Broker, Request
+from coordinator.broker.broker import Answer, Broker, Handler, Request
 from coordinator.broker.topics import Topic
 from coordinator.log import LogError, OffsetOutOfRangeError, PartitionLog
 from streamsrt.wire.error_codes import ErrorCode
@@ -90,7 +90,9 @@ def _collect(broker: Broker, message: FetchRequest, *, by_id: bool) -> tuple[Fet
         for data in each.partitions:
             log = _log_of(topic, data.partition)
             if log is None:
-                missing = ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                missing = (
+                    ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
                 partitions.append(_failed(data.partition, missing))
                 settled = True
                 continue
@@ -140,7 +142,7 @@ def _read(
             ]
     except LogError as error:
         return _failed(data.partition, error.error_code, log), 0
-    return answer, result.size
+    return answer, result.size_bytes
 
 
 def _check_epoch(log: PartitionLog, current: int) -> int:
@@ -157,7 +159,9 @@ def handle_list_offsets(broker: Broker, request: Request) -> ListOffsetsResponse
         topic = broker.topics.get(wanted.name)
         partitions = []
         for each in wanted.partitions:
-            result = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=each.partition_index, error_code=0)
+            result = ListOffsetsResponse.ListOffsetsPartitionResponse(
+                partition_index=each.partition_index, error_code=0
+            )
             partitions.append(result)
             log = _log_of(topic, each.partition_index)
             if log is None:
@@ -210,11 +214,13 @@ def handle_offset_for_leader_epoch(broker: Broker, request: Request) -> OffsetFo
             result.error_code = _check_epoch(log, each.current_leader_epoch)
             if not result.error_code:
                 result.leader_epoch, result.end_offset = log.end_offset_for_epoch(each.leader_epoch)
-        answer.topics.append(OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=wanted.topic, partitions=partitions))
+        answer.topics.append(
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=wanted.topic, partitions=partitions)
+        )
     return answer
 
 
-HANDLERS = {
+HANDLERS: dict[int, Handler] = {
     ApiKey.FETCH: handle_fetch,
     ApiKey.LIST_OFFSETS: handle_list_offsets,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: handle_offset_for_leader_epoch,

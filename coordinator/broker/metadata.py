@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.broker.broker import Broker, Request
+from coordinator.broker.broker import Broker, Handler, Request
 from coordinator.broker.topics import Topic, TopicRefusedError, check_name
 from coordinator.log import LogError
 from streamsrt.wire.error_codes import ErrorCode
@@ -60,9 +60,7 @@ def _metadata_for(
     topic = broker.topics.get(wanted.name)
     if topic is not None:
         return _metadata_of(broker, topic)
-    return MetadataResponse.MetadataResponseTopic(
-        error_code=error, name=wanted.name, topic_id=ZERO_UUID, partitions=[]
-    )
+    return MetadataResponse.MetadataResponseTopic(error_code=error, name=wanted.name, topic_id=ZERO_UUID, partitions=[])
 
 
 def _create_or_refuse(broker: Broker, name: str, may_create: bool) -> int:
@@ -169,7 +167,11 @@ def _describe_partitions(
 def handle_describe_cluster(broker: Broker, request: Request) -> DescribeClusterResponse:
     endpoint_type = request.message.endpoint_type
     answer = DescribeClusterResponse(
-        error_code=0, endpoint_type=endpoint_type, cluster_id=broker.cluster_id, controller_id=broker.node_id, brokers=[]
+        error_code=0,
+        endpoint_type=endpoint_type,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        brokers=[],
     )
     if endpoint_type != _BROKERS_ENDPOINT:
         answer.error_code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
@@ -183,7 +185,7 @@ def handle_describe_cluster(broker: Broker, request: Request) -> DescribeCluster
     return answer
 
 
-HANDLERS = {
+HANDLERS: dict[int, Handler] = {
     ApiKey.METADATA: handle_metadata,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: handle_describe_topic_partitions,
     ApiKey.DESCRIBE_CLUSTER: handle_describe_cluster,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from coordinator.broker.broker import Answer, Broker, Request
+from coordinator.broker.broker import Answer, Broker, Handler, Request
 from coordinator.broker.topics import METADATA_TOPIC, Topic
 from coordinator.log import AppendInfo, Fsync, LogError, PartitionLog
 from streamsrt.wire.error_codes import ErrorCode
@@ -108,7 +108,9 @@ def _failed(
     )
 
 
-def handle_init_producer_id(broker: Broker, request: Request) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+def handle_init_producer_id(
+    broker: Broker, request: Request
+) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     message = request.message
     answer = InitProducerIdResponse(error_code=0, producer_id=-1, producer_epoch=-1)
     if message.transactional_id is not None:
@@ -121,4 +123,4 @@ def handle_init_producer_id(broker: Broker, request: Request) -> InitProducerIdR
     return answer
 
 
-HANDLERS = {ApiKey.PRODUCE: handle_produce, ApiKey.INIT_PRODUCER_ID: handle_init_producer_id}
+HANDLERS: dict[int, Handler] = {ApiKey.PRODUCE: handle_produce, ApiKey.INIT_PRODUCER_ID: handle_init_producer_id}

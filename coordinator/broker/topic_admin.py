@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from coordinator.broker.broker import Broker, Request
+from coordinator.broker.broker import Broker, Handler, Request
 from coordinator.broker.config_definitions import TOPIC_CONFIGS
 from coordinator.broker.configs import config_source
 from coordinator.broker.topics import Topic, TopicRefusedError
@@ -82,7 +82,11 @@ def _create(
         raise TopicRefusedError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {nulls}")
     partitions = _partition_count(broker, wanted)
     broker.topics.check_create(wanted.name, partitions, configs)
-    topic = Topic(wanted.name, ZERO_UUID, configs) if validate_only else broker.topics.create(wanted.name, partitions, configs)
+    topic = (
+        Topic(wanted.name, ZERO_UUID, configs)
+        if validate_only
+        else broker.topics.create(wanted.name, partitions, configs)
+    )
     return CreateTopicsResponse.CreatableTopicResult(
         name=topic.name,
         topic_id=topic.id,
@@ -139,7 +143,9 @@ def handle_create_partitions(broker: Broker, request: Request) -> CreatePartitio
         try:
             topic = broker.topics.get(wanted.name)
             if topic is None:
-                raise TopicRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.name}' does not exist.")
+                raise TopicRefusedError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.name}' does not exist."
+                )
             if wanted.count <= len(topic.partitions) or not message.validate_only:
                 broker.topics.add_partitions(topic, wanted.count)
         except TopicRefusedError as refused:
@@ -183,7 +189,7 @@ def _delete_records(
     return result
 
 
-HANDLERS = {
+HANDLERS: dict[int, Handler] = {
     ApiKey.CREATE_TOPICS: handle_create_topics,
     ApiKey.DELETE_TOPICS: handle_delete_topics,
     ApiKey.CREATE_PARTITIONS: handle_create_partitions,

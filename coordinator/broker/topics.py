@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,17 +22,16 @@ from coordinator.broker.config_definitions import (
     parse_configs,
     topic_defaults,
 )
+from coordinator.broker.keyed_log import KeyedLog
 from coordinator.group.values import TopicImage, TopicsImage
 from coordinator.log import Fsync, LogConfig, LogDirectory, PartitionLog, TimestampType
 from streamsrt.wire.error_codes import ErrorCode
-from streamsrt.wire.records import decode_batches, encode_batch
 
 METADATA_TOPIC = "__cluster_metadata"
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
 NAME_LENGTH_MAX = 249
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+")
-_READ_BYTES = 1 << 20
 
 
 class TopicRefusedError(Exception):
@@ -106,16 +105,14 @@ class TopicRegistry:
         *,
         fsync: Fsync,
         new_id: IdSource,
-        sync: Callable[[PartitionLog], None],
     ) -> None:
         self._directory = directory
         self._defaults = topic_defaults(broker_configs)
         self._fsync = fsync
         self._new_id = new_id
-        self._sync = sync
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
-        self._log = directory.partition(METADATA_TOPIC, 0, LogConfig(retention_ms=-1, fsync=fsync))
+        self._rows = KeyedLog(directory, METADATA_TOPIC, fsync=fsync)
         self._image: TopicsImage | None = None
         self.version = 0
 
@@ -142,28 +139,21 @@ class TopicRegistry:
     def image(self) -> TopicsImage:
         """The topics as the group machines see them; the same object until something changes."""
         if self._image is None:
-            self._image = {
-                topic.name: TopicImage(id=topic.id, name=topic.name, partitions=len(topic.partitions), configs=topic.configs)
-                for topic in self
-            }
+            self._image = TopicsImage(
+                {
+                    topic.name: TopicImage(
+                        id=topic.id, name=topic.name, partitions=len(topic.partitions), configs=topic.configs
+                    )
+                    for topic in self
+                }
+            )
         return self._image
 
     # ----------------------------------------------------------------------------------------------------------- change
 
     def load(self) -> None:
         """Replays the registry's log and opens every partition."""
-        offset = self._log.log_start_offset
-        rows: dict[str, bytes] = {}
-        while offset < self._log.log_end_offset:
-            result = self._log.read(offset, _READ_BYTES)
-            for columns in decode_batches(b"".join(result.buffers), from_offset=offset):
-                for key, value in zip(columns.keys, columns.values, strict=True):
-                    name = (key or b"").decode()
-                    rows.pop(name, None)
-                    if value is not None:
-                        rows[name] = value
-            offset = result.next_offset
-        for name, value in rows.items():
+        for name, value in self._rows.load().items():
             row = orjson.loads(value)
             topic = Topic(name, bytes.fromhex(row["id"]), row["configs"])
             self._open(topic, row["partitions"])
@@ -177,7 +167,8 @@ class TopicRegistry:
             raise TopicRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' is the broker's own.")
         if partitions <= 0:
             raise TopicRefusedError(
-                ErrorCode.INVALID_PARTITIONS, f"Number of partitions was set to an invalid non-positive value {partitions}."
+                ErrorCode.INVALID_PARTITIONS,
+                f"Number of partitions was set to an invalid non-positive value {partitions}.",
             )
         self.check_configs(configs)
 
@@ -198,7 +189,7 @@ class TopicRegistry:
 
     def delete(self, topic: Topic) -> None:
         """Removes a topic with its records."""
-        self._append(topic.name, None)
+        self._rows.put(topic.name, None)
         del self._topics[topic.name], self._by_id[topic.id]
         self._changed()
         for partition in range(len(topic.partitions)):
@@ -250,11 +241,7 @@ class TopicRegistry:
 
     def _write(self, topic: Topic, partitions: int) -> None:
         row = {"id": topic.id.hex(), "partitions": partitions, "configs": topic.configs}
-        self._append(topic.name, orjson.dumps(row))
-
-    def _append(self, name: str, value: bytes | None) -> None:
-        self._log.append(encode_batch([name.encode()], [value], [-1]), now_ms=0)
-        self._sync(self._log)
+        self._rows.put(topic.name, orjson.dumps(row))
 
 
 __all__ = ["InvalidConfigError", "Topic", "TopicRefusedError", "TopicRegistry", "check_name", "log_config"]

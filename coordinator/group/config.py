@@ -26,7 +26,7 @@ class _Setting(NamedTuple):
     high: int = INT32_MAX
 
 
-_BROKER_SETTINGS: dict[str, _Setting] = {
+BROKER_SETTINGS: dict[str, _Setting] = {
     "group.coordinator.rebalance.protocols": _Setting("rebalance_protocols", "classic,consumer,streams"),
     "group.streams.session.timeout.ms": _Setting("session_timeout_ms", 45_000, 1),
     "group.streams.min.session.timeout.ms": _Setting("min_session_timeout_ms", 45_000, 1),
@@ -108,8 +108,8 @@ class GroupConfig:
     def parse(cls, settings: Mapping[str, str]) -> GroupConfig:
         """Reads broker settings. Raises InvalidConfigError naming the setting, its value and what is allowed."""
         for name in settings:
-            if name not in _BROKER_SETTINGS:
-                raise InvalidConfigError(f"Unknown config name: {name}.{_nearest(name, _BROKER_SETTINGS)}")
+            if name not in BROKER_SETTINGS:
+                raise InvalidConfigError(f"Unknown config name: {name}.{_nearest(name, BROKER_SETTINGS)}")
         numbers = _numbers(settings)
         assignor = settings.get("group.streams.assignor.name")
         protocols = settings.get("group.coordinator.rebalance.protocols", "classic,consumer,streams")
@@ -176,7 +176,7 @@ class GroupConfig:
 def _numbers(settings: Mapping[str, str]) -> dict[str, int]:
     """Attribute -> value of every setting that is a number."""
     found: dict[str, int] = {}
-    for name, setting in _BROKER_SETTINGS.items():
+    for name, setting in BROKER_SETTINGS.items():
         if isinstance(setting.default, int):
             number = _integer(name, settings[name]) if name in settings else setting.default
             if not setting.low <= number <= setting.high:
@@ -188,7 +188,7 @@ def _numbers(settings: Mapping[str, str]) -> dict[str, int]:
 
 
 def _check_broker_bounds(numbers: Mapping[str, int]) -> None:
-    names = {setting.attribute: name for name, setting in _BROKER_SETTINGS.items()}
+    names = {setting.attribute: name for name, setting in BROKER_SETTINGS.items()}
     for attribute, (least, most) in _RANGES.items():
         if numbers[least] > numbers[most]:
             raise InvalidConfigError(

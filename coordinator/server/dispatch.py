@@ -11,13 +11,8 @@ from coordinator.broker import api_versions, configs, fetch, groups, metadata, p
 from coordinator.broker.broker import Broker, Handler, Request
 from coordinator.server.tcp import Answer, Parts, ProtocolViolationError
 from streamsrt.wire.error_codes import ErrorCode
-from streamsrt.wire.messages import (
-    RequestHeader,
-    UnsupportedVersionError,
-    decode_request,
-    encode_response_parts,
-)
-from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.messages import RequestHeader, decode_request, encode_response_parts
+from streamsrt.wire.primitives import DecodeError, UnsupportedVersionError
 from streamsrt.wire.schema import ApiKey
 
 logger = logging.getLogger("coordinator.server")

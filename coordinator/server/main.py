@@ -29,9 +29,9 @@ from pathlib import Path
 
 from coordinator.broker.broker import Broker, Surroundings
 from coordinator.broker.config_definitions import BROKER_CONFIGS, InvalidConfigError, Value, nearest_key
-from coordinator.group.config import DEFINITIONS as GROUP_DEFINITIONS
-from coordinator.group.config import GroupConfig, GroupConfigError
-from coordinator.log import CorruptLogError, LogDirectory, LogDirectoryError, truncate_at_corruption
+from coordinator.group.config import BROKER_SETTINGS, GroupConfig
+from coordinator.group.config import InvalidConfigError as InvalidGroupConfigError
+from coordinator.log import CorruptLogError, LogDirectory, LogDirectoryError
 from coordinator.server.dispatch import Dispatcher
 from coordinator.server.tcp import Connection
 from streamsrt.wire.messages import warm
@@ -53,11 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         configs, group_config = read_configs(options.properties, options.config)
         _check_host(options.host, insecure=options.insecure)
-    except (InvalidConfigError, GroupConfigError, OSError) as error:
+    except (InvalidConfigError, InvalidGroupConfigError, OSError) as error:
         print(f"coordinator: {error}", file=sys.stderr)
         return 2
     try:
-        directory = _open_directory(options.data_dir, repair=options.truncate_corrupt)
+        directory = _open_directory(options.data_dir, configs, repair=options.truncate_corrupt)
     except (LogDirectoryError, OSError) as error:
         print(f"coordinator: {error}", file=sys.stderr)
         return 3
@@ -70,10 +70,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data-dir", type=Path, required=True, help="where the logs live; made if missing")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=9092, help="port to listen on, 0 for a free one (default: %(default)s)")
-    parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting by Kafka's name; repeatable")
+    parser.add_argument(
+        "--port", type=int, default=9092, help="port to listen on, 0 for a free one (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting by Kafka's name; repeatable"
+    )
     parser.add_argument("--properties", type=Path, help="a Java properties file of settings; --config goes over it")
-    parser.add_argument("--insecure", action="store_true", help="listen on an address that is not loopback, without security")
+    parser.add_argument(
+        "--insecure", action="store_true", help="listen on an address that is not loopback, without security"
+    )
     parser.add_argument(
         "--truncate-corrupt",
         action="store_true",
@@ -84,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def read_configs(properties: Path | None, pairs: Sequence[str]) -> tuple[dict[str, Value], GroupConfig]:
-    """The broker's settings and the group coordinator's. Raises InvalidConfigError or GroupConfigError."""
+    """The broker's settings and the group coordinator's. Raises InvalidConfigError or InvalidGroupConfigError."""
     texts = _read_properties(properties) if properties is not None else {}
     for pair in pairs:
         key, separator, value = pair.partition("=")
@@ -93,9 +99,9 @@ def read_configs(properties: Path | None, pairs: Sequence[str]) -> tuple[dict[st
         texts[key.strip()] = value.strip()
     broker = {key: text for key, text in texts.items() if key in BROKER_CONFIGS}
     group = {key: text for key, text in texts.items() if key not in BROKER_CONFIGS}
-    known = [*BROKER_CONFIGS, *GROUP_DEFINITIONS]
+    known = [*BROKER_CONFIGS, *BROKER_SETTINGS]
     for key in group:
-        if key not in GROUP_DEFINITIONS:
+        if key not in BROKER_SETTINGS:
             raise InvalidConfigError(f"Unknown broker config name: {key}.{nearest_key(key, known)}")
     configs = {key: definition.default for key, definition in BROKER_CONFIGS.items()}
     configs.update({key: BROKER_CONFIGS[key].parse(text) for key, text in broker.items()})
@@ -127,10 +133,15 @@ def _check_host(host: str, *, insecure: bool) -> None:
         )
 
 
-def _open_directory(path: Path, *, repair: bool) -> LogDirectory:
-    directory = LogDirectory(path)
+def _open_directory(path: Path, configs: Mapping[str, Value], *, repair: bool) -> LogDirectory:
+    interval_ms = configs["log.fsync.interval.ms"]
+    assert isinstance(interval_ms, int)
+    directory = LogDirectory(path, fsync_interval_ms=interval_ms)
     if repair:
-        truncate_at_corruption(directory)
+        for topic, partition in directory.partitions():
+            done = directory.repair(topic, partition)
+            if done is not None:
+                logger.warning("repaired %s-%d: %s", topic, partition, done)
     return directory
 
 
@@ -142,7 +153,6 @@ async def _serve(
         broker.load()
     except CorruptLogError as error:
         print(f"coordinator: {error}", file=sys.stderr)
-        directory.abandon()
         return 3
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -154,7 +164,10 @@ async def _serve(
     frame_bytes_max = broker.integer("socket.request.max.bytes")
     try:
         server = await loop.create_server(
-            lambda: Connection(dispatcher.handle, connections, frame_bytes_max), options.host, options.port, backlog=1024
+            lambda: Connection(dispatcher.handle, connections, frame_bytes_max),
+            options.host,
+            options.port,
+            backlog=1024,
         )
     except OSError as error:
         print(f"coordinator: can't listen on {options.host}:{options.port}: {error.strerror}", file=sys.stderr)

@@ -1,0 +1,224 @@
+"""The group coordinator of the broker: which shard a group belongs to, and what a decision has to do outside of it.
+
+1. A group belongs to the partition of ``__consumer_offsets`` that Java's ``hashCode`` of its id maps to; each partition is
+   one shard with a log of its own.
+2. A request is answered at once or later: a reply carries the number of the request that it answers.
+3. Internal topics that a decision asks for are created here; the shards then see the new topics.
+4. Settings of single groups are durable in an internal log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import orjson
+
+from coordinator.broker.config_definitions import InvalidConfigError
+from coordinator.broker.keyed_log import KeyedLog
+from coordinator.broker.topics import OFFSETS_TOPIC, TopicRefusedError, TopicRegistry
+from coordinator.group.config import GroupConfig
+from coordinator.group.config import InvalidConfigError as InvalidGroupConfigError
+from coordinator.group.values import (
+    CreateInternalTopics,
+    GroupRequest,
+    RequestContext,
+    TopicCreationFailed,
+)
+from coordinator.log import LogError, PartitionLog
+from coordinator.shard.shard import Outcome, Shard
+from streamsrt.wire.error_codes import ErrorCode
+
+logger = logging.getLogger("coordinator.groups")
+
+GROUP_CONFIGS_LOG = "__group_configs"
+_OFFSETS_TOPIC_CONFIGS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+
+
+def java_hash(text: str) -> int:
+    """``String.hashCode`` of Java: over UTF-16 code units, modulo 2**32, signed."""
+    value = 0
+    encoded = text.encode("utf-16-be")
+    for unit in range(0, len(encoded), 2):
+        value = (31 * value + (encoded[unit] << 8 | encoded[unit + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+class GroupShards:
+    """All shards, behind one door."""
+
+    def __init__(
+        self,
+        topics: TopicRegistry,
+        config: GroupConfig,
+        now_ms: Callable[[], int],
+        *,
+        config_log: KeyedLog,
+        on_append: Callable[[PartitionLog], None],
+    ) -> None:
+        self._topics = topics
+        self._config = config
+        self._now_ms = now_ms
+        self._config_log = config_log
+        self._on_append = on_append
+        self._shards: list[Shard] = []
+        self._logs: list[PartitionLog] = []
+        self._request_ids = itertools.count(1)
+        self._parked: dict[int, asyncio.Future[Any]] = {}
+        self._timer_event = asyncio.Event()
+        self._image = topics.image()
+
+    def load(self, partitions: int) -> None:
+        """Brings the groups back from their logs and arms their timers."""
+        topic = self._topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            topic = self._topics.create(OFFSETS_TOPIC, partitions, _OFFSETS_TOPIC_CONFIGS)
+        for group_id, row in self._config_log.load().items():
+            self._config = self._config.with_group(group_id, orjson.loads(row))
+        self._logs = topic.partitions
+        self._image = self._topics.image()
+        now_ms = self._now_ms()
+        for log in self._logs:
+            shard = Shard(log, self._config, self._image)
+            self._shards.append(shard)
+            self._carry_out(shard, shard.load(now_ms))
+
+    # --------------------------------------------------------------------------------------------------------- requests
+
+    def execute(self, group_id: str, message: Any, context: tuple[str, str, int]) -> Any | Awaitable[Any]:
+        """Hands a request to the shard of its group: the answer, or a future of it.
+
+        ``context``: client id, client host, API version.
+        """
+        return self._execute(self._shard_of(group_id), message, context)
+
+    def execute_on_all(self, message: Any, context: tuple[str, str, int]) -> list[Any]:
+        """The answers of all shards to a request that is about no group in particular and is answered at once."""
+        return [self._execute(shard, message, context) for shard in self._shards]
+
+    def by_shard(self, group_ids: Iterable[str]) -> list[list[str]]:
+        """The group ids, those of one shard together."""
+        found: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            found.setdefault(self._partition_of(group_id), []).append(group_id)
+        return list(found.values())
+
+    def _execute(self, shard: Shard, message: Any, context: tuple[str, str, int]) -> Any | Awaitable[Any]:
+        request_id = next(self._request_ids)
+        client_id, client_host, api_version = context
+        request = GroupRequest(RequestContext(request_id, client_id, client_host, api_version), message)
+        outcome = shard.execute(request, self._now_ms())
+        answer = None
+        for reply in outcome.replies:
+            if reply.request_id == request_id:
+                answer = reply.message
+        self._carry_out(shard, outcome)
+        if answer is not None:
+            return answer
+        future = asyncio.get_running_loop().create_future()
+        self._parked[request_id] = future
+        return future
+
+    def _partition_of(self, group_id: str) -> int:
+        return (java_hash(group_id) & 0x7FFFFFFF) % len(self._shards)
+
+    def _shard_of(self, group_id: str) -> Shard:
+        return self._shards[self._partition_of(group_id)]
+
+    def log_of(self, group_id: str) -> PartitionLog:
+        """The log that holds the group's records."""
+        return self._logs[self._partition_of(group_id)]
+
+    # --------------------------------------------------------------------------------------------------------- outcomes
+
+    def _carry_out(self, shard: Shard, outcome: Outcome) -> None:
+        if outcome.appended:
+            self._on_append(self._logs[self._shards.index(shard)])
+        for reply in outcome.replies:
+            future = self._parked.pop(reply.request_id, None)
+            if future is not None and not future.done():
+                future.set_result(reply.message)
+        for effect in outcome.effects:
+            self._create_internal_topics(shard, effect)
+        self._timer_event.set()
+
+    def _create_internal_topics(self, shard: Shard, effect: CreateInternalTopics) -> None:
+        errors: dict[str, str] = {}
+        for spec in effect.topics:
+            if self._topics.get(spec.name) is not None:
+                continue
+            try:
+                if spec.replication_factor not in {-1, 1}:
+                    raise TopicRefusedError(
+                        ErrorCode.INVALID_REPLICATION_FACTOR,
+                        f"replication factor {spec.replication_factor} asks for more than the one broker there is",
+                    )
+                self._topics.create(spec.name, spec.partitions, spec.configs)
+            except (TopicRefusedError, LogError) as error:
+                errors[spec.name] = str(error)
+        if errors:
+            logger.warning("internal topics of group %s could not be created: %s", effect.group_id, errors)
+            self._carry_out(shard, shard.execute(TopicCreationFailed(effect.group_id, errors), self._now_ms()))
+        self.topics_changed()
+
+    def topics_changed(self) -> None:
+        """Shows the shards the topics as they are now, if they have changed."""
+        image = self._topics.image()
+        if image is self._image:
+            return
+        self._image = image
+        for shard in self._shards:
+            self._carry_out(shard, shard.set_topics(image, self._now_ms()))
+
+    # ----------------------------------------------------------------------------------------------------------- timers
+
+    def tick(self) -> int | None:
+        """Lets due timers expire; how many milliseconds until the next one, or None."""
+        now_ms = self._now_ms()
+        for shard in self._shards:
+            self._carry_out(shard, shard.tick(now_ms))
+        self._timer_event.clear()
+        deadlines = [deadline for shard in self._shards if (deadline := shard.next_deadline_ms()) is not None]
+        return max(0, min(deadlines) - now_ms) if deadlines else None
+
+    async def timer_changed(self, delay_ms: int | None) -> None:
+        """Returns after ``delay_ms``, or when a timer was set or cancelled."""
+        try:
+            async with asyncio.timeout(None if delay_ms is None else delay_ms / 1000):
+                await self._timer_event.wait()
+        except TimeoutError:
+            return
+
+    # ---------------------------------------------------------------------------------------------------------- configs
+
+    def describe_group_configs(self, group_id: str) -> list[tuple[str, str, bool]]:
+        """Name, value in use, and whether the group itself sets it."""
+        rows = self._config.describe_group(group_id)
+        return [(name, value, own) for name, (value, own) in sorted(rows.items()) if value is not None]
+
+    def alter_group_configs(self, group_id: str, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
+        """Sets (or with None removes) settings of one group. Raises InvalidConfigError, or the log's errors."""
+        settings = {**self._config.groups.get(group_id, {})}
+        for name, value in changes.items():
+            if value is None:
+                settings.pop(name, None)
+            else:
+                settings[name] = value
+        try:
+            config = self._config.with_group(group_id, settings)
+        except InvalidGroupConfigError as error:
+            raise InvalidConfigError(str(error)) from None
+        if validate_only:
+            return
+        self._config_log.put(group_id, orjson.dumps(settings) if settings else None)
+        self._config = config
+        for shard in self._shards:
+            self._carry_out(shard, shard.set_group_config(config, self._now_ms()))
+
+    def close(self) -> None:
+        for future in self._parked.values():
+            future.cancel()
+        self._parked.clear()

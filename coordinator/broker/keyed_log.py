@@ -1,0 +1,39 @@
+"""A small durable map: the broker's own facts, as records of an internal log.
+
+The map is the replay of the log, the last record of a key wins, a tombstone removes it. A change is appended before it
+is visible, so that a failed append changes nothing.
+"""
+
+from __future__ import annotations
+
+from coordinator.log import Fsync, LogConfig, LogDirectory
+from streamsrt.wire.records import decode_batches, encode_batch
+
+_READ_BYTES = 1 << 20
+
+
+class KeyedLog:
+    """Keys and values of one internal log."""
+
+    def __init__(self, directory: LogDirectory, name: str, *, fsync: Fsync) -> None:
+        self._log = directory.partition(name, 0, LogConfig(retention_ms=-1, fsync=fsync))
+
+    def load(self) -> dict[str, bytes]:
+        """What the log holds now, in the order in which the keys were first written."""
+        rows: dict[str, bytes] = {}
+        offset = self._log.log_start_offset
+        while offset < self._log.log_end_offset:
+            result = self._log.read(offset, _READ_BYTES)
+            for columns in decode_batches(b"".join(result.buffers), from_offset=offset):
+                for key, value in zip(columns.keys, columns.values, strict=True):
+                    name = (key or b"").decode()
+                    if value is None:
+                        rows.pop(name, None)
+                    else:
+                        rows[name] = value
+            offset = result.next_offset
+        return rows
+
+    def put(self, key: str, value: bytes | None) -> None:
+        """Writes a key; None removes it. Raises the log's errors, and then nothing has changed."""
+        self._log.append(encode_batch([key.encode()], [value], [-1]), now_ms=0)
