@@ -22,7 +22,7 @@ from struct import error as layout_error
 from struct import pack, unpack_from
 from typing import Any, Final, NoReturn
 
-from streamsrt.wire.primitives import Buffer, DecodeError, EncodeError, read_uvarint, write_uvarint
+from streamsrt.wire.primitives import Buffer, DecodeError, read_uvarint, write_uvarint
 from streamsrt.wire.schema import FRESH, Field, Message, MessageSchema, Struct
 
 FORMATS: Final = {
@@ -528,16 +528,24 @@ class WriterSource:
         self.flush("x")
         out.depth -= 1
 
+    def differs(self, f: Field, value: str) -> str:
+        """An expression that is true if the value is not the default."""
+        if f.default is None:
+            return f"{value} is not None"
+        if f.default is not FRESH:
+            return f"{value} != {f.default!r}"
+        if f.is_array:
+            return f"{value} != []"
+        # Field by field: making a struct to compare with would cost ten times as much.
+        fields = [self.differs(g, f"{value}.{g.attribute}") for g in self.plan.struct(f).fields]
+        either = " or ".join([*fields, f"{value}.unknown_tags"])
+        return f"{value} is None or {either}" if self.plan.version in f.nullable else either
+
     def known_tag(self, f: Field) -> None:
         """A tagged field is left out while it has its default (KIP-482)."""
         out = self.out
         value = f"m.{f.attribute}"
-        if f.default is FRESH:
-            out.add(f"if {value} != []:" if f.is_array else f"if {value} != {f.type}():")
-        elif f.default is None:
-            out.add(f"if {value} is not None:")
-        else:
-            out.add(f"if {value} != {f.default!r}:")
+        out.add(f"if {self.differs(f, value)}:")
         out.depth += 1
         out.add("q = []", "v, w = w, q.append")
         self.value(f, value, self.plan.version in f.nullable)
@@ -590,6 +598,3 @@ def compile_writer(message: type[Message], version: int) -> Writer:
     writer: Writer = compile_functions(plan, "\n\n".join(texts) + "\n", "write")["write"]
     message.WRITERS[version] = writer
     return writer
-
-
-__all__ = ["READ_FAULTS", "WRITE_FAULTS", "EncodeError", "Reader", "Writer", "compile_reader", "compile_writer"]
