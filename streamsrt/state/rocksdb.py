@@ -14,10 +14,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import struct
-import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +36,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from streamsrt.errors import StateDirectoryLockedError, StateError, StoreCorruptedError
+from streamsrt.state.failures import delete_tree, store_error
 from streamsrt.state.store import StoreClosedError, after_prefix
 
 _DATA = b"d"
@@ -100,7 +97,6 @@ class RocksDBOptions:
         options.set_stats_dump_period_sec(0)
         options.set_stats_persist_period_sec(0)
         options.set_manifest_preallocation_size(64 << 10)
-        options.set_skip_stats_update_on_db_open(True)
         return options
 
 
@@ -162,8 +158,9 @@ def _rows(scan: _Scan, rows: list[tuple[bytes, bytes]]) -> Iterator[tuple[bytes,
 class RocksDBStore:
     """A :class:`~streamsrt.state.store.BytesStore` in a RocksDB of its own at ``path`` (Kafka's ``RocksDBStore``).
 
-    Raises :class:`StoreCorruptedError` where the files can't be trusted, :class:`StateDirectoryLockedError` where
-    another process has them open, and :class:`StateError` where they can't be written.
+    Raises :class:`~streamsrt.errors.StoreCorruptedError` where the files can't be trusted,
+    :class:`~streamsrt.errors.StateDirectoryLockedError` where somebody has them open, and
+    :class:`~streamsrt.errors.StateError` where they can't be written.
     """
 
     persistent = True
@@ -179,8 +176,12 @@ class RocksDBStore:
         try:
             path.mkdir(parents=True, exist_ok=True)
             db = Rdict(str(path), options.for_one_store())
+        except Exception as error:
+            raise self.translated(error, "opened") from error
+        try:
             offset = db.get(_CHANGELOG_OFFSET)
         except Exception as error:
+            db.close()
             raise self.translated(error, "opened") from error
         self._db = db
         self._get = db.get
@@ -201,7 +202,7 @@ class RocksDBStore:
             return StoreClosedError(self.name)
         if type(error) is not Exception and not isinstance(error, OSError):
             return error
-        return state_error(str(error), self.name, self.path, doing)
+        return store_error(str(error), self.name, self.path, doing)
 
     def get(self, key: bytes) -> bytes | None:
         try:
@@ -319,68 +320,5 @@ def read_changelog_offset(path: Path, name: str) -> int | None:
         finally:
             db.close()
     except Exception as error:
-        raise state_error(str(error), name, path, "opened") from error
+        raise store_error(str(error), name, path, "opened") from error
     return None if offset is None else int(_OFFSET.unpack(offset)[0])
-
-
-def delete_tree(path: Path, name: str) -> None:
-    """Deletes a directory with all that is in it; it need not exist."""
-    try:
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise state_error(str(error), name, path, "deleted") from error
-
-
-_DAMAGE = ("Corruption", "No such file or directory: While open", "MANIFEST")
-_FULL = ("No space left", "File too large", "Disk quota")
-_READ_ONLY = ("Read-only file system", "Permission denied", "Operation not permitted")
-
-
-def state_error(cause: str, name: str, path: Path, doing: str) -> StateError:
-    """What RocksDB or the file system says, as an error that says what to do next.
-
-    rocksdict gives no codes, so the text is read.
-    """
-    where = f"state store {name!r} in {path}"
-    if "lock hold by current process" in cause:
-        return StateDirectoryLockedError(
-            f"{where} is already open in this process (pid {os.getpid()}). "
-            "Close it, and the iterators on it, before opening it again."
-        )
-    if "While lock file" in cause:
-        return StateDirectoryLockedError(
-            f"{where} is held by another process ({_lock_holder(path / 'LOCK')}). "
-            "Stop it, or give this one another state.dir or application.id."
-        )
-    failed = f"{where} can't be {doing}"
-    if any(text in cause for text in _DAMAGE):
-        return StoreCorruptedError(
-            f"{failed}: its files are damaged. It will be wiped and restored from its changelog. RocksDB says: {cause}"
-        )
-    if any(text in cause for text in _FULL):
-        return StateError(
-            f"{failed}: the disk is full. Free space there, or move state.dir to a larger disk, and start again. ({cause})"
-        )
-    if any(text in cause for text in _READ_ONLY):
-        return StateError(
-            f"{failed}: this user may not write there. Make it writable, or point state.dir elsewhere. ({cause})"
-        )
-    return StateError(f"{failed}: {cause}. Check that state.dir is a directory that can be written.")
-
-
-def _lock_holder(lock: Path) -> str:
-    """Who holds the lock of a RocksDB. Never called while this process holds it: closing the file would give it up."""
-    if sys.platform != "linux":
-        return "pid unknown"
-    import fcntl
-
-    layout = struct.Struct("hhqqi0q")
-    try:
-        with open(lock, "rb+") as file:
-            answer = fcntl.fcntl(file, fcntl.F_GETLK, layout.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
-    except OSError:
-        return "pid unknown"
-    kind, _, _, _, pid = layout.unpack(answer)
-    return "pid unknown" if kind == fcntl.F_UNLCK else f"pid {pid}"

@@ -1,0 +1,280 @@
+"""The directory in which one process keeps its state.
+
+::
+
+    <state.dir>/<application.id>/
+        .lock                         held by the one process that uses this directory; says its pid
+        process.json                  format of this directory, and the process id of the streams rebalance protocol
+        stores/<store>/<partition>/   one persistent store
+
+1. One process at a time. The process id identifies its state to the group coordinator (KIP-1071's ProcessId), so two live
+   processes must never share one: whoever does not get the lock gets an error, not another id.
+2. State lives under store and partition, not under a task's id: it survives renumbering and regrouping of subtopologies.
+3. A directory in a newer format is left alone.
+4. Nothing is deleted but stores, and none that is open.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from streamsrt.errors import ConfigError, StateDirectoryLockedError, StateError, StoreCorruptedError
+from streamsrt.state.failures import delete_tree, storage_error
+from streamsrt.state.memory import MemoryStore
+from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_changelog_offset
+from streamsrt.state.store import BytesStore
+from streamsrt.state.windowed import WindowBytesStore
+from topology.nodes import StoreSpec
+
+FORMAT = 1
+
+_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+
+AnyStore: TypeAlias = BytesStore | WindowBytesStore
+
+
+class LocalStore(NamedTuple):
+    """A persistent store that is on disk. ``changelog_offset`` is None where nothing on disk can be used."""
+
+    store: str
+    partition: int
+    changelog_offset: int | None
+
+
+class StateDirectory:
+    """The state of one application in one process. Made to be used in a ``with`` statement, or closed.
+
+    Raises :class:`ConfigError` for an application id that is no legal name, :class:`StateDirectoryLockedError` where another
+    process uses the directory, and :class:`StateError` where it can't be written or has a newer format.
+    """
+
+    def __init__(self, root: Path | str, application_id: str, *, rocksdb: RocksDBOptions | None = None) -> None:
+        self.path = Path(root) / _legal(application_id, "application.id")
+        self._rocksdb = rocksdb or RocksDBOptions()
+        self._open: dict[tuple[str, int], AnyStore] = {}
+        self._lock = _locked(self.path)
+        try:
+            self.process_id = _process_id(self.path / "process.json")
+        except BaseException:
+            self._unlock()
+            raise
+
+    def __enter__(self) -> StateDirectory:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def store_path(self, store: str, partition: int) -> Path:
+        """Where a persistent store lies."""
+        return self.path / "stores" / _legal(store, "the name of a state store") / str(partition)
+
+    def open_store(self, spec: StoreSpec, partition: int) -> AnyStore:
+        """Opens the store of a task: a :class:`WindowBytesStore` where ``spec`` is of a window store, else a byte store.
+
+        Raises :class:`StoreCorruptedError` where its files are damaged: :meth:`wipe` it and open it again.
+        """
+        self._check_usable()
+        place = (spec.name, partition)
+        if self.is_open(*place):
+            raise StateError(f"state store {spec.name!r} of partition {partition} is already open in this process")
+        if spec.kind not in ("key_value", "window") or spec.retain_duplicates:
+            kind = "window store that retains duplicates" if spec.retain_duplicates else f"{spec.kind} store"
+            raise ConfigError(
+                f"state store {spec.name!r} is a {kind}, which can't be kept yet: use a key-value or window store"
+            )
+        path = self.store_path(*place)
+        store = RocksDBStore(path, spec.name, self._rocksdb) if spec.persistent else MemoryStore(spec.name)
+        opened: AnyStore = store if spec.kind == "key_value" else _windowed(spec, store)
+        self._open[place] = opened
+        return opened
+
+    def is_open(self, store: str, partition: int) -> bool:
+        """Whether this process has the store open."""
+        opened = self._open.get((store, partition))
+        return opened is not None and opened.is_open
+
+    def list_stores(self) -> list[LocalStore]:
+        """Every persistent store on disk with its changelog offset, by name and partition; opens the closed ones to look.
+
+        A damaged store is listed without an offset; opening it says what is wrong.
+        """
+        self._check_usable()
+        return [
+            LocalStore(store, partition, self._changelog_offset(store, partition))
+            for store, partition in self._on_disk()
+        ]
+
+    def _on_disk(self) -> list[tuple[str, int]]:
+        found = [
+            (path.parent.name, int(path.name))
+            for path in (self.path / "stores").glob("*/*")
+            if path.name.isascii() and path.name.isdigit() and path.is_dir()
+        ]
+        return sorted(found)
+
+    def _changelog_offset(self, store: str, partition: int) -> int | None:
+        if self.is_open(store, partition):
+            return self._open[store, partition].changelog_offset()
+        try:
+            return read_changelog_offset(self.store_path(store, partition), store)
+        except StoreCorruptedError:
+            return None
+
+    def wipe(self, store: str, partition: int) -> None:
+        """Deletes a store, closing it if it is open; it need not exist."""
+        self._check_usable()
+        opened = self._open.pop((store, partition), None)
+        if opened is not None:
+            opened.wipe()
+        path = self.store_path(store, partition)
+        delete_tree(path, store)
+        with suppress(OSError):
+            path.parent.rmdir()
+
+    def clean_up(self) -> None:
+        """Deletes all stores (``KafkaStreams.cleanUp()``). Raises :class:`StateError` while one is open."""
+        opened = [f"{store}/{partition}" for store, partition in self._open if self.is_open(store, partition)]
+        if opened:
+            raise StateError(
+                f"state in {self.path} is in use ({', '.join(sorted(opened))}): close the application first"
+            )
+        for store, partition in self._on_disk():
+            self.wipe(store, partition)
+
+    def clean_obsolete(self, now_ms: int, cleanup_delay_ms: int) -> list[tuple[str, int]]:
+        """Deletes the stores that are not open and that nobody changed for ``state.cleanup.delay.ms``; says which."""
+        obsolete = [
+            place
+            for place in self._on_disk()
+            if not self.is_open(*place) and _changed_at_ms(self.store_path(*place)) + cleanup_delay_ms < now_ms
+        ]
+        for store, partition in obsolete:
+            self.wipe(store, partition)
+        return obsolete
+
+    def close(self) -> None:
+        """Closes every store, then lets other processes have the directory. The first error is raised when all is closed."""
+        failed: StateError | None = None
+        for store in self._open.values():
+            try:
+                store.close()
+            except StateError as error:
+                failed = failed or error
+        self._open.clear()
+        self._unlock()
+        if failed is not None:
+            raise failed
+
+    def _unlock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _check_usable(self) -> None:
+        if self._lock < 0:
+            raise StateError(f"state directory {self.path} is closed: another process may be using it")
+
+
+def _legal(name: str, what: str) -> str:
+    if _NAME.fullmatch(name) is None:
+        raise ConfigError(
+            f"{what} is {name!r}: it names a directory and topics, so it must be 1 to 249 letters, digits, dots, "
+            "underscores or hyphens, and not '.' or '..'"
+        )
+    return name
+
+
+def _windowed(spec: StoreSpec, store: BytesStore) -> AnyStore:
+    if spec.retention_ms is None:
+        return store
+    try:
+        return WindowBytesStore(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
+    except StateError:
+        store.close()
+        raise
+
+
+def _locked(path: Path) -> int:
+    """A file descriptor that holds the lock of the directory, which is made if need be."""
+    lock = path / ".lock"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise storage_error(str(error), f"state directory {path}", "opened") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(descriptor)
+        whose = "this process" if holder == str(os.getpid()) else "another process"
+        raise StateDirectoryLockedError(
+            f"state directory {path} is in use by {whose} (pid {holder}). Every process of an application needs a "
+            "state.dir of its own: stop that process, or give this one another state.dir."
+        ) from error
+    except OSError as error:
+        os.close(descriptor)
+        raise storage_error(str(error), f"state directory {path}", "written") from error
+    return descriptor
+
+
+def _process_id(path: Path) -> uuid.UUID:
+    """The process id that this directory had before, or a new one that it has from now on."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return _new_process_id(path)
+    except OSError as error:
+        raise storage_error(str(error), f"state directory {path.parent}", "opened") from error
+    try:
+        content = json.loads(text)
+        directory_format, process_id = int(content["format"]), str(content.get("process_id", ""))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _unreadable(path, error) from error
+    if directory_format > FORMAT:
+        raise StateError(
+            f"state directory {path.parent} has format {directory_format}, and this version knows formats up to {FORMAT}: "
+            "a newer version used it. Run that version again, or set state.dir to another directory, and all state will be "
+            "restored from the changelogs."
+        )
+    try:
+        return uuid.UUID(process_id)
+    except ValueError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> StateError:
+    return StateError(
+        f"{path} is damaged ({error}). Delete it to go on as a new process that has the state of this directory, or "
+        f"delete the whole of {path.parent} to restore all state from the changelogs."
+    )
+
+
+def _new_process_id(path: Path) -> uuid.UUID:
+    process_id = uuid.uuid4()
+    text = json.dumps({"format": FORMAT, "process_id": str(process_id)}) + "\n"
+    fresh = path.with_name("process.json.new")
+    try:
+        with open(fresh, "w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        raise storage_error(str(error), f"state directory {path.parent}", "written") from error
+    return process_id
+
+
+def _changed_at_ms(path: Path) -> int:
+    """When something in a store's directory last changed, in milliseconds since the epoch."""
+    return max(entry.stat().st_mtime_ns for entry in (path, *path.iterdir())) // 1_000_000

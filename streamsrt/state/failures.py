@@ -1,0 +1,79 @@
+"""What RocksDB and the file system say when they fail, as errors that say what to do next.
+
+1. rocksdict raises plain ``Exception`` with RocksDB's text: there is no code to look at, so the text is read.
+2. Damage is told apart from all else, because only damaged state may be wiped. What is not known is not damage.
+3. A lock names the pid that holds it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import struct
+import sys
+from pathlib import Path
+
+from streamsrt.errors import StateDirectoryLockedError, StateError, StoreCorruptedError
+
+_DAMAGE = ("Corruption", "No such file or directory: While open", "MANIFEST")
+_FULL = ("No space left", "File too large", "Disk quota")
+_READ_ONLY = ("Read-only file system", "Permission denied", "Operation not permitted")
+
+
+def store_error(cause: str, name: str, path: Path, doing: str) -> StateError:
+    """The error for a store called ``name`` at ``path`` that can't be "opened", "read", "written" or "deleted"."""
+    where = f"state store {name!r} in {path}"
+    if "lock hold by current process" in cause:
+        return StateDirectoryLockedError(
+            f"{where} is already open in this process (pid {os.getpid()}). "
+            "Close it, and the iterators on it, before opening it again."
+        )
+    if "While lock file" in cause:
+        return StateDirectoryLockedError(
+            f"{where} is held by another process ({_lock_holder(path / 'LOCK')}). "
+            "Stop it, or give this one another state.dir or application.id."
+        )
+    if any(text in cause for text in _DAMAGE):
+        return StoreCorruptedError(
+            f"{where} can't be {doing}: its files are damaged. It will be wiped and restored from its changelog. ({cause})"
+        )
+    return storage_error(cause, where, doing)
+
+
+def storage_error(cause: str, where: str, doing: str) -> StateError:
+    """The error for anything below ``state.dir`` that can't be "opened", "read", "written" or "deleted"."""
+    failed = f"{where} can't be {doing}"
+    if any(text in cause for text in _FULL):
+        return StateError(
+            f"{failed}: the disk is full. Free space there, or move state.dir to a larger disk, and restart. ({cause})"
+        )
+    if any(text in cause for text in _READ_ONLY):
+        return StateError(
+            f"{failed}: this user may not write there. Make it writable, or point state.dir elsewhere. ({cause})"
+        )
+    return StateError(f"{failed}: {cause}. Check that state.dir is a directory that can be written.")
+
+
+def delete_tree(path: Path, name: str) -> None:
+    """Deletes the directory of the store called ``name`` with all that is in it; it need not exist."""
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise store_error(str(error), name, path, "deleted") from error
+
+
+def _lock_holder(lock: Path) -> str:
+    """Who holds the lock of a RocksDB. Never called while this process holds it: closing the file would give it up."""
+    if sys.platform != "linux":
+        return "pid unknown"
+    layout = struct.Struct("hhqqi0q")
+    try:
+        with open(lock, "rb+") as file:
+            answer = fcntl.fcntl(file, fcntl.F_GETLK, layout.pack(fcntl.F_WRLCK, 0, 0, 0, 0))
+    except OSError:
+        return "pid unknown"
+    kind, _, _, _, pid = layout.unpack(answer)
+    return "pid unknown" if kind == fcntl.F_UNLCK else f"pid {pid}"
