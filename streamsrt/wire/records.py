@@ -420,23 +420,51 @@ def decode_batches(
     entry at all, one without records carries the position. So the last entry's `next_offset` is where to fetch next,
     and an empty list means that the buffer has no whole batch.
     """
-    transactions = _AbortedTransactions(aborted) if aborted is not None else None
     result: list[RecordColumns] = []
     next_offset = -1
-    for position, header in iter_headers(buffer):
-        next_offset = max(header.next_offset, from_offset)
-        dropped = transactions is not None and transactions.drops(buffer, position, header, verify_crc)
-        if not (dropped or header.is_control or header.last_offset < from_offset):
-            if verify_crc:
-                check_crc(buffer, position, header)
-            columns = _decode_records(buffer, position, header, headers, limit_bytes).from_offset(from_offset)
-            if columns:
-                result.append(columns)
+    for next_offset, columns in _each_batch(buffer, from_offset, aborted, verify_crc, headers, limit_bytes):
+        if columns is not None:
+            result.append(columns)
         if result:
             result[-1].next_offset = next_offset
     if not result and next_offset >= 0:
         result.append(RecordColumns([], [], [], next_offset, next_offset))
     return result
+
+
+def iter_columns(
+    buffer: Buffer,
+    *,
+    from_offset: int = 0,
+    aborted: Iterable[tuple[int, int]] | None = None,
+    verify_crc: bool = True,
+    headers: bool = True,
+    limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+) -> Iterator[RecordColumns]:
+    """As `decode_batches`, but each batch is decoded when it is asked for, and only those that have records are given."""
+    for _, columns in _each_batch(buffer, from_offset, aborted, verify_crc, headers, limit_bytes):
+        if columns is not None:
+            yield columns
+
+
+def _each_batch(
+    buffer: Buffer,
+    from_offset: int,
+    aborted: Iterable[tuple[int, int]] | None,
+    verify_crc: bool,
+    headers: bool,
+    limit_bytes: int,
+) -> Iterator[tuple[int, RecordColumns | None]]:
+    """Of each whole batch the offset that follows it, and its records from `from_offset` on if it has any to give."""
+    transactions = _AbortedTransactions(aborted) if aborted is not None else None
+    for position, header in iter_headers(buffer):
+        columns: RecordColumns | None = None
+        dropped = transactions is not None and transactions.drops(buffer, position, header, verify_crc)
+        if not (dropped or header.is_control or header.last_offset < from_offset):
+            if verify_crc:
+                check_crc(buffer, position, header)
+            columns = _decode_records(buffer, position, header, headers, limit_bytes).from_offset(from_offset)
+        yield max(header.next_offset, from_offset), columns or None
 
 
 class _AbortedTransactions:

@@ -1,0 +1,61 @@
+"""What was fetched and is not decoded yet, per partition.
+
+1. A fetch brings up to a megabyte of a partition, which is many record batches. They are decoded one at a time, when the
+   task wants more of that partition: a hundred thousand decoded records cost five times as much each as a thousand.
+2. Transaction markers are skipped and aborted records dropped, as in :func:`streamsrt.wire.records.decode_batches`.
+3. The position of a partition is the offset after the last record that was handed out; where everything fetched was
+   handed out, it is the offset at which fetching goes on, so that markers at the end of a log count as read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from streamsrt.client.values import Fetched
+from streamsrt.wire.records import RecordColumns, iter_columns
+
+
+class InputBuffer:
+    """Undecoded fetches of one partition."""
+
+    __slots__ = ("_fetches", "_open", "_open_end", "buffered_bytes", "high_watermark", "position")
+
+    def __init__(self, position: int) -> None:
+        self._fetches: deque[Fetched] = deque()
+        self._open: Iterator[RecordColumns] | None = None
+        self._open_end = position
+        self.position = position
+        self.high_watermark = -1
+        self.buffered_bytes = 0
+
+    def add(self, fetched: Fetched) -> None:
+        """Takes a fetch over; fetches come in order."""
+        self._fetches.append(fetched)
+        self.buffered_bytes += len(fetched.buffer)
+        self.high_watermark = fetched.high_watermark
+
+    def next_columns(self) -> RecordColumns | None:
+        """The next batch that holds records, decoded; None: there is none. Raises DecodeError."""
+        while True:
+            if self._open is None:
+                if not self._fetches:
+                    return None
+                fetched = self._fetches.popleft()
+                self.buffered_bytes -= len(fetched.buffer)
+                self._open = iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted)
+                self._open_end = fetched.next_offset
+            columns = next(self._open, None)
+            if columns is None:
+                self._open = None
+                self.position = self._open_end
+            elif columns.keys:
+                self.position = columns.next_offset
+                return columns
+
+    @property
+    def lag_records(self) -> int | None:
+        """How far the position is behind the end of the log; None while nothing was fetched."""
+        return None if self.high_watermark < 0 else max(0, self.high_watermark - self.position)
+
+
