@@ -8,8 +8,10 @@
    that can't be read, as if there were no more keys.
 4. rocksdict keeps RocksDB open, and locked, as long as one of its iterators lives. So scans are known to their store,
    which takes their cursor away when it is closed.
-5. All stores of a process share one block cache, out of which write buffers are paid too (:class:`RocksDBOptions`).
-6. Small write buffers are faster than big ones: a skip list that fits the processor's cache.
+5. A cursor points into the ``ReadOptions`` that it was made with and does not keep it alive: with the bound freed, scans end
+   early and silently. So a scan holds both. ``set_iterate_lower_bound`` sets the upper one and is of no use.
+6. All stores of a process share one block cache, out of which write buffers are paid too (:class:`RocksDBOptions`).
+7. Small write buffers are faster than big ones: a skip list that fits the processor's cache.
 """
 
 from __future__ import annotations
@@ -103,11 +105,14 @@ class RocksDBOptions:
 class _Scan:
     """A cursor of RocksDB over a range, read in chunks, which its store can take away."""
 
-    __slots__ = ("__weakref__", "_chunk_rows", "_cursor", "_start", "_step", "_store", "complete")
+    __slots__ = ("__weakref__", "_bounds", "_chunk_rows", "_cursor", "_start", "_step", "_store", "complete")
 
-    def __init__(self, store: RocksDBStore, cursor: RdictIter, start: bytes, *, reverse: bool) -> None:
+    def __init__(self, store: RocksDBStore, db: Rdict, start: bytes, end: bytes, *, reverse: bool) -> None:
         self.complete = False
         self._store = store
+        self._bounds = ReadOptions()
+        self._bounds.set_iterate_upper_bound(end)
+        cursor = db.iter(self._bounds)
         self._cursor: RdictIter | None = cursor
         self._start = start
         self._step: Callable[[], None] | None = cursor.prev if reverse else cursor.next
@@ -244,9 +249,7 @@ class RocksDBStore:
         high = _AFTER_DATA if end is None else _DATA + end
         if low >= high:
             return iter(())
-        bounds = ReadOptions()
-        bounds.set_iterate_upper_bound(high)
-        scan = _Scan(self, db.iter(bounds), low, reverse=reverse)
+        scan = _Scan(self, db, low, high, reverse=reverse)
         rows = scan.read()
         if scan.complete:
             return iter(rows)
