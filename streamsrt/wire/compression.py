@@ -187,6 +187,8 @@ def _snappy_inflate(source: memoryview, head: Buffer, limit_bytes: int) -> memor
 def _xerial_blocks(source: memoryview) -> list[memoryview]:
     blocks = []
     position = len(_XERIAL_HEADER)
+    if len(source) < position:
+        raise DecodeError("snappy data ends within its header")
     while position < len(source):
         if position + 4 > len(source):
             raise DecodeError("snappy data ends within the length of a block")
