@@ -51,7 +51,8 @@ class LogDirectoryLockedError(LogDirectoryError):
         self.pid = pid
         owner = f"process {pid}" if pid is not None else "another process"
         super().__init__(
-            f"data directory {directory} is in use by {owner}: stop that broker first, or give this one another --data-dir"
+            f"data directory {directory} is in use by {owner}: "
+            "stop that broker first, or give this one another --data-dir"
         )
 
 

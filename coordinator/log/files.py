@@ -28,7 +28,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes, *, durable: bool) -> None:
-    """Replaces ``path`` by ``content``, whole or not at all for a killed process; with ``durable`` for a power loss too."""
+    """Replaces ``path`` by ``content``, whole or not at all: for a killed process, with ``durable`` for a power loss."""
     temporary = path.with_name(path.name + ".new")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:

@@ -184,6 +184,7 @@ class Syncer:
                 if self._closing and not requests and not actions:
                     return
             results = [result for log, request in requests.items() for result in _sync_log(log, request)]
+            requests = {}  # Lets go of the files before anybody is told.
             if results:
                 self._deliver(partial(_run_callbacks, results))
             for action in actions:

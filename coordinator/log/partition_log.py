@@ -8,7 +8,8 @@ Rules
 3. An append is all or nothing. Whatever refuses it - the validation, the producer state, the disk - leaves the log, its
    indexes and its producer state as they were.
 4. Everything in memory follows from the files; everything in files but the segments themselves follows from those.
-5. The high watermark is the log's end: there is one replica. With ``Fsync.GROUP`` the acknowledgement waits, not the reader.
+5. The high watermark is the log's end: there is one replica. With ``Fsync.GROUP`` the producer's acknowledgement waits
+   for the disk, not the reader.
 6. After an unclean stop the leader epoch rises, so that a client which read what a power loss took finds out.
 """
 
@@ -29,14 +30,13 @@ from coordinator.log.config import Fsync, LogConfig, TimestampType
 from coordinator.log.errors import LogClosedError, LogFailedError, OffsetOutOfRangeError
 from coordinator.log.fsync import Syncer, SyncRequest
 from coordinator.log.producer_state import ProducerState, WrittenBatch
-from coordinator.log.segment import SNAPSHOT_SUFFIX, Segment, file_name
+from coordinator.log.segment import OFFSETS_MAX, SNAPSHOT_SUFFIX, Segment, file_name
 from coordinator.log.validation import Batch, split_batches
 from streamsrt.wire.records import find_timestamp, read_header, rewrite_log_append_time
 
 logger = logging.getLogger(__name__)
 
 _HEAD = struct.Struct(">qii")
-_OFFSETS_PER_SEGMENT_MAX = (1 << 31) - 1
 _CLOSED_SEGMENTS_OPEN_MAX = 4
 
 
@@ -266,7 +266,7 @@ class PartitionLog:
         if active.size_bytes and (
             active.size_bytes + size_bytes > self._config.segment_bytes
             or now_ms - active.first_append_ms >= self._config.segment_ms
-            or next_offset - active.base_offset > _OFFSETS_PER_SEGMENT_MAX
+            or next_offset - active.base_offset > OFFSETS_MAX
         ):
             self.roll()
         return self._segments[-1]
@@ -319,7 +319,8 @@ class PartitionLog:
                 continue
             limit, limit_offset = segment.limit_at(end)
             first = min_one_batch and not buffers
-            found = segment.read(offset, max_bytes - size_bytes, limit, limit_offset, whole_first=first)
+            left_bytes = max(max_bytes - size_bytes, 0)
+            found = segment.read(offset, left_bytes, limit, limit_offset, whole_first=first)
             if segment is not self._segments[-1]:
                 self._keep_open(segment)
             if found is None:
@@ -339,7 +340,7 @@ class PartitionLog:
                 self._open_closed.pop(0).close()
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of aborted transactions with records in ``from_offset`` to ``to_offset`` (exclusive)."""
+        """(producer id, first offset) of aborted transactions with records in ``from_offset <= offset < to_offset``."""
         return self._producers.aborted_transactions(from_offset, to_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
@@ -376,7 +377,7 @@ class PartitionLog:
     # ---------------------------------------------------------------------------------------------------- removing
 
     def delete_records_before(self, offset: int) -> int:
-        """Moves the log's start up to ``offset``, never down; returns the start. Raises :class:`OffsetOutOfRangeError`."""
+        """Moves the log's start up to ``offset``, never down; returns it. Raises :class:`OffsetOutOfRangeError`."""
         self._check_open()
         if not 0 <= offset <= self._end:
             raise OffsetOutOfRangeError(offset, self._start, self._end)
@@ -444,7 +445,10 @@ class PartitionLog:
         self._syncer.run(partial(_unlink, segment.rename_deleted()))
 
     def truncate_to(self, offset: int) -> None:
-        """Drops everything from the batch that holds ``offset`` on, after a flush. Raises :class:`OffsetOutOfRangeError`."""
+        """Drops everything from the batch that holds ``offset`` on. Waits for a flush first.
+
+        Raises :class:`OffsetOutOfRangeError`.
+        """
         self._check_open()
         if not self._start <= offset <= self._end:
             raise OffsetOutOfRangeError(offset, self._start, self._end)
@@ -500,7 +504,7 @@ class PartitionLog:
     def close(self) -> None:
         """Flushes, writes the hints and the checkpoint, and lets go of the files. A second call does nothing.
 
-        Raises :class:`LogFailedError` if the flush failed; the log is closed all the same and recovers at its next start.
+        Raises :class:`LogFailedError` if the flush failed; the log is closed all the same, and recovers when reopened.
         """
         if self._closed:
             return

@@ -99,7 +99,7 @@ class ProducerState:
         """
         if header.base_sequence < 0:
             raise InvalidRecordError(
-                f"producer {header.producer_id} sent a batch with sequence {header.base_sequence}: it must not be negative"
+                f"producer {header.producer_id} sent sequence {header.base_sequence}: it must not be negative"
             )
         entry = self.entries.get(header.producer_id)
         if entry is None:
@@ -128,7 +128,8 @@ class ProducerState:
     def _check_epoch(header: BatchHeader, entry: ProducerEntry) -> None:
         if header.producer_epoch < entry.epoch:
             raise InvalidProducerEpochError(
-                f"producer {header.producer_id} used epoch {header.producer_epoch}, but epoch {entry.epoch} has written since"
+                f"producer {header.producer_id} used epoch {header.producer_epoch}, "
+                f"but epoch {entry.epoch} has written since"
             )
 
     @staticmethod
@@ -199,7 +200,7 @@ class ProducerState:
         return iter(self._open.items())
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions with records in ``from_offset <= offset < to_offset``."""
+        """(producer id, first offset) of aborted transactions with records in ``from_offset <= offset < to_offset``."""
         found = []
         for i in range(bisect_left(self._aborted_last_offsets, from_offset), len(self._aborted)):
             transaction = self._aborted[i]

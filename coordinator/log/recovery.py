@@ -3,12 +3,14 @@
 Rules
 1. The recovery point is an offset below which everything was synced. Below it the log is trusted; from it on every
    batch is read and its CRC checked. A log that ends at its recovery point is not read at all.
-2. What stands behind the last whole batch of the newest segment with data is the torn tail of an append that nobody was
-   told of: it is cut off, with a warning that counts it.
-3. Anything else that is not whole was whole once: a batch with whole batches behind it, or one in an older segment. That
-   is refused with :class:`CorruptLogError`. Nothing is repaired silently; :func:`truncate_at_corruption` is the repair.
-4. Indexes, producer state and leader epochs come out of the same walk as ``append`` would have made them. Snapshots that
-   lie beyond the recovery point are not used: they may know batches that a power loss took.
+2. What stands behind the last whole batch of the newest segment with data is the torn tail of an append: it is cut off,
+   with a warning that counts it.
+3. Anything else that is not whole was whole once: a batch with whole batches behind it, below the recovery point, or in
+   an older segment. That is refused with :class:`CorruptLogError`. Nothing is repaired silently;
+   :func:`truncate_at_corruption` is the repair.
+4. Offsets have no gaps from the recovery point on: only compaction makes them, and it keeps to older, synced segments.
+5. Indexes, producer state and leader epochs come out of the same walk as ``append`` would have made them. Snapshots
+   beyond the recovery point are not used: they may know batches that a power loss took.
 """
 
 from __future__ import annotations
@@ -25,13 +27,15 @@ from coordinator.log.errors import CorruptLogError
 from coordinator.log.files import sync_directory
 from coordinator.log.index import SegmentIndex
 from coordinator.log.producer_state import ProducerState
-from coordinator.log.scan import Fault, find_whole_batch, scan_batches
-from coordinator.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment
+from coordinator.log.scan import Expected, Fault, find_whole_batch, scan_batches
+from coordinator.log.segment import DELETED_SUFFIX, LOG_SUFFIX, OFFSETS_MAX, SNAPSHOT_SUFFIX, Segment
 from streamsrt.wire.records import BatchHeader, ControlType, decode_control_batch
 
 logger = logging.getLogger(__name__)
 
 DROPPED_SUFFIX = ".dropped"
+#: How many leader epochs may have begun since the newest checkpoint that a power loss left.
+_EPOCHS_UNSEEN_MAX = 1024
 
 
 @dataclass(slots=True)
@@ -77,12 +81,12 @@ def recover(directory: Path, segments: list[Segment], checkpoint: Checkpoint | N
     recovery_point = checkpoint.recovery_point if checkpoint is not None else segments[0].base_offset
     producers, known_until = _newest_snapshot(directory, recovery_point)
     epochs = list(checkpoint.epochs) if checkpoint is not None else []
-    walk = _Walk(Recovered(producers, epochs), known_until, recovery_point)
+    walk = _Walk(Recovered(producers, epochs), known_until)
     start = min(known_until, recovery_point)
     for i, segment in enumerate(segments):
         if i + 1 < len(segments) and segments[i + 1].base_offset <= start:
             continue
-        fault = walk.read(segment, start)
+        fault = walk.read(segment, start, _expected(segments, i, checkpoint))
         if fault is not None:
             if fault.expected_offset < recovery_point:
                 following = _following_offset(segment, fault, segments[i + 1 :], walk.recovered)
@@ -101,15 +105,31 @@ def _check_end(last: Segment, recovery_point: int) -> None:
         raise CorruptLogError(last.path, last.size_bytes, reason, (last.next_offset, recovery_point))
 
 
+def _expected(segments: Sequence[Segment], i: int, checkpoint: Checkpoint | None) -> Expected:
+    """What recovery demands of the batches in the segment with this index."""
+    segment, last = segments[i], segments[-1]
+    limit = segment.base_offset + OFFSETS_MAX
+    if segment is not last:
+        limit = min(limit, segments[i + 1].base_offset)
+    if checkpoint is None:
+        return Expected(segment.base_offset, limit, last.base_offset, 0, _EPOCHS_UNSEEN_MAX)
+    epoch_max = _last_epoch(checkpoint.epochs) + _EPOCHS_UNSEEN_MAX
+    contiguous_from = min(checkpoint.recovery_point, last.base_offset)
+    return Expected(segment.base_offset, limit, contiguous_from, checkpoint.recovery_point, epoch_max)
+
+
+def _last_epoch(epochs: Sequence[tuple[int, int]]) -> int:
+    return epochs[-1][0] if epochs else 0
+
+
 class _Walk:
     """Reads segments in order and keeps the state that they build up."""
 
-    def __init__(self, recovered: Recovered, known_until: int, recovery_point: int) -> None:
+    def __init__(self, recovered: Recovered, known_until: int) -> None:
         self.recovered = recovered
         self._known_until = known_until
-        self._recovery_point = recovery_point
 
-    def read(self, segment: Segment, start: int) -> Fault | None:
+    def read(self, segment: Segment, start: int, expected: Expected) -> Fault | None:
         """Reads ``segment`` from the batch at offset ``start`` on, or whole if its index does not reach there."""
         index = segment.saved_index()
         if index is None or index.next_offset > start:
@@ -120,15 +140,13 @@ class _Walk:
             return None
         self.recovered.scanned_bytes += segment.size_bytes - position
         modified_ms = segment.first_append_ms
-        fault = scan_batches(
+        return scan_batches(
             segment.file.fd,
             position=position,
             size_bytes=segment.size_bytes,
-            expected_offset=index.next_offset,
-            check_crc_from=self._recovery_point,
+            expected=expected._replace(next_offset=index.next_offset),
             visit=lambda header, batch: self._visit(index, header, batch, modified_ms),
         )
-        return fault
 
     def _visit(self, index: SegmentIndex, header: BatchHeader, batch: memoryview, modified_ms: int) -> None:
         index.add(header.base_offset, header.next_offset, header.size_bytes, header.max_timestamp)
@@ -185,7 +203,7 @@ def _cut_torn_tail(segment: Segment, fault: Fault, behind: Sequence[Segment], re
     index = segment.index
     recovered.truncated_bytes = segment.size_bytes - fault.position
     logger.warning(
-        "%s: cut off %d bytes at byte %d, the unfinished end of an append that was never acknowledged as durable (%s); "
+        "%s: cut off %d bytes at byte %d, the end of an append that did not reach the disk whole (%s); "
         "the log ends at offset %d",
         segment.path,
         recovered.truncated_bytes,
@@ -201,7 +219,7 @@ def _cut_torn_tail(segment: Segment, fault: Fault, behind: Sequence[Segment], re
 
 def _possible_epochs(epochs: Sequence[tuple[int, int]]) -> range:
     """Every leader epoch up to a few beyond the last that is known, for a checkpoint that was lost."""
-    last = epochs[-1][0] if epochs else 0
+    last = _last_epoch(epochs)
     return range(max(0, last - 64), last + 8)
 
 
@@ -211,11 +229,12 @@ def _possible_epochs(epochs: Sequence[tuple[int, int]]) -> range:
 def truncate_at_corruption(directory: Path) -> Repair | None:
     """Drops everything from the first corrupt batch of a partition on, so that the rest can be used again.
 
-    ``directory`` is the partition's, and no broker may have it open. Every batch is read. What is dropped is kept beside
-    the log, in files that end with ``.dropped``. Returns what was done, ``None`` if every batch is whole.
+    ``directory`` is the partition's, and no broker may have it open. Every batch is read. What is dropped is kept
+    beside the log, in files that end with ``.dropped``. Returns what was done, ``None`` if every batch is whole.
     Raises ``OSError`` if there is no space to keep the dropped bytes; nothing is changed then.
     """
     segments = list_segments(directory, interval_bytes=4096)
+    checkpoint = Checkpoint.load(directory)
     end_offset = 0
     for i, segment in enumerate(segments):
         index = segment.new_index()
@@ -223,8 +242,7 @@ def truncate_at_corruption(directory: Path) -> Repair | None:
             segment.file.fd,
             position=0,
             size_bytes=segment.size_bytes,
-            expected_offset=segment.base_offset,
-            check_crc_from=0,
+            expected=_expected(segments, i, checkpoint)._replace(check_crc_from=0),
             visit=lambda header, batch, index=index: index.add(  # type: ignore[misc]
                 header.base_offset, header.next_offset, header.size_bytes, header.max_timestamp
             ),
@@ -232,7 +250,6 @@ def truncate_at_corruption(directory: Path) -> Repair | None:
         end_offset = index.next_offset
         if fault is not None:
             return _drop_from(directory, segment, fault, segments[i + 1 :])
-    checkpoint = Checkpoint.load(directory)
     if segments and checkpoint is not None and end_offset < checkpoint.recovery_point:
         fault = Fault(segments[-1].size_bytes, "the file is shorter than it once was", end_offset)
         return _drop_from(directory, segments[-1], fault, ())
@@ -277,7 +294,7 @@ def _checkpoint_cut(directory: Path, end_offset: int) -> None:
     checkpoint = Checkpoint.load(directory)
     if checkpoint is None:
         return
-    epoch = checkpoint.epochs[-1][0] if checkpoint.epochs else 0
+    epoch = _last_epoch(checkpoint.epochs)
     kept = tuple(pair for pair in checkpoint.epochs if pair[1] < end_offset)
     Checkpoint(
         min(checkpoint.recovery_point, end_offset),

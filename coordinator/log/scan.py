@@ -1,10 +1,11 @@
 """Walking over the batches of a segment file and judging them. Reads only.
 
 Rules
-1. A batch is whole when its length fits, its magic is 2, its offsets do not fall behind the batch before it and, where
-   asked for, its CRC is right. The first that is not ends the walk with a :class:`Fault`; nothing behind it is visited.
-2. Reading is by ``pread`` into one reused buffer: a failing disk raises ``OSError`` instead of killing the process, as a
-   memory map would.
+1. A batch is whole when its length fits, its magic is 2, its offsets and leader epoch can follow the batch before it
+   and, where asked for, its CRC is right. The CRC does not cover the offset and the epoch, so those are held against
+   :class:`Expected`. The first batch that is not whole ends the walk with a :class:`Fault`; none behind it is visited.
+2. Reading is by ``pread`` into one reused buffer: a failing disk raises ``OSError`` instead of killing the process as
+   a memory map would.
 3. Whether anything valid stands behind a fault decides between a torn tail and corruption. Lengths cannot be trusted
    there, so the bytes are searched for what the broker itself wrote into each batch: a leader epoch that the log has
    seen, followed by magic 2. A hit counts only with a right CRC and an offset that continues the log.
@@ -40,6 +41,20 @@ class Fault(NamedTuple):
     expected_offset: int
 
 
+class Expected(NamedTuple):
+    """What the batches of a segment may carry.
+
+    Offsets begin at ``next_offset`` and stay below ``offset_limit``. They leave gaps only below ``contiguous_from``, as
+    compaction does. CRCs are checked from offset ``check_crc_from`` on. No leader epoch is above ``leader_epoch_max``.
+    """
+
+    next_offset: int
+    offset_limit: int
+    contiguous_from: int
+    check_crc_from: int
+    leader_epoch_max: int
+
+
 Visit = Callable[[BatchHeader, memoryview], None]
 
 
@@ -48,14 +63,14 @@ def scan_batches(
     *,
     position: int,
     size_bytes: int,
-    expected_offset: int,
-    check_crc_from: int,
+    expected: Expected,
     visit: Visit,
 ) -> Fault | None:
     """Visits every batch from ``position`` to ``size_bytes`` with its header and its bytes (valid during the call).
 
-    ``check_crc_from`` is the first offset whose batches have their CRC checked. Returns the fault that ended the walk.
+    Returns the fault that ended the walk, ``None`` at the end of the file.
     """
+    next_offset, check_crc_from = expected.next_offset, expected.check_crc_from
     buffer = bytearray(min(CHUNK_BYTES, max(size_bytes - position, 1)))
     while position < size_bytes:
         view = memoryview(buffer)
@@ -66,35 +81,43 @@ def scan_batches(
             try:
                 header = read_header(view, at)
             except DecodeError as error:
-                return Fault(position + at, str(error), expected_offset)
-            left_bytes = size_bytes - position - at
-            if header.size_bytes > left_bytes or header.base_offset < expected_offset:
-                return Fault(position + at, _frame_fault(header, expected_offset, left_bytes), expected_offset)
+                return Fault(position + at, str(error), next_offset)
+            reason = _misfit(header, next_offset, size_bytes - position - at, expected)
+            if reason is not None:
+                return Fault(position + at, reason, next_offset)
             end = at + header.size_bytes
             if end > limit:
                 break
             if header.base_offset >= check_crc_from and crc32c(view[at + CRC_START : end]) != header.crc:
-                return Fault(position + at, "the checksum of the batch does not match", expected_offset)
+                return Fault(position + at, "the checksum of the batch does not match", next_offset)
             visit(header, view[at:end])
-            expected_offset = header.next_offset
+            next_offset = header.next_offset
             at = end
         position += at
         if at == 0:
             left = size_bytes - position
             if left < HEADER_SIZE_BYTES or filled == 0:
-                return Fault(position, f"the file ends within a batch header ({left} bytes of it)", expected_offset)
+                return Fault(position, f"the file ends within a batch header ({left} bytes of it)", next_offset)
             needed = max(FRAME_BYTES + FRAME.unpack_from(buffer)[1], HEADER_SIZE_BYTES)
             if filled >= needed:
-                return Fault(position, "the file became shorter while it was read", expected_offset)
+                return Fault(position, "the file became shorter while it was read", next_offset)
             view.release()
             buffer = bytearray(max(needed, CHUNK_BYTES))
     return None
 
 
-def _frame_fault(header: BatchHeader, expected_offset: int, left_bytes: int) -> str:
+def _misfit(header: BatchHeader, next_offset: int, left_bytes: int, expected: Expected) -> str | None:
+    """Why a well-formed header cannot stand where it stands."""
     if header.size_bytes > left_bytes:
         return f"the batch has {header.size_bytes} bytes, but the file ends after {left_bytes} of them"
-    return f"the batch starts at offset {header.base_offset}, but offset {expected_offset} is next"
+    base_offset = header.base_offset
+    if base_offset < next_offset or (base_offset > next_offset and next_offset >= expected.contiguous_from):
+        return f"the batch starts at offset {base_offset}, but offset {next_offset} is next"
+    if header.next_offset > expected.offset_limit:
+        return f"the batch ends at offset {header.last_offset}, but the segment ends before {expected.offset_limit}"
+    if header.partition_leader_epoch > expected.leader_epoch_max:
+        return f"the batch has leader epoch {header.partition_leader_epoch}, which this log has not reached"
+    return None
 
 
 def find_whole_batch(

@@ -5,7 +5,7 @@ Rules
    the error leaves this module, so the file never holds half a batch while the process lives.
 2. The file is opened when it is first needed, and the index of a closed segment is read when it is first asked.
 3. Reads return whole batches and start at the batch that holds the offset. Batch boundaries come from the index and a
-   walk over at most one index interval; where the last reads ended is remembered, so a reader that goes on walks nothing.
+   walk over at most one index interval. Where the last reads ended is remembered: a reader that goes on walks nothing.
 """
 
 from __future__ import annotations
@@ -20,13 +20,18 @@ from typing import NamedTuple
 from coordinator.log.errors import CorruptLogError, LogFailedError, LogFullError, LogStorageError
 from coordinator.log.fsync import SharedFile
 from coordinator.log.index import SegmentIndex
-from coordinator.log.scan import FRAME, FRAME_BYTES, scan_batches
+from coordinator.log.scan import FRAME, FRAME_BYTES, Expected, scan_batches
 from streamsrt.wire.records import HEADER_SIZE_BYTES, BatchHeader, read_header
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
+
+#: How many offsets one segment may span: the index keeps them relative to the base in 31 bits.
+OFFSETS_MAX = (1 << 31) - 1
+#: An offset or epoch beyond all that there are.
+NEVER = (1 << 63) - 1
 
 _BUFFERS_PER_WRITE = min(os.sysconf("SC_IOV_MAX"), 1024)
 _POSITIONS_REMEMBERED = 64
@@ -141,6 +146,10 @@ class Segment:
         if self._index is not None:
             self._index.save(self.index_path)
 
+    def expected(self) -> Expected:
+        """What batches of this segment must at least fulfil for the index to hold them."""
+        return Expected(self.base_offset, self.base_offset + OFFSETS_MAX, NEVER, NEVER, NEVER)
+
     def _rebuilt_index(self) -> SegmentIndex:
         index = self.new_index()
 
@@ -151,8 +160,7 @@ class Segment:
             self.file.fd,
             position=0,
             size_bytes=self.size_bytes,
-            expected_offset=self.base_offset,
-            check_crc_from=1 << 62,
+            expected=self.expected(),
             visit=visit,
         )
         if fault is not None:
@@ -287,7 +295,7 @@ class Segment:
         self._positions[offset] = position
 
     def find_timestamp(self, timestamp_ms: int, from_offset: int) -> memoryview | None:
-        """The first batch at or after ``from_offset`` that may hold a record with at least this timestamp, or ``None``."""
+        """The first batch at or after ``from_offset`` whose largest timestamp is at least this one, or ``None``."""
         if self.max_timestamp < timestamp_ms:
             return None
         position = max(self.index.position_before_timestamp(timestamp_ms), self.index.position_before(from_offset))

@@ -51,7 +51,8 @@ def _whole_header(view: memoryview, position: int) -> BatchHeader:
     left_bytes = len(view) - position
     if left_bytes > _MAGIC_POSITION and view[position + _MAGIC_POSITION] in (0, 1):
         raise UnsupportedMagicError(
-            f"record format {view[position + _MAGIC_POSITION]} is not supported: produce with a client of Kafka 0.11 or later"
+            f"record format {view[position + _MAGIC_POSITION]} is not supported: "
+            "produce with a client of Kafka 0.11 or later"
         )
     if left_bytes < HEADER_SIZE_BYTES:
         raise CorruptBatchError(f"the request ends within a batch header, {left_bytes} bytes into it")
