@@ -12,6 +12,7 @@ module             what is in it
 ``types``          one slotted class per message, typed by the generated ``types.pyi``
 ``error_codes``    the numbered errors of the protocol, and which of them may be retried
 ``records``        record batches (magic 2) to and from columns
+``compression``    the codecs of record batches, within a limit of decompressed bytes
 ``murmur2``        the default partitioner of the Java client
 =================  ==========================================================================
 """

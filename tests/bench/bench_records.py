@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import TypeAlias, TypeVar
 
@@ -130,8 +131,8 @@ def compressing(batches: list[bytes]) -> None:
     for codec in Compression:
         data = [bytes(compress(codec, one)) for one in records]
         ratio = sum(map(len, data)) / sum(map(len, records))
-        variants[f"compress {codec.type_name} to {ratio:.0%}"] = each(lambda one, c=codec: compress(c, one), records)
-        variants[f"decompress {codec.type_name}"] = each(lambda one, c=codec: decompress(c, one), data)
+        variants[f"compress {codec.type_name} to {ratio:.0%}"] = each(partial(compress, codec), records)
+        variants[f"decompress {codec.type_name}"] = each(partial(decompress, codec), data)
     print_table("compression", compare(variants, 3), RECORDS)
 
 

@@ -673,6 +673,18 @@ def test_noise_decodes_or_is_refused(noise: bytes, count: int, spare: int) -> No
             assert len(decode_batch(form)) == count
 
 
+@pytest.mark.parametrize("length", [1 << 62, (1 << 63) - 1, (1 << 63) - 40, -(1 << 63)])
+def test_lengths_beyond_all_memory_are_refused(length: int) -> None:
+    zigzag = (length << 1 ^ length >> 63) & (1 << 64) - 1
+    varint = b"".join(bytes([zigzag >> shift & 127 | (128 if zigzag >> shift + 7 else 0)]) for shift in range(0, 70, 7))
+    header = BatchHeader(7, 0, 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 0)
+    one = empty_batch(header)[:57] + (1).to_bytes(4, "big")
+    for record in (b"\x00\x00\x00" + varint, b"\x00\x00\x00\x01" + varint, b"\x00\x00\x00\x01\x01\x02" + varint):
+        for size in (len(record) << 1, len(record) + 9 << 1):
+            with pytest.raises(DecodeError, match="broken records"):
+                decode_batch(resealed(one + bytes([size]) + record + b"padding.."))
+
+
 def test_the_reader_stays_within_the_buffer() -> None:
     """A batch right before a page that must not be touched, its last varint cut off."""
     program = """if True:
