@@ -57,5 +57,3 @@ class InputBuffer:
     def lag_records(self) -> int | None:
         """How far the position is behind the end of the log; None while nothing was fetched."""
         return None if self.high_watermark < 0 else max(0, self.high_watermark - self.position)
-
-

@@ -1,0 +1,29 @@
+"""The command line: ``streamsrt``.
+
+==================  =====================================================================
+module              commands
+==================  =====================================================================
+``entry``           the entry point: collects the commands, turns errors into messages
+``run``             ``run``
+``broker``          ``broker``
+``topology``        ``topology describe``, ``topology graph``
+``topics``          ``topics list|create|describe|delete``
+``records``         ``produce``, ``consume``
+``groups``          ``groups list|describe|delete``
+``session``         connecting to a cluster, finding or starting the bundled broker
+``output``          tables for people, JSON for programs
+==================  =====================================================================
+
+Exit codes: 0 done; 1 anything unforeseen; 2 the user's mistake (arguments, configuration, topology, a missing topic);
+3 the broker can't be reached or refuses; 4 the state directory; 5 a record that could not be handled; 6 fenced from the
+group; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """The console script."""
+    from streamsrt.cli.entry import run_command_line
+
+    run_command_line()

@@ -1,0 +1,37 @@
+"""``streamsrt broker``: the bundled broker in the foreground."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamsrt.cli.session import HOME
+from streamsrt.runtime.bundled_broker import DATA_FOLDER
+
+
+def broker(
+    data_dir: Annotated[Path, typer.Option("--data-dir", help="where the logs live")] = HOME / DATA_FOLDER,
+    host: Annotated[str, typer.Option("--host", help="address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="port to listen on, 0 for a free one")] = 9092,
+    config: Annotated[list[str] | None, typer.Option("--config", help="KEY=VALUE by Kafka's names; repeatable")] = None,
+    properties: Annotated[Path | None, typer.Option("--properties", help="a Java properties file of settings")] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="listen beyond loopback without security")] = False,
+    truncate_corrupt: Annotated[
+        bool, typer.Option("--truncate-corrupt", help="drop a corrupt log's records from the corruption on, and start")
+    ] = False,
+) -> None:
+    """Run the bundled broker until it is told to stop; its address is the first line on stdout."""
+    command = [sys.executable, "-m", "coordinator", "--data-dir", str(data_dir), "--host", host, "--port", str(port)]
+    for pair in config or ():
+        command += ["--config", pair]
+    if properties is not None:
+        command += ["--properties", str(properties)]
+    if insecure:
+        command.append("--insecure")
+    if truncate_corrupt:
+        command.append("--truncate-corrupt")
+    os.execv(sys.executable, command)

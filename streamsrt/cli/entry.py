@@ -1,0 +1,44 @@
+"""The entry point: collects the commands, and turns errors into one message and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from streamsrt.cli import broker, groups, records, run, topics, topology
+from streamsrt.errors import StreamsError
+from topology.errors import TopologyError
+
+app = typer.Typer(
+    name="streamsrt",
+    help="Runs stream applications on Kafka's streams protocol, and looks at what they run on.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("run")(run.run)
+app.command("broker")(broker.broker)
+app.command("produce")(records.produce)
+app.command("consume")(records.consume)
+app.add_typer(topology.app, name="topology")
+app.add_typer(topics.app, name="topics")
+app.add_typer(groups.app, name="groups")
+
+INTERRUPTED = 130
+
+
+def run_command_line(arguments: Sequence[str] | None = None) -> None:
+    """Runs one command and exits. An expected error is one message on stderr, never a traceback."""
+    try:
+        app(list(arguments) if arguments is not None else None)
+    except (StreamsError, TopologyError) as error:
+        sys.stderr.write(f"streamsrt: {error}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)

@@ -1,0 +1,153 @@
+"""``streamsrt groups``: what the group coordinator knows of running applications."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from streamsrt.cli.output import note, print_json, print_rows
+from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import LATEST
+from streamsrt.errors import ConfigError, RequestFailedError
+from streamsrt.wire.error_codes import error_name
+
+app = typer.Typer(help="Streams groups: one per application.", no_args_is_help=True)
+
+Group = Annotated[str, typer.Argument(help="application id")]
+
+_VIEWS = ("offsets", "members", "state")
+
+
+@app.command("list")
+def list_groups(bootstrap_servers: BootstrapServers = None, as_json: AsJson = False) -> None:
+    """Every group with its type and state."""
+    with cluster(bootstrap_servers) as network:
+        groups = network.admin.list_groups()
+    rows = [
+        {"group": group.group_id, "type": group.group_type, "protocol": group.protocol_type, "state": group.state}
+        for group in sorted(groups, key=lambda group: group.group_id)
+    ]
+    print_rows(["group", "type", "protocol", "state"], rows, as_json=as_json)
+
+
+@app.command("describe")
+def describe(
+    group: Group,
+    bootstrap_servers: BootstrapServers = None,
+    view: Annotated[str, typer.Option("--view", help=f"one of {', '.join(_VIEWS)}")] = "offsets",
+    verbose: Annotated[bool, typer.Option("--verbose", help="more columns")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Offsets and lag, members and their tasks, or the state of one group."""
+    if view not in _VIEWS:
+        raise ConfigError(f"unknown view {view!r}: give one of {', '.join(_VIEWS)}")
+    with cluster(bootstrap_servers) as network:
+        if view == "offsets":
+            columns, rows = _offsets(network, group, verbose=verbose)
+        else:
+            described = _described(network, group)
+            columns, rows = (_members if view == "members" else _state)(described, verbose=verbose)
+    print_rows(columns, rows, as_json=as_json)
+
+
+def _described(network: NetworkThread, group: str) -> Any:
+    described = network.admin.describe_streams_groups([group])[0]
+    if described.error_code:
+        reason = described.error_message or error_name(described.error_code)
+        raise RequestFailedError(
+            f"group {group!r} can't be described: {reason} (streamsrt groups list shows what there is)",
+            described.error_code,
+        )
+    return described
+
+
+def _offsets(network: NetworkThread, group: str, *, verbose: bool) -> tuple[list[str], list[dict[str, object]]]:
+    committed = network.admin.committed(group)
+    ends = network.admin.list_offsets(dict.fromkeys(committed, LATEST))
+    rows = []
+    for (topic, partition), offset in sorted(committed.items()):
+        end = ends.get((topic, partition))
+        rows.append(
+            {
+                "group": group,
+                "topic": topic,
+                "partition": partition,
+                "current_offset": offset.offset,
+                "leader_epoch": "-" if offset.leader_epoch < 0 else offset.leader_epoch,
+                "log_end_offset": "-" if end is None else end.offset,
+                "offset_lag": "-" if end is None else end.offset - offset.offset,
+            }
+        )
+    if not verbose:
+        return ["group", "topic", "partition", "offset_lag"], rows
+    return ["group", "topic", "partition", "current_offset", "leader_epoch", "log_end_offset", "offset_lag"], rows
+
+
+def _members(described: Any, *, verbose: bool) -> tuple[list[str], list[dict[str, object]]]:
+    rows = [
+        {
+            "group": described.group_id,
+            "target_assignment_epoch": described.assignment_epoch,
+            "topology_epoch": member.topology_epoch,
+            "member": member.member_id,
+            "member_epoch": member.member_epoch,
+            "process": member.process_id,
+            "client_id": member.client_id,
+            "assignments": _assignments(member),
+        }
+        for member in described.members
+    ]
+    columns = ["group", "member", "process", "client_id", "assignments"]
+    if verbose:
+        columns[1:1] = ["target_assignment_epoch", "topology_epoch"]
+        columns.insert(4, "member_epoch")
+    return columns, rows
+
+
+def _assignments(member: Any) -> str:
+    parts = []
+    for label, assignment in (("", member.assignment), ("TARGET-", member.target_assignment)):
+        for role, tasks in (
+            ("ACTIVE", assignment.active_tasks),
+            ("STANDBY", assignment.standby_tasks),
+            ("WARMUP", assignment.warmup_tasks),
+        ):
+            if tasks:
+                listed = "; ".join(f"{task.subtopology_id}:{sorted(task.partitions)}" for task in tasks)
+                parts.append(f"{label}{role}: {listed};")
+    return " ".join(parts)
+
+
+def _state(described: Any, *, verbose: bool) -> tuple[list[str], list[dict[str, object]]]:
+    row = {
+        "group": described.group_id,
+        "state": described.group_state,
+        "group_epoch": described.group_epoch,
+        "target_assignment_epoch": described.assignment_epoch,
+        "members": len(described.members),
+    }
+    if verbose:
+        return ["group", "state", "group_epoch", "target_assignment_epoch", "members"], [row]
+    return ["group", "state", "members"], [row]
+
+
+@app.command("delete")
+def delete(
+    groups: Annotated[list[str], typer.Argument(help="application ids")],
+    bootstrap_servers: BootstrapServers = None,
+    execute: Execute = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete groups that have no members, with their committed offsets."""
+    if not execute:
+        note(f"would delete {', '.join(groups)} with all committed offsets; say --execute to do it")
+        return
+    with cluster(bootstrap_servers) as network:
+        results = network.admin.delete_groups(groups)
+    failed = {name: error for name, error in results.items() if error is not None}
+    if failed:
+        raise ConfigError("; ".join(f"group {name!r} was not deleted: {error}" for name, error in failed.items()))
+    if as_json:
+        print_json({"deleted": groups})

@@ -1,0 +1,63 @@
+"""Connecting to a cluster: the one that is named, else the bundled broker of this directory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamsrt.cli.output import note
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import ClientConfig
+from streamsrt.runtime.bundled_broker import BundledBroker, find_broker
+
+HOME = Path(".streamsrt")
+
+BootstrapServers = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers",
+        "-b",
+        envvar="STREAMSRT_BOOTSTRAP_SERVERS",
+        help="host:port of the cluster; without it, the bundled broker of this directory",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON, one object a line, instead of a table")]
+Execute = Annotated[bool, typer.Option("--execute", help="do it; without this the command only says what it would do")]
+
+
+@contextlib.contextmanager
+def bootstrap(servers: str | None) -> Iterator[str]:
+    """The cluster's address; the bundled broker of this directory is started where it does not run."""
+    if servers is not None:
+        yield servers
+        return
+    with BundledBroker(HOME) as broker:
+        if broker.was_started_here:
+            note(f"started the bundled broker at {broker.address}, data in {HOME}/broker; it stops with this command")
+        yield broker.address
+
+
+@contextlib.contextmanager
+def cluster(servers: str | None) -> Iterator[NetworkThread]:
+    """A connection for a command that looks or administers."""
+    address = servers or find_broker(HOME)
+    if address is None:
+        with BundledBroker(HOME) as broker, _connected(broker.address) as network:
+            yield network
+        return
+    with _connected(address) as network:
+        yield network
+
+
+@contextlib.contextmanager
+def _connected(address: str) -> Iterator[NetworkThread]:
+    network = NetworkThread(ClientConfig(bootstrap_servers=address, client_id="streamsrt-cli"))
+    network.start(timeout_s=10.0)
+    try:
+        yield network
+    finally:
+        network.stop()

@@ -1,0 +1,110 @@
+"""``streamsrt topics``: list, create, describe, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from streamsrt.cli.output import note, print_rows
+from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
+from streamsrt.client.values import EARLIEST, LATEST, NewTopic
+from streamsrt.errors import ConfigError, MissingTopicError, StreamsError
+
+app = typer.Typer(help="Topics of the cluster.", no_args_is_help=True)
+
+Names = Annotated[list[str], typer.Argument(help="names of topics")]
+
+
+@app.command("list")
+def list_topics(
+    bootstrap_servers: BootstrapServers = None,
+    internal: Annotated[bool, typer.Option("--internal", help="the brokers' own topics too")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Every topic with its partition count."""
+    with cluster(bootstrap_servers) as network:
+        topics = network.admin.topics()
+    rows = [
+        {"topic": topic.name, "partitions": topic.partitions}
+        for topic in sorted(topics.values(), key=lambda topic: topic.name)
+        if internal or not topic.is_internal
+    ]
+    print_rows(["topic", "partitions"], rows, as_json=as_json)
+
+
+@app.command("create")
+def create(
+    names: Names,
+    bootstrap_servers: BootstrapServers = None,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: the broker's default")] = -1,
+    replication_factor: Annotated[int, typer.Option("--replication-factor", help="-1: the broker's default")] = -1,
+    config: Annotated[list[str] | None, typer.Option("--config", help="KEY=VALUE; repeatable")] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="a topic that exists is fine")] = False,
+) -> None:
+    """Create topics."""
+    configs = _pairs(config or ())
+    with cluster(bootstrap_servers) as network:
+        present = network.admin.topics(names) if if_not_exists else {}
+        wanted = [
+            NewTopic(name=name, partitions=partitions, replication_factor=replication_factor, configs=configs)
+            for name in names
+            if name not in present
+        ]
+        failed = _failures(network.admin.create_topics(wanted)) if wanted else {}
+    if failed:
+        raise ConfigError("; ".join(f"topic {name!r} was not created: {error}" for name, error in failed.items()))
+
+
+@app.command("describe")
+def describe(names: Names, bootstrap_servers: BootstrapServers = None, as_json: AsJson = False) -> None:
+    """Partitions with their offsets."""
+    with cluster(bootstrap_servers) as network:
+        topics = network.admin.topics(names)
+        missing = sorted(set(names) - set(topics))
+        if missing:
+            raise MissingTopicError(f"no such topic: {', '.join(missing)} (streamsrt topics list shows what there is)")
+        places = [(topic.name, index) for topic in topics.values() for index in range(topic.partitions)]
+        starts = network.admin.list_offsets(dict.fromkeys(places, EARLIEST))
+        ends = network.admin.list_offsets(dict.fromkeys(places, LATEST))
+    rows = [
+        {
+            "topic": name,
+            "partition": index,
+            "start_offset": starts[name, index].offset,
+            "end_offset": ends[name, index].offset,
+            "records": ends[name, index].offset - starts[name, index].offset,
+        }
+        for name, index in sorted(places)
+    ]
+    print_rows(["topic", "partition", "start_offset", "end_offset", "records"], rows, as_json=as_json)
+
+
+@app.command("delete")
+def delete(names: Names, bootstrap_servers: BootstrapServers = None, execute: Execute = False) -> None:
+    """Delete topics with all their records."""
+    with cluster(bootstrap_servers) as network:
+        missing = sorted(set(names) - set(network.admin.topics(names)))
+        if missing:
+            raise MissingTopicError(f"no such topic: {', '.join(missing)} (streamsrt topics list shows what there is)")
+        if not execute:
+            note(f"would delete {', '.join(names)} with all records; say --execute to do it")
+            return
+        failed = _failures(network.admin.delete_topics(names))
+    if failed:
+        raise ConfigError("; ".join(f"topic {name!r} was not deleted: {error}" for name, error in failed.items()))
+
+
+def _failures(results: Mapping[str, StreamsError | None]) -> dict[str, StreamsError]:
+    return {name: error for name, error in results.items() if error is not None}
+
+
+def _pairs(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise ConfigError(f"--config {text}: expected KEY=VALUE")
+        pairs[key.strip()] = value.strip()
+    return pairs

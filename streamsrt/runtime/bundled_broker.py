@@ -1,0 +1,111 @@
+"""The bundled broker as a process of its own: found where it runs, else started.
+
+1. The broker belongs to a directory. Its address stands there in a file while it runs; the file is believed only when
+   somebody answers at the address.
+2. Whoever starts it stops it. Its data stays, and the next start goes on with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from streamsrt.errors import BrokerError
+
+ADDRESS_FILE = "broker.address"
+DATA_FOLDER = "broker"
+_STOP_TIMEOUT_S = 15.0
+
+
+class BundledBroker:
+    """The broker of a directory. A context manager; ``address`` is valid inside."""
+
+    def __init__(self, directory: Path, *, port: int = 0, configs: Sequence[str] = ()) -> None:
+        self.directory = directory
+        self.address = ""
+        self._port = port
+        self._configs = configs
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def was_started_here(self) -> bool:
+        """Whether this object started the broker, and will stop it."""
+        return self._process is not None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def __enter__(self) -> BundledBroker:
+        self.find_or_start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def find_or_start(self) -> str:
+        """The address of the broker of this directory. Raises :class:`~streamsrt.errors.BrokerError` if it won't start."""
+        found = find_broker(self.directory)
+        if found is not None:
+            self.address = found
+            return found
+        self.directory.mkdir(parents=True, exist_ok=True)
+        log_path = self.directory / "broker.log"
+        command = [sys.executable, "-m", "coordinator", "--data-dir", str(self.directory / DATA_FOLDER)]
+        command += ["--port", str(self._port)]
+        for config in self._configs:
+            command += ["--config", config]
+        with log_path.open("ab") as log:
+            # A session of its own: Ctrl-C must reach the application first, which then still has a broker to commit to.
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True, cwd=os.getcwd()
+            )
+        assert self._process.stdout is not None
+        self.address = self._process.stdout.readline().strip()
+        if not self.address:
+            code = self._process.wait()
+            self._process = None
+            raise BrokerError(f"the bundled broker did not start (exit code {code}): {_last_line(log_path)}")
+        (self.directory / ADDRESS_FILE).write_text(self.address + "\n", encoding="utf-8")
+        return self.address
+
+    def stop(self) -> None:
+        """Stops the broker if it was started here: it drains, syncs and closes its logs."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        (self.directory / ADDRESS_FILE).unlink(missing_ok=True)
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def find_broker(directory: Path) -> str | None:
+    """The address of the broker that runs in ``directory``, or None."""
+    try:
+        address = (directory / ADDRESS_FILE).read_text(encoding="utf-8").strip()
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=2.0):
+            return address
+    except (OSError, ValueError):
+        return None
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"see {path}"

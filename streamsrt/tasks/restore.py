@@ -1,0 +1,97 @@
+"""Brings stores up to their changelogs: for active tasks to the end, for standbys on and on.
+
+1. A changelog is read from the offset that the store itself holds; it is part of the same write as the data, so the two
+   never disagree.
+2. A store whose offset the changelog can't continue from (beyond its end, or retention passed it) is worthless: it is
+   wiped and restored from the start. That is reported, never hidden.
+3. The end to restore to is taken once, when restoring starts: nobody else writes to the changelog of a task that this
+   member owns.
+4. Restoring is data: records, bytes, rate and what is left are counted per changelog for whoever wants to show them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from streamsrt.client.values import Fetched, TopicPartition
+from streamsrt.wire.records import RecordColumns, iter_columns
+
+Apply = Callable[[RecordColumns], None]
+
+
+@dataclass(slots=True)
+class ChangelogProgress:
+    """How far the restore of one store is. ``end_offset`` is None for a standby, which follows for ever."""
+
+    store: str
+    changelog: TopicPartition
+    start_offset: int
+    position: int
+    end_offset: int | None
+    high_watermark: int = -1
+    restored_records: int = 0
+    restored_bytes: int = 0
+
+    @property
+    def remaining_records(self) -> int:
+        """Records between the position and the end that is restored to; compaction may make it fewer."""
+        end = self.high_watermark if self.end_offset is None else self.end_offset
+        return max(0, end - self.position)
+
+    @property
+    def is_done(self) -> bool:
+        return self.end_offset is not None and self.position >= self.end_offset
+
+
+@dataclass(slots=True)
+class Changelog:
+    """One store that is being restored: its progress, and how its records are applied."""
+
+    progress: ChangelogProgress
+    apply: Apply
+    finished: bool = field(default=False)
+
+
+class Restorer:
+    """All changelogs that are being read. Fed with what the restore fetcher brings."""
+
+    def __init__(self) -> None:
+        self._changelogs: dict[TopicPartition, Changelog] = {}
+
+    def __len__(self) -> int:
+        return len(self._changelogs)
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        return tuple(self._changelogs)
+
+    def add(self, progress: ChangelogProgress, apply: Apply) -> None:
+        """Starts to follow a changelog from ``progress.position`` on."""
+        self._changelogs[progress.changelog] = Changelog(progress, apply)
+
+    def remove(self, changelog: TopicPartition) -> ChangelogProgress | None:
+        """Stops following; how far it had come."""
+        known = self._changelogs.pop(changelog, None)
+        return None if known is None else known.progress
+
+    def progress(self, changelog: TopicPartition) -> ChangelogProgress | None:
+        known = self._changelogs.get(changelog)
+        return None if known is None else known.progress
+
+    def restore(self, fetched: Fetched) -> bool:
+        """Applies one fetch; whether the changelog is at its end now. Raises DecodeError and the store's errors.
+
+        What was appended behind the end by this very member is never applied: an active task writes only once it runs.
+        """
+        known = self._changelogs.get((fetched.topic, fetched.partition))
+        if known is None:
+            return False
+        progress = known.progress
+        progress.high_watermark = fetched.high_watermark
+        for columns in iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted):
+            known.apply(columns)
+            progress.restored_records += len(columns)
+        progress.restored_bytes += len(fetched.buffer)
+        progress.position = fetched.next_offset
+        return progress.is_done
