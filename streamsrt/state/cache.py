@@ -158,14 +158,19 @@ class KeyValueCache(dict[bytes, Entry]):
         entry.sequence = sequence
         return entry
 
-    def flush(self) -> Flushed | None:
-        """Takes the dirty entries out; None where nothing needs to be written. A key that came and went is left out."""
+    def flush(self, *, forwards: bool = True) -> Flushed | None:
+        """Takes the dirty entries out; None where there are none.
+
+        Where the result ``forwards``, a key that came and went between two flushes is left out.
+        """
         if not self.dirty:
             return None
         entries = self.dirty
         self.dirty = []
         entries.sort(key=_by_sequence)
-        changed = [e for e in entries if e.value is not None or self._had_row(e)]
+        changed = entries
+        if forwards:
+            changed = [e for e in entries if e.value is not None or self._had_row(e)]
         for entry in entries:
             entry.dirty = False
         if not changed:
@@ -249,15 +254,15 @@ class WindowRows(dict[bytes, Entry]):
 class WindowStore(Protocol):
     """What a window cache needs of a byte store."""
 
-    def get(self, key: bytes, start: int, /) -> bytes | None: ...
+    def get(self, key: bytes, start_ms: int, /) -> bytes | None: ...
 
     def write(
         self, puts: Iterable[tuple[bytes, int, bytes | None]], *, changelog_offset: int | None = None
     ) -> None: ...
 
-    def fetch_all(self, start: int, end: int) -> Iterable[tuple[bytes, int, bytes]]: ...
+    def fetch_all(self, from_ms: int, to_ms: int, /) -> Iterable[tuple[bytes, int, bytes]]: ...
 
-    def expire(self, stream_time: int) -> object: ...
+    def expire(self, stream_time_ms: int, /) -> object: ...
 
 
 class WindowCache(dict[int, WindowRows]):
@@ -310,8 +315,8 @@ class WindowCache(dict[int, WindowRows]):
         entry.sequence = sequence
         return entry
 
-    def flush(self) -> Flushed | None:
-        """Takes the dirty entries out; None where nothing needs to be written."""
+    def flush(self, *, forwards: bool = True) -> Flushed | None:
+        """Takes the dirty entries out; None where there are none (see :meth:`KeyValueCache.flush`)."""
         if not self.dirty:
             return None
         entries = self.dirty
@@ -319,7 +324,7 @@ class WindowCache(dict[int, WindowRows]):
         entries.sort(key=_by_sequence)
         for entry in entries:
             entry.dirty = False
-        changed = [e for e in entries if e.value is not None or e.old is not None]
+        changed = [e for e in entries if e.value is not None or e.old is not None] if forwards else entries
         if not changed:
             return None
         suffixes = {e.start: _pack_timestamp(e.start) + b"\0\0\0\0" for e in changed}
@@ -365,12 +370,16 @@ class WindowCache(dict[int, WindowRows]):
         self.pending = {}
         self._stored = newest_stored_start
 
+    def newest(self) -> int:
+        """The latest start of a window that was ever seen here."""
+        return self.newest_start if self._stored is None else max(self.newest_start, self._stored)
+
     def rows(self) -> Iterator[Entry]:
         """Every row within retention by key, then start; what is not flushed yet included."""
         found = {(k, s): self.format.load(k, row, s) for k, s, row in self.store.fetch_all(0, 2**63 - 1)}
         found |= {(k, s): self.format.load(k, row, s) for (k, s), row in self.pending.items()}
         found |= {(e.key, e.start): e for e in self.dirty}
-        newest = max([self.newest_start, *(start for _, start in found)])
+        newest = max([self.newest(), *(start for _, start in found)])
         for place in sorted(found):
             if found[place].value is not None and place[1] > newest - self.retention_ms:
                 yield found[place]

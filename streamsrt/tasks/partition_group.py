@@ -145,6 +145,21 @@ class PartitionGroup:
             queue.open_batch()
         return columns.cut(start, stop)
 
+    def put_back(self, partition: TopicPartition, columns: RecordColumns) -> None:
+        """Puts records that were taken out in front again."""
+        queue = self._queues[partition]
+        if queue.position:
+            queue.batches[0] = queue.batches[0].cut(queue.position)
+            queue.position = 0
+        queue.batches.appendleft(columns)
+        queue.open_batch()
+        self.buffered += len(columns.keys)
+
+    def take_first(self, partition: TopicPartition) -> RecordColumns:
+        """Takes one record of that partition out. Raises IndexError where there is none."""
+        self.buffered -= 1
+        return self._take(self._queues[partition], 1, None)
+
     def clear(self) -> None:
         """Forgets everything that is buffered."""
         for partition in self._queues:

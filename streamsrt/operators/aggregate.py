@@ -1,0 +1,151 @@
+"""Code of aggregations, per key and per key and window.
+
+Windows: a record belongs to each window that contains its timestamp; it is late for a window, dropped and counted, when
+the window's end plus grace is not later than stream time. Stream time is tracked per record, this record included; a record
+without a key is dropped before it can advance it, one without a value is aggregated.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from streamsrt.operators.compiler import Compiler, emits
+from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
+from streamsrt.operators.tables import log_and_forward, mark_last
+from topology import nodes
+from topology.nodes import ProcessorNode
+from topology.windows import Windows
+
+pack_start = Struct(">q").pack
+
+
+@emits(nodes.Aggregate)
+def emit_aggregate(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, flow: Flow) -> None:
+    e = c.emitter
+    dropped = e.counter(c.counters, "dropped_null")
+    key, value = flow.key.any, flow.value.any
+    windows = op.windows
+    with e.block(f"if {key} is None{'' if windows else f' or {value} is None'}:"):
+        e.line(f"{dropped} += 1")
+    with e.block("else:"):
+        inside = flow.copy()
+        inside.key.not_null = True
+        if windows is None:
+            inside.value.not_null = True
+            raw = e.raw(inside.key, c.plan.key_serde(c.plan.specs[op.store]))
+            entry = e.temp("e")
+            e.line(f"{entry} = {e.bind('cache', c.caches[op.store])}[{raw}]")
+            _update(c, node, op, inside, entry, raw)
+        else:
+            _emit_windows(c, node, op, windows, inside)
+
+
+def _emit_windows(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: Windows, flow: Flow) -> None:
+    e = c.emitter
+    time = c.stream_time(node.name)
+    with e.block(f"if {flow.time} > {time}:"):
+        e.line(f"{time} = {flow.time}")
+    raw = e.raw(flow.key, c.plan.key_serde(c.plan.specs[op.store]))
+    _read_arguments(c, op, flow)
+    start = e.temp("w")
+    if windows.advance_ms == windows.size_ms:
+        e.line(f"{start} = {flow.time} - {flow.time} % {windows.size_ms}")
+        _emit_window(c, node, op, windows, flow, raw, start)
+        return
+    first = (
+        f"max(0, {flow.time} - {windows.size_ms - windows.advance_ms}) // {windows.advance_ms} * {windows.advance_ms}"
+    )
+    with e.block(f"for {start} in range({first}, {flow.time} + 1, {windows.advance_ms}):"):
+        _emit_window(c, node, op, windows, flow.copy(), raw, start)
+
+
+def _read_arguments(c: Compiler, op: nodes.Aggregate, flow: Flow) -> None:
+    if op.aggregation != "count":
+        c.emitter.obj(flow.value)
+    if op.aggregation == "aggregate":
+        c.emitter.obj(flow.key)
+
+
+def _emit_window(
+    c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: Windows, flow: Flow, raw: str, start: str
+) -> None:
+    e = c.emitter
+    time = c.stream_time(node.name)
+    late = e.counter(c.counters, "dropped_late")
+    with e.block(f"if {start} + {windows.size_ms + windows.grace_ms} <= {time}:"):
+        e.line(f"{late} += 1")
+    with e.block("else:"):
+        current, rows, suffix = e.temp("current"), e.temp("rows"), e.temp("suffix")
+        e.setup(f"{current} = {rows} = {suffix} = None")
+        logs = not c.plan.is_cached(op.store)
+        with e.block(f"if {start} != {current}:"):
+            e.line(f"{current} = {start}")
+            e.line(f"{rows} = {e.bind('cache', c.caches[op.store])}[{start}]")
+            if logs:
+                e.line(f"{suffix} = {e.bind('pack_start', pack_start)}({start}) + b'\\0\\0\\0\\0'")
+        entry = e.temp("e")
+        e.line(f"{entry} = {rows}[{raw}]")
+        store_key = raw
+        if logs:
+            store_key = e.temp("r")
+            e.line(f"{store_key} = {raw} + {suffix}")
+        inside = flow.copy()
+        windowed = WindowedSlot(not_null=True, inner=inside.key, start=start, size_ms=windows.size_ms)
+        windowed.store_key = store_key if logs else None
+        _update(c, node, op, inside, entry, store_key, windowed)
+
+
+def _update(
+    c: Compiler,
+    node: ProcessorNode,
+    op: nodes.Aggregate,
+    flow: Flow,
+    entry: str,
+    store_key: str,
+    windowed: WindowedSlot | None = None,
+) -> None:
+    """Computes the new aggregate, writes it to the entry, and forwards it where the store is not cached."""
+    e = c.emitter
+    cached = c.plan.is_cached(op.store)
+    before, after, time = e.temp("b"), e.temp("a"), e.temp("t")
+    e.line(f"{before} = {entry}.value")
+    _compute(c, op, flow, before, after, initial_is_old=node.sends_old_values and not cached)
+    dirty = c.dirty_list(op.store)
+    with e.block(f"if not {entry}.dirty:"):
+        e.line(f"{entry}.dirty = True")
+        e.line(f"{entry}.old = {entry}.value")
+        e.line(f"{dirty}({entry})")
+    # A row that was deleted starts anew: its old timestamp does not count.
+    with e.block(f"if {flow.time} > {entry}.timestamp or {entry}.value is None:"):
+        e.line(f"{entry}.timestamp = {flow.time}")
+    e.line(f"{entry}.value = {after}")
+    mark_last(c, op.store, entry, flow.headers)
+    if cached:
+        return
+    e.line(f"{time} = {entry}.timestamp")
+    result = Flow(windowed or flow.key, Slot(obj=after), time, flow.headers)
+    if node.sends_old_values:
+        result.old = Slot(obj=before)
+    log_and_forward(c, node, op.store, result, store_key)
+
+
+def _compute(c: Compiler, op: nodes.Aggregate, flow: Flow, before: str, after: str, *, initial_is_old: bool) -> None:
+    e = c.emitter
+    if op.aggregation == "count":
+        if initial_is_old:
+            with e.block(f"if {before} is None:"):
+                e.line(f"{before} = 0")
+            e.line(f"{after} = {before} + 1")
+        else:
+            e.line(f"{after} = 1 if {before} is None else {before} + 1")
+        return
+    value = e.obj(flow.value)
+    if op.aggregation == "reduce":
+        e.line(f"{after} = {value} if {before} is None else {e.bind('reducer', op.aggregator)}({before}, {value})")
+        return
+    initial = before if initial_is_old else e.temp("i")
+    if initial != before:
+        e.line(f"{initial} = {before}")
+    with e.block(f"if {initial} is None:"):
+        e.line(f"{initial} = {e.bind('initializer', op.initializer)}()")
+    e.line(f"{after} = {e.bind('aggregator', op.aggregator)}({e.obj(flow.key)}, {value}, {initial})")

@@ -1,0 +1,276 @@
+"""One generated function per source of a subtopology, and one per store whose cache forwards when it is flushed.
+
+1. The function loops over the columns of a run. Operations are straight-line code in the loop, depth first and in the order
+   of children: what Kafka Streams does per record, without its calls.
+2. Records for sinks and changelogs are appended to columns, which are handed to the collector once, after the loop. They
+   are handed over after an exception too: everything before the failing record is done.
+3. What the generator does not know, or what would become too large or too deep for one function, is left to processor
+   nodes (:mod:`streamsrt.operators.processor_nodes`): :class:`TooComplex`. Both give the same results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from streamsrt.operators.emitter import Emitter, Flow, Generated, Slot, WindowedSlot
+from streamsrt.operators.handlers import fail
+from streamsrt.operators.plan import Counters, Plan, StreamTime
+from topology import nodes
+from topology.nodes import ProcessorNode, SinkNode, SourceNode
+from topology.windows import Windows
+
+NODES_MAX = 300
+DEPTH_MAX = 60
+
+Emit = Callable[["Compiler", ProcessorNode, Any, Flow], None]
+_EMITS: dict[type, Emit] = {}
+
+
+class TooComplex(Exception):
+    """This part of the graph runs on processor nodes."""
+
+
+def emits(*operations: type) -> Callable[[Emit], Emit]:
+    """Registers the code of operations."""
+
+    def register(emit: Emit) -> Emit:
+        for operation in operations:
+            _EMITS[operation] = emit
+        return emit
+
+    return register
+
+
+class Compiler:
+    """Compiles functions for one task. ``collect`` is :meth:`RecordCollector.add`, ``task_partition`` the changelogs'."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        caches: Mapping[str, Any],
+        collect: Callable[..., None],
+        counters: Counters,
+        stream_times: dict[str, StreamTime],
+        task_partition: int,
+        partitions_of_topic: Callable[[str], int],
+    ) -> None:
+        self.plan = plan
+        self.caches = caches
+        self.counters = counters
+        self.emitter = Emitter(headers=False)
+        self._collect = collect
+        self._stream_times = stream_times
+        self._task_partition = task_partition
+        self._partitions_of_topic = partitions_of_topic
+        self._nodes = 0
+
+    # ------------------------------------------------------------------------------------------------- functions
+
+    def source(self, name: str, *, headers: bool) -> Generated:
+        """``run(keys, values, timestamps[, headers][, sequence])`` for records of a source."""
+        node = self.plan.node(name)
+        assert isinstance(node, SourceNode)
+        self._start(headers)
+        flow = Flow(
+            Slot(raw="k", serde=self.plan.key_serde(node)),
+            Slot(raw="v", serde=self.plan.value_serde(node)),
+            "t",
+            "h" if headers else None,
+        )
+        if not self._is_straight(name):
+            self._refuse_skipping()
+        if self.plan.handlers.deserialization is not fail:
+            with self.emitter.at(name):
+                self.emitter.obj(flow.key)
+                self.emitter.obj(flow.value)
+        self.children(node, flow)
+        columns = ["keys", "values", "timestamps", *(["headers"] if headers else [])]
+        return self._build(name, columns, ["k", "v", "t", *(["h"] if headers else [])])
+
+    def flush(self, name: str, *, headers: bool) -> Generated:
+        """``run(keys, values, raw_values, timestamps, ...)`` for changes that leave the cache of a node's store."""
+        node = self.plan.node(name)
+        assert isinstance(node, ProcessorNode)
+        self._start(headers)
+        self._refuse_skipping()
+        spec = self.plan.specs[_store_of(node)]
+        key: Slot = Slot(raw="k", serde=self.plan.key_serde(spec), not_null=True)
+        columns = ["keys", "values", "raw_values", "timestamps"]
+        variables = ["k", "v", "r", "t"]
+        windows = node.operation.windows if isinstance(node.operation, nodes.Aggregate) else None
+        if windows is not None:
+            key = WindowedSlot(not_null=True, inner=key, start="w", size_ms=windows.size_ms, store_key="c")
+            columns += ["starts", "store_keys"]
+            variables += ["w", "c"]
+        flow = Flow(key, Slot(obj="v", raw="r", serde=self.plan.value_serde(spec)), "t", "h" if headers else None)
+        if node.sends_old_values:
+            flow.old = Slot(obj="b")
+            columns.append("olds")
+            variables.append("b")
+        if headers:
+            columns.append("headers")
+            variables.append("h")
+        self.children(node, flow)
+        return self._build(f"{name} (flush)", columns, variables)
+
+    def _start(self, headers: bool) -> None:
+        self.emitter = Emitter(headers)
+        self._nodes = 0
+
+    def _build(self, title: str, columns: list[str], variables: list[str]) -> Generated:
+        try:
+            return self.emitter.build(title, columns, variables)
+        except SyntaxError as error:
+            raise TooComplex(f"{title}: {error}") from error
+
+    def _is_straight(self, name: str) -> bool:
+        """Whether skipping the record is skipping the failing child: there is never more than one."""
+        node = self.plan.node(name)
+        while not isinstance(node, SinkNode):
+            if isinstance(node, ProcessorNode) and isinstance(node.operation, nodes.FlatMap | nodes.FlatMapValues):
+                return False
+            if len(node.children) > 1 or (windows_of(node) and not is_tumbling(node)):
+                return False
+            if not node.children:
+                return True
+            node = self.plan.node(node.children[0])
+        return True
+
+    def _refuse_skipping(self) -> None:
+        handlers = self.plan.handlers
+        if handlers.processing is not fail or handlers.production is not fail:
+            raise TooComplex("a failing child may be skipped while its siblings go on")
+
+    # ------------------------------------------------------------------------------------------------- for operations
+
+    def children(self, node: SourceNode | ProcessorNode, flow: Flow) -> None:
+        self.share(node, flow)
+        for child in node.children:
+            self.child(child, flow.copy())
+
+    def child(self, name: str, flow: Flow) -> None:
+        self._nodes += 1
+        if self._nodes > NODES_MAX or self.emitter.depth > DEPTH_MAX:
+            raise TooComplex(f"more than {NODES_MAX} steps or {DEPTH_MAX} levels behind one source")
+        node = self.plan.node(name)
+        with self.emitter.at(name):
+            if isinstance(node, SinkNode):
+                self._sink(node, flow)
+                return
+            assert isinstance(node, ProcessorNode)
+            emit = _EMITS.get(type(node.operation))
+            if emit is None:
+                raise TooComplex(f"{name}: {type(node.operation).__name__}")
+            emit(self, node, node.operation, flow)
+
+    def share(self, node: SourceNode | ProcessorNode, flow: Flow) -> None:
+        """Deserialises what several children would deserialise each for itself."""
+        if isinstance(node, ProcessorNode) and isinstance(node.operation, nodes.FlatMapValues):
+            if any(self._reads(child)[0] for child in node.children):
+                self.emitter.obj(flow.key)
+            return
+        if len(node.children) > 1:
+            reads = [self._reads(child) for child in node.children]
+            if sum(key for key, _ in reads) > 1:
+                self.emitter.obj(flow.key)
+            if sum(value for _, value in reads) > 1:
+                self.emitter.obj(flow.value)
+
+    def _reads(self, name: str) -> tuple[bool, bool]:
+        """Whether a node surely reads the key, the value of what it gets."""
+        node = self.plan.node(name)
+        if not isinstance(node, ProcessorNode):
+            return (False, False)
+        match node.operation:
+            case nodes.MapValues(with_key=with_key) | nodes.FlatMapValues(with_key=with_key):
+                return (with_key or any(self._reads(child)[0] for child in node.children), True)
+            case nodes.PassThrough() | nodes.KeyNotNull() | nodes.TableToStream():
+                below = [self._reads(child) for child in node.children]
+                return (any(key for key, _ in below), any(value for _, value in below))
+            case nodes.Aggregate() | nodes.TableSource() | nodes.StreamTableJoin():
+                return (False, False)
+        return (True, True)
+
+    def dirty_list(self, store: str) -> str:
+        """The local that appends to the store's list of changed entries."""
+        cache = self.emitter.bind("cache", self.caches[store])
+        name = f"dirty_{cache}"
+        self.emitter.setup(f"{name} = {cache}.dirty.append")
+        return name
+
+    def stream_time(self, node: str) -> str:
+        """The local with the stream time that a windowed operation observed."""
+        holder = self.emitter.bind("time", self._stream_times.setdefault(node, StreamTime()))
+        name = f"now_{holder}"
+        self.emitter.setup(f"{name} = {holder}.ms")
+        self.emitter.finish(f"{holder}.ms = {name}")
+        return name
+
+    def log(self, store: str, key: str, flow: Flow) -> None:
+        """Appends the flow's value to the store's changelog, where it has one."""
+        if not self.plan.writes_changelog(store):
+            return
+        e = self.emitter
+        value = e.raw(flow.value, self.plan.value_serde(self.plan.specs[store]))
+        topic = self.plan.changelog_topic(store)
+        self._append(
+            "log",
+            {"k": key, "v": value, "t": flow.time},
+            f"{topic!r}, {{k}}, {{v}}, {{t}}, None, {self._task_partition}",
+        )
+
+    def _append(self, prefix: str, columns: dict[str, str], call: str) -> None:
+        """Appends to new output columns; after the loop the collector gets them as ``call`` says."""
+        e = self.emitter
+        out = e.temp(prefix)
+        for column, value in columns.items():
+            e.setup(f"{out}{column} = []", f"add_{out}{column} = {out}{column}.append")
+            e.line(f"add_{out}{column}({value})")
+        first = next(iter(columns))
+        collect = e.bind("collect", self._collect)
+        e.finish(f"if {out}{first}: {collect}({call.format(**{c: out + c for c in columns})})")
+
+    def _sink(self, node: SinkNode, flow: Flow) -> None:
+        if node.topic is None:
+            raise TooComplex(f"{node.name}: the topic is chosen for each record")
+        e = self.emitter
+        topic = self.plan.topic(node.topic, node.repartition)
+        key = e.raw(flow.key, self.plan.key_serde(node))
+        value = e.raw(flow.value, self.plan.value_serde(node))
+        columns = {"k": key, "v": value, "t": flow.time}
+        call = f"{topic!r}, {{k}}, {{v}}, {{t}}"
+        if flow.headers is not None:
+            columns["h"] = flow.headers
+            call += ", {h}"
+        if node.partitioner is not None:
+            chosen = e.temp("p")
+            partitions = self._partitions_of_topic(topic)
+            choose = e.bind("partitioner", node.partitioner)
+            e.line(
+                f"{chosen} = {choose}({topic!r}, {e.obj(flow.key)}, {e.obj(flow.value)}, {partitions})", "production"
+            )
+            columns["p"] = chosen
+            call += ", partition={p}"
+        elif isinstance(flow.key, WindowedSlot) and flow.key.inner is not None:
+            columns["i"] = flow.key.inner.raw or key
+            call += ", partition_keys={i}"
+        self._append("out", columns, call)
+
+
+def windows_of(node: SourceNode | ProcessorNode) -> Windows | None:
+    """The windows of an aggregation; None for everything else."""
+    if isinstance(node, ProcessorNode) and isinstance(node.operation, nodes.Aggregate):
+        return node.operation.windows
+    return None
+
+
+def is_tumbling(node: SourceNode | ProcessorNode) -> bool:
+    windows = windows_of(node)
+    return windows is not None and windows.advance_ms == windows.size_ms
+
+
+def _store_of(node: ProcessorNode) -> str:
+    store = getattr(node.operation, "store", None)
+    assert isinstance(store, str)
+    return store

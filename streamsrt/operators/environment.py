@@ -1,0 +1,137 @@
+"""What the processor nodes of one task share: the current record, time, stores' caches, counters, handlers, schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+
+from streamsrt.errors import ProcessingError, ProductionError, RecordError
+from streamsrt.operators.handlers import ErrorContext, HandlerResponse
+from streamsrt.operators.plan import Counters, Plan, StreamTime
+from topology.processor import PunctuationType, RecordMetadata
+
+
+class Schedule:
+    """A punctuation: its next time stays on the grid of its interval."""
+
+    __slots__ = ("callback", "cancelled", "interval_ms", "next_ms", "node", "type")
+
+    def __init__(
+        self, type_: PunctuationType, next_ms: int, interval_ms: int, callback: Callable[[int], None], node: str
+    ) -> None:
+        self.type = type_
+        self.next_ms = next_ms
+        self.interval_ms = interval_ms
+        self.callback = callback
+        self.node = node
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Environment:
+    """One per task. Times are milliseconds; -1 for a stream time that is not known yet."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        caches: Mapping[str, Any],
+        collect: Callable[..., None],
+        counters: Counters,
+        stream_times: dict[str, StreamTime],
+        task_partition: int,
+        partitions_of_topic: Callable[[str], int],
+    ) -> None:
+        self.plan = plan
+        self.caches = caches
+        self.collect = collect
+        self.counters = counters
+        self.stream_times = stream_times
+        self.task_partition = task_partition
+        self.task_id = f"{plan.subtopology.id}_{task_partition}"
+        self.partitions_of_topic = partitions_of_topic
+        self.sequence = count()
+        self.metadata: RecordMetadata | None = None
+        self.stream_time_ms = -1
+        self.system_time_ms = 0
+        self.commit_requested = False
+        self.schedules: list[Schedule] = []
+
+    def failed(self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        """A user's function raised: skips the record if the handler says so, else raises ProcessingError."""
+        context = self._context(node, key, value, timestamp, headers)
+        if self.plan.handlers.processing(context, error) is HandlerResponse.CONTINUE:
+            self.counters.failed_processing += 1
+            return
+        raise processing_error(context, error) from error
+
+    def failed_to_produce(
+        self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Any
+    ) -> None:
+        """A result can't be serialised or placed: skips it if the handler says so, else raises ProductionError."""
+        context = self._context(node, key, value, timestamp, headers)
+        if self.plan.handlers.production(context, error) is HandlerResponse.CONTINUE:
+            self.counters.failed_production += 1
+            return
+        raise production_error(context, error) from error
+
+    def _context(self, node: str, key: Any, value: Any, timestamp: int, headers: Any) -> ErrorContext:
+        topic, partition, offset = self.metadata or ("", -1, -1)
+        return ErrorContext(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            node=node,
+            timestamp=timestamp,
+            key=key,
+            value=value,
+            headers=headers,
+        )
+
+    def punctuate(self, type_: PunctuationType, now_ms: int) -> int:
+        """Runs what is due at ``now_ms`` of that kind of time, each schedule once. Returns how many ran."""
+        due = [s for s in self.schedules if s.type is type_ and not s.cancelled and s.next_ms <= now_ms]
+        due.sort(key=lambda schedule: schedule.next_ms)
+        for schedule in due:
+            if schedule.cancelled:
+                continue
+            late = now_ms - schedule.next_ms
+            schedule.next_ms += (late // schedule.interval_ms + 1) * schedule.interval_ms
+            self.metadata = None
+            try:
+                schedule.callback(now_ms)
+            except RecordError:
+                raise
+            except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+                self.failed(schedule.node, error, None, None, now_ms, ())
+        if any(schedule.cancelled for schedule in self.schedules):
+            self.schedules = [schedule for schedule in self.schedules if not schedule.cancelled]
+        return len(due)
+
+
+def where(context: ErrorContext) -> str:
+    if context.offset < 0:
+        return f"outside of a record (flush or punctuation), in node {context.node}"
+    return f"at {context.topic}-{context.partition} offset {context.offset}, in node {context.node}"
+
+
+def processing_error(context: ErrorContext, error: BaseException) -> ProcessingError:
+    return ProcessingError(
+        f"a user's function raised {type(error).__name__}: {error} ({where(context)}). Correct it, or skip such records "
+        "with processing.exception.handler=continue",
+        context.topic,
+        context.partition,
+        context.offset,
+    )
+
+
+def production_error(context: ErrorContext, error: BaseException) -> ProductionError:
+    return ProductionError(
+        f"a result can't be written: {type(error).__name__}: {error} ({where(context)}). Correct the serde or the "
+        "partitioner, or skip such records with production.exception.handler=continue",
+        context.topic,
+        context.partition,
+        context.offset,
+    )

@@ -1,0 +1,163 @@
+"""What both ways of running a subtopology need to know of it: names, serdes and stores, resolved once per task.
+
+A node whose operation has a store with caching on forwards nothing while records are processed; its children run when
+the cache is flushed. ``Plan.flushed_stores`` lists the stores in the order of flushing: a store that is fed by another
+one's flush comes later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamsrt.errors import ConfigError
+from streamsrt.operators.handlers import ExceptionHandlers
+from streamsrt.state.cache import KeyValueCache, WindowCache
+from topology import nodes
+from topology.nodes import Operation, ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
+from topology.serdes import Serde
+
+Cache = KeyValueCache | WindowCache
+
+
+class Counters:
+    """Plain integers that operators add to once per run."""
+
+    __slots__ = ("dropped_late", "dropped_null", "failed_deserialization", "failed_processing", "failed_production")
+
+    def __init__(self) -> None:
+        self.dropped_null = 0
+        self.dropped_late = 0
+        self.failed_deserialization = 0
+        self.failed_processing = 0
+        self.failed_production = 0
+
+    def dropped(self) -> int:
+        """Kafka Streams' ``dropped-records-total``."""
+        return self.dropped_null + self.dropped_late + self.failed_deserialization + self.failed_processing
+
+
+class StreamTime:
+    """The stream time that one windowed operation has observed, in milliseconds; -1 before the first record."""
+
+    __slots__ = ("ms",)
+
+    def __init__(self) -> None:
+        self.ms = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """A subtopology with everything resolved that it needs to run as a task."""
+
+    subtopology: Subtopology
+    application_id: str
+    default_key_serde: Serde[Any] | None = None
+    default_value_serde: Serde[Any] | None = None
+    caching: bool = True
+    handlers: ExceptionHandlers = field(default_factory=ExceptionHandlers)
+    specs: Mapping[str, StoreSpec] = field(init=False)
+    flushed_stores: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.specs = {spec.name: spec for spec in self.subtopology.stores}
+        order: list[str] = []
+        seen: set[str] = set()
+        for source in self.subtopology.sources:
+            self._visit(source.name, seen, order)
+        rest = [name for name in self.specs if name not in order]
+        self.flushed_stores = (*reversed(order), *rest)
+
+    def _visit(self, name: str, seen: set[str], order: list[str]) -> None:
+        """Depth first, a node after its children: reversed, that is an order in which parents come first."""
+        if name in seen:
+            return
+        seen.add(name)
+        node = self.subtopology.node(name)
+        if isinstance(node, SinkNode):
+            return
+        for child in reversed(node.children):
+            self._visit(child, seen, order)
+        if isinstance(node, ProcessorNode):
+            stores = (store,) if (store := own_store(node.operation)) else node.stores
+            order.extend(s for s in reversed(stores) if s in self.specs and s not in order)
+
+    def node(self, name: str) -> nodes.Node:
+        return self.subtopology.node(name)
+
+    def topic(self, name: str, internal: bool) -> str:
+        """The full name of a topic of the subtopology."""
+        return internal_topic_name(self.application_id, name) if internal else name
+
+    def source_topics(self, source: SourceNode) -> tuple[str, ...]:
+        return tuple(self.topic(topic, source.repartition) for topic in source.topics)
+
+    def changelog_topic(self, store: str) -> str | None:
+        """The changelog of a store; None where it has none."""
+        spec = self.specs[store]
+        if not spec.logging and spec.source_topic is None:
+            return None
+        return spec.source_topic or internal_topic_name(self.application_id, spec.changelog_name)
+
+    def writes_changelog(self, store: str) -> bool:
+        spec = self.specs[store]
+        return spec.logging and spec.source_topic is None
+
+    def is_cached(self, store: str) -> bool:
+        """Whether changes of the store are forwarded and logged at flushes only."""
+        return self.caching and self.specs[store].caching
+
+    def key_serde(self, of: SourceNode | SinkNode | StoreSpec) -> Serde[Any]:
+        return self._resolve(of.key_serde, self.default_key_serde, "key", of.name)
+
+    def value_serde(self, of: SourceNode | SinkNode | StoreSpec) -> Serde[Any]:
+        return self._resolve(of.value_serde, self.default_value_serde, "value", of.name)
+
+    def _resolve(self, own: Serde[Any] | None, default: Serde[Any] | None, what: str, where: str) -> Serde[Any]:
+        serde = own or default
+        if serde is None:
+            raise ConfigError(
+                f"no {what} serde for {where!r}: give one where it is declared, or set default.{what}.serde"
+            )
+        return serde
+
+
+def own_store(operation: Operation) -> str | None:
+    """The store that an operation keeps its result in."""
+    match operation:
+        case nodes.TableSource(store=store) | nodes.TableFilter(store=store) | nodes.TableMapValues(store=store):
+            return store
+        case nodes.Aggregate(store=store):
+            return store
+    return None
+
+
+def same_bytes(one: Serde[Any] | None, other: Serde[Any] | None) -> bool:
+    """Whether what one serde wrote is what the other one writes for the same value."""
+    return one is other or (
+        one is not None and other is not None and one.name == other.name and type(one) is type(other)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TableLookup:
+    """How a table's row is found: in ``store``, then through ``steps`` (filters and mappers) in this order."""
+
+    store: str
+    steps: tuple[nodes.TableFilter | nodes.TableMapValues, ...]
+
+
+def table_lookup(plan: Plan, table: str) -> TableLookup:
+    """The nearest ancestor of a table that has a store, and what lies between."""
+    steps: list[nodes.TableFilter | nodes.TableMapValues] = []
+    node = plan.node(table)
+    while isinstance(node, ProcessorNode):
+        store = own_store(node.operation)
+        if store is not None:
+            return TableLookup(store, tuple(reversed(steps)))
+        if not isinstance(node.operation, nodes.TableFilter | nodes.TableMapValues):
+            break
+        steps.append(node.operation)
+        node = plan.node(node.parents[0])
+    raise ConfigError(f"table {table!r} has no store to look rows up in: name one with store=")

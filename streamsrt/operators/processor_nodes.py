@@ -1,0 +1,475 @@
+"""Every operation as a processor node: one call per record and node, as in Kafka Streams.
+
+The path of the Processor API, of whatever the compiler leaves over, and of applications that skip failing children. It
+does what the generated code does, with objects instead of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from streamsrt.errors import RecordError, UserError
+from streamsrt.operators.aggregate import pack_start
+from streamsrt.operators.environment import Environment, Schedule
+from streamsrt.operators.plan import StreamTime, own_store, table_lookup
+from streamsrt.operators.store_access import KeyValueAccess, WindowAccess
+from streamsrt.state.cache import Entry, WindowCache
+from topology import nodes
+from topology.processor import PunctuationType, Record, RecordContext, RecordMetadata
+from topology.serdes import Serde
+from topology.windows import Duration, Windowed, Windows, to_ms
+
+Process = Callable[[Any, Any, int, Any, Any], None]
+
+
+class PathNode:
+    """A node that runs. ``process(key, value, timestamp, headers, old)`` is set by the operation."""
+
+    __slots__ = ("children", "close", "env", "name", "process")
+
+    def __init__(self, name: str, env: Environment) -> None:
+        self.name = name
+        self.env = env
+        self.children: list[PathNode] = []
+        self.process: Process = self.forward
+        self.close: Callable[[], None] = _nothing
+
+    def accept(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+        try:
+            self.process(key, value, timestamp, headers, old)
+        except RecordError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+            self.env.failed(self.name, error, key, value, timestamp, headers)
+
+    def forward(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+        for child in self.children:
+            child.accept(key, value, timestamp, headers, old)
+
+
+def _nothing() -> None:
+    pass
+
+
+class PathBuilder:
+    """Makes the nodes of a task, each once."""
+
+    def __init__(self, env: Environment) -> None:
+        self.env = env
+        self.plan = env.plan
+        self._made: dict[str, PathNode] = {}
+
+    @property
+    def made(self) -> tuple[PathNode, ...]:
+        return tuple(self._made.values())
+
+    def node(self, name: str) -> PathNode:
+        """The node of that name with everything behind it."""
+        made = self._made.get(name)
+        if made is not None:
+            return made
+        node = self.plan.node(name)
+        made = self._made[name] = PathNode(name, self.env)
+        if isinstance(node, nodes.SinkNode):
+            made.process = self._sink(node)
+            return made
+        made.children = [self.node(child) for child in node.children]
+        if isinstance(node, nodes.ProcessorNode):
+            made.process = self._process(node, made)
+        return made
+
+    # ------------------------------------------------------------------------------------------------- operations
+
+    def _process(self, node: nodes.ProcessorNode, made: PathNode) -> Process:
+        op = node.operation
+        match op:
+            case nodes.Aggregate():
+                return self._aggregate(node, op, made)
+            case nodes.TableSource() | nodes.TableFilter() | nodes.TableMapValues():
+                return self._table(node, op, made)
+            case nodes.StreamTableJoin():
+                return self._join(op, made)
+            case nodes.Process():
+                return self._user(node, op, made)
+            case nodes.Branch():
+                return self._branch(op, made)
+        return stateless(op, made)
+
+    def _branch(self, op: nodes.Branch, made: PathNode) -> Process:
+        targets = [(predicate, self.node(child)) for predicate, child in zip(op.predicates, op.children, strict=True)]
+
+        def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+            for predicate, child in targets:
+                if predicate is None or predicate(key, value):
+                    child.accept(key, value, timestamp, headers)
+                    return
+
+        return process
+
+    def _change(self, store: str) -> Callable[[Any, bytes, Any, int, Any, int], Entry]:
+        """Writes a row, and logs it unless the store is cached: ``change(raw, value, timestamp, headers, start)``."""
+        cache = self.env.caches[store]
+        log = self._log(store)
+        sequence = self.env.sequence
+
+        def change(key: Any, raw: bytes, value: Any, timestamp: int, headers: Any, start: int = -1) -> Entry:
+            place = (raw,) if start < 0 else (raw, start)
+            entry: Entry = cache.put(*place, value, timestamp, headers, next(sequence))
+            if log is not None:
+                log(entry)
+            return entry
+
+        return change
+
+    def _log(self, store: str) -> Callable[[Entry], None] | None:
+        if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
+            return None
+        spec = self.plan.specs[store]
+        serialize = self.plan.value_serde(spec).serialize
+        topic, collect, partition = self.plan.changelog_topic(store), self.env.collect, self.env.task_partition
+        windowed = spec.kind == "window"
+
+        def log(entry: Entry) -> None:
+            key = entry.key + pack_start(entry.start) + b"\0\0\0\0" if windowed else entry.key
+            value = None if entry.value is None else serialize(entry.value)
+            collect(topic, [key], [value], [entry.timestamp], None, partition)
+
+        return log
+
+    def _aggregate(self, node: nodes.ProcessorNode, op: nodes.Aggregate, made: PathNode) -> Process:
+        env, windows = self.env, op.windows
+        cache: Any = env.caches[op.store]
+        serialize = self.plan.key_serde(self.plan.specs[op.store]).serialize
+        compute = _computation(op)
+        change = self._change(op.store)
+        cached = self.plan.is_cached(op.store)
+
+        def update(key: Any, raw: bytes, value: Any, timestamp: int, headers: Any, entry: Entry, start: int) -> None:
+            before = entry.value
+            initial, after = compute(key, value, before)
+            if before is not None:
+                timestamp = max(timestamp, entry.timestamp)
+            change(key, raw, after, timestamp, headers, start)
+            if cached:
+                return
+            if windows is not None:
+                key = Windowed(key, start, start + windows.size_ms)
+            made.forward(key, after, timestamp, headers, initial if node.sends_old_values else None)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+            if key is None or value is None:
+                env.counters.dropped_null += 1
+                return
+            raw = serialize(key)
+            update(key, raw, value, timestamp, headers, cache[raw], -1)
+
+        if windows is None:
+            return process
+        time = env.stream_times.setdefault(node.name, StreamTime())
+        return _windowed(env, windows, time, cache, serialize, update)
+
+    def _table(
+        self,
+        node: nodes.ProcessorNode,
+        op: nodes.TableSource | nodes.TableFilter | nodes.TableMapValues,
+        made: PathNode,
+    ) -> Process:
+        env, store = self.env, own_store(op)
+        sends_old = node.sends_old_values
+        computed = _derived(op)
+        cache = None if store is None else env.caches[store]
+        serialize = None if store is None else self.plan.key_serde(self.plan.specs[store]).serialize
+        change = None if store is None else self._change(store)
+        cached = store is not None and self.plan.is_cached(store)
+        is_source, is_filter = isinstance(op, nodes.TableSource), isinstance(op, nodes.TableFilter)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+            if is_source and key is None:
+                env.counters.dropped_null += 1
+                return
+            new = computed(key, value)
+            before = None
+            if sends_old:
+                if cache is not None and serialize is not None:
+                    before = cache[serialize(key)].value
+                else:
+                    before = computed(key, old)
+            if is_filter and sends_old and new is None and before is None:
+                return
+            if change is not None and serialize is not None:
+                change(key, serialize(key), new, timestamp, headers, -1)
+            if not cached:
+                made.forward(key, new, timestamp, headers, before)
+
+        return process
+
+    def _join(self, op: nodes.StreamTableJoin, made: PathNode) -> Process:
+        env = self.env
+        lookup = table_lookup(self.plan, op.table)
+        cache = env.caches[lookup.store]
+        serialize = self.plan.key_serde(self.plan.specs[lookup.store]).serialize
+        steps = [_derived(step) for step in lookup.steps]
+
+        def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+            if value is None or (key is None and not op.left):
+                env.counters.dropped_null += 1
+                return
+            row = None if key is None else cache[serialize(key)].value
+            for step in steps:
+                row = step(key, row)
+            if row is not None or op.left:
+                joined = op.joiner(key, value, row) if op.with_key else op.joiner(value, row)
+                made.forward(key, joined, timestamp, headers)
+
+        return process
+
+    def _user(self, node: nodes.ProcessorNode, op: nodes.Process, made: PathNode) -> Process:
+        processor = op.supplier()
+        context = Context(self, node, made, fixed_key=op.fixed_key)
+        processor.init(context)
+        made.close = getattr(processor, "close", _nothing)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+            before = context.current
+            context.current = Record(key, value, timestamp, tuple(headers))
+            try:
+                processor.process(context.current)
+            finally:
+                context.current = before
+
+        return process
+
+    # ------------------------------------------------------------------------------------------------- sinks
+
+    def _sink(self, node: nodes.SinkNode) -> Process:
+        env, plan = self.env, self.plan
+        key_serde, value_serde = plan.key_serde(node), plan.value_serde(node)
+        fixed = None if node.topic is None else plan.topic(node.topic, node.repartition)
+
+        def write(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+            topic = fixed
+            if topic is None:
+                topic = self._chosen_topic(node, key, value, timestamp, headers)
+            raw_key = None if key is None else key_serde.serialize(key)
+            raw_value = None if value is None else value_serde.serialize(value)
+            partition = None
+            if node.partitioner is not None:
+                chosen = node.partitioner(topic, key, value, env.partitions_of_topic(topic))
+                partition = None if chosen is None else [chosen]
+            inner = [_inner_key(key_serde, key)] if isinstance(key, Windowed) else None
+            env.collect(topic, [raw_key], [raw_value], [timestamp], [headers] if headers else None, partition, inner)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+            try:
+                write(key, value, timestamp, headers)
+            except RecordError:
+                raise
+            except Exception as error:  # noqa: BLE001  # a user's serde or partitioner may raise anything
+                env.failed_to_produce(node.name, error, key, value, timestamp, headers)
+
+        return process
+
+    def _chosen_topic(self, node: nodes.SinkNode, key: Any, value: Any, timestamp: int, headers: Any) -> str:
+        topic, partition, offset = self.env.metadata or ("", -1, -1)
+        assert node.topic_extractor is not None
+        chosen = node.topic_extractor(key, value, RecordContext(topic, partition, offset, timestamp, tuple(headers)))
+        if not isinstance(chosen, str):
+            raise TypeError(f"the topic extractor returned {chosen!r}: it must name a topic")
+        return chosen
+
+
+def _inner_key(serde: Serde[Any], key: Any) -> bytes:
+    inner = getattr(serde, "inner", None)
+    raw: bytes = serde.serialize(key) if inner is None else inner.serialize(key.key)
+    return raw
+
+
+def stateless(op: nodes.Operation, made: PathNode) -> Process:
+    """The operations that look at one record only."""
+    forward = made.forward
+    match op:
+        case nodes.Filter(predicate=predicate, negate=negate):
+            return lambda k, v, t, h, o: None if bool(predicate(k, v)) is negate else forward(k, v, t, h)
+        case nodes.KeyNotNull():
+            return lambda k, v, t, h, o: None if k is None else forward(k, v, t, h)
+        case nodes.SelectKey(fn=fn):
+            return lambda k, v, t, h, o: forward(fn(k, v), v, t, h)
+        case nodes.MapValues(fn=fn, with_key=with_key):
+            return lambda k, v, t, h, o: forward(k, fn(k, v) if with_key else fn(v), t, h)
+        case nodes.TableToStream():
+            return lambda k, v, t, h, o: forward(k, v, t, h)
+    return _several(op, made)
+
+
+def _several(op: nodes.Operation, made: PathNode) -> Process:
+    forward = made.forward
+    match op:
+        case nodes.Map(fn=fn):
+
+            def map_pair(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+                new_key, new_value = fn(key, value)
+                forward(new_key, new_value, timestamp, headers)
+
+            return map_pair
+        case nodes.FlatMap(fn=fn):
+
+            def flat_map(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+                for new_key, new_value in fn(key, value):
+                    forward(new_key, new_value, timestamp, headers)
+
+            return flat_map
+        case nodes.FlatMapValues(fn=fn, with_key=with_key):
+
+            def flat_map_values(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+                for new_value in fn(key, value) if with_key else fn(value):
+                    forward(key, new_value, timestamp, headers)
+
+            return flat_map_values
+        case nodes.Peek(fn=fn) | nodes.ForEach(fn=fn):
+
+            def peek(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+                fn(key, value)
+                forward(key, value, timestamp, headers)
+
+            return peek
+        case nodes.PassThrough():
+            return forward
+    raise UserError(
+        f"{made.name}: the runtime does not know the operation {type(op).__name__}; install a newer streamsrt"
+    )
+
+
+def _computation(op: nodes.Aggregate) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+    """``(key, value, before) -> (initial, after)``."""
+    aggregator, initializer = op.aggregator, op.initializer
+    if op.aggregation == "count":
+        return lambda key, value, before: (before or 0, (before or 0) + 1)
+    assert aggregator is not None
+    if op.aggregation == "reduce":
+        return lambda key, value, before: (before, value if before is None else aggregator(before, value))
+    assert initializer is not None
+
+    def aggregate(key: Any, value: Any, before: Any) -> tuple[Any, Any]:
+        initial = initializer() if before is None else before
+        return initial, aggregator(key, value, initial)
+
+    return aggregate
+
+
+def _windowed(
+    env: Environment,
+    windows: Windows,
+    time: StreamTime,
+    cache: WindowCache,
+    serialize: Callable[[Any], bytes],
+    update: Callable[..., None],
+) -> Process:
+    size, advance, grace = windows.size_ms, windows.advance_ms, windows.grace_ms
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        if key is None:
+            env.counters.dropped_null += 1
+            return
+        time.ms = max(time.ms, timestamp)
+        raw = serialize(key)
+        first = max(0, timestamp - size + advance) // advance * advance
+        for start in range(first, timestamp + 1, advance):
+            if start + size + grace <= time.ms:
+                env.counters.dropped_late += 1
+            else:
+                update(key, raw, value, timestamp, headers, cache[start][raw], start)
+
+    return process
+
+
+def _derived(op: nodes.TableSource | nodes.TableFilter | nodes.TableMapValues) -> Callable[[Any, Any], Any]:
+    """``(key, value) -> value`` of a table that is derived from another one."""
+    match op:
+        case nodes.TableFilter(predicate=predicate, negate=negate):
+            return lambda k, v: None if v is None or bool(predicate(k, v)) is negate else v
+        case nodes.TableMapValues(fn=fn, with_key=with_key):
+            return lambda k, v: None if v is None else fn(k, v) if with_key else fn(v)
+    return lambda k, v: v
+
+
+class Context:
+    """What a user's processor gets (:class:`topology.processor.ProcessorContext`)."""
+
+    def __init__(self, builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode, *, fixed_key: bool) -> None:
+        self._builder = builder
+        self._env = builder.env
+        self._node = node
+        self._made = made
+        self._fixed_key = fixed_key
+        self.current: Record[Any, Any] | None = None
+
+    @property
+    def application_id(self) -> str:
+        return self._env.plan.application_id
+
+    @property
+    def task_id(self) -> str:
+        return self._env.task_id
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        return self._env.metadata
+
+    def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
+        if self._fixed_key and self.current is not None and record.key != self.current.key:
+            raise UserError(f"{self._node.name}: process_values must not change the key; use process")
+        if child is None:
+            self._made.forward(*record)
+            return
+        for known in self._made.children:
+            if known.name == child:
+                known.accept(*record)
+                return
+        names = ", ".join(self._node.children) or "none"
+        raise UserError(f"{self._node.name} has no child {child!r}; its children: {names}")
+
+    def get_state_store(self, name: str) -> Any:
+        if name not in self._node.stores:
+            raise KeyError(f"{self._node.name} is not connected to a store {name!r}: connect it where it is added")
+        spec = self._env.plan.specs[name]
+        cache = self._env.caches[name]
+        on_change = self._builder._log(name)
+        serde = self._env.plan.key_serde(spec)
+        if spec.kind == "window":
+            return WindowAccess(
+                cache,
+                serde,
+                self._now,
+                size_ms=spec.window_size_ms or 0,
+                timestamped=spec.timestamped,
+                on_change=on_change,
+            )
+        return KeyValueAccess(cache, serde, self._now, timestamped=spec.timestamped, on_change=on_change)
+
+    def _now(self) -> tuple[int, Any, int]:
+        if self.current is None:
+            return max(self._env.stream_time_ms, 0), (), next(self._env.sequence)
+        return self.current.timestamp, self.current.headers, next(self._env.sequence)
+
+    def schedule(
+        self, interval: Duration, punctuation_type: PunctuationType, callback: Callable[[int], None]
+    ) -> Schedule:
+        interval_ms = to_ms(interval, "the punctuation interval")
+        if interval_ms < 1:
+            raise UserError(f"{self._node.name}: a punctuation interval is at least 1 ms, not {interval_ms}")
+        env = self._env
+        wall = punctuation_type is PunctuationType.WALL_CLOCK_TIME
+        first = env.system_time_ms + interval_ms if wall else 0
+        schedule = Schedule(punctuation_type, first, interval_ms, callback, self._node.name)
+        env.schedules.append(schedule)
+        return schedule
+
+    def commit(self) -> None:
+        self._env.commit_requested = True
+
+    def current_stream_time_ms(self) -> int:
+        return self._env.stream_time_ms
+
+    def current_system_time_ms(self) -> int:
+        return self._env.system_time_ms

@@ -1,0 +1,290 @@
+"""Runs one subtopology for one task: generated functions where there are any, processor nodes for the rest.
+
+1. :meth:`Runner.run` processes a run of records of one source in order. When a record fails and the handler does not skip
+   it, a RecordError with :attr:`FailedRun.index` says where: everything before that record is done, nothing after it is.
+2. A function is compiled when its source's first run comes; a second variant carries headers and is used from the first
+   run that has some on.
+3. :meth:`Runner.flush` empties the caches in topological order. What a flush forwards may change stores further down, so
+   it goes on until nothing is dirty.
+4. Where the subtopology has user's processors, all of it runs on processor nodes: punctuations come between records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import repeat
+from operator import length_hint
+from typing import Any
+
+from streamsrt.errors import DeserializationError, RecordError
+from streamsrt.operators import aggregate, stateless, tables  # noqa: F401  # they register the code of operations
+from streamsrt.operators.compiler import Compiler, TooComplex
+from streamsrt.operators.emitter import Generated
+from streamsrt.operators.environment import Environment, processing_error, production_error, where
+from streamsrt.operators.handlers import ErrorContext, HandlerResponse
+from streamsrt.operators.plan import Counters, Plan, StreamTime, own_store
+from streamsrt.operators.processor_nodes import PathBuilder
+from streamsrt.state.cache import Flushed
+from streamsrt.wire.records import RecordColumns
+from topology import nodes
+from topology.processor import PunctuationType, RecordMetadata
+from topology.windows import Windowed
+
+_EMPTY_HEADERS: tuple[()] = ()
+
+
+class Runner:
+    """One per task. ``collect`` is :meth:`RecordCollector.add`. ``generate`` False: everything on processor nodes."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        caches: Mapping[str, Any],
+        collect: Callable[..., None],
+        task_partition: int,
+        partitions_of_topic: Callable[[str], int],
+        *,
+        system_time_ms: int = 0,
+        generate: bool = True,
+    ) -> None:
+        self.plan = plan
+        self.caches = caches
+        self.counters = Counters()
+        self._collect = collect
+        self._task_partition = task_partition
+        stream_times: dict[str, StreamTime] = {}
+        shared = (plan, caches, collect, self.counters, stream_times, task_partition, partitions_of_topic)
+        self.env = Environment(*shared)
+        self.env.system_time_ms = system_time_ms
+        self._compiler = Compiler(*shared)
+        self._path = PathBuilder(self.env)
+        operations = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]
+        self._has_processors = any(isinstance(op, nodes.Process) for op in operations)
+        self._generate = generate and not self._has_processors
+        self._headers = False
+        self._compiled: dict[tuple[str, bool, bool], Generated | None] = {}
+        self._owners = {
+            store: node.name
+            for node in plan.subtopology.nodes
+            if isinstance(node, nodes.ProcessorNode) and (store := own_store(node.operation))
+        }
+        self._validate()
+
+    def _validate(self) -> None:
+        """Finds what is missing before the first record, and lets the user's processors begin."""
+        for source in self.plan.subtopology.sources:
+            self.plan.key_serde(source)
+            self.plan.value_serde(source)
+        for sink in self.plan.subtopology.sinks:
+            self.plan.key_serde(sink)
+            self.plan.value_serde(sink)
+        if self._has_processors:
+            for source in self.plan.subtopology.sources:
+                self._path.node(source.name)
+
+    # ------------------------------------------------------------------------------------------------- records
+
+    def run(self, source: str, topic: str, partition: int, columns: RecordColumns) -> None:
+        """Processes all records of ``columns``. RecordError: ``failed_index`` of the runner is the record's index."""
+        self.failed_index = 0
+        if columns.headers is not None:
+            self._headers = True
+        generated = self._function(source, flush=False)
+        if generated is None:
+            self._run_path(source, topic, partition, columns)
+            return
+        start, count = 0, len(columns.keys)
+        while start < count:
+            rest = columns if start == 0 else columns.cut(start)
+            keys = iter(rest.keys)
+            try:
+                generated.run(*self._arguments(generated, keys, rest))
+                start = count
+            except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+                index = start + len(rest.keys) - length_hint(keys) - 1
+                self.failed_index = index
+                self._skip_or_raise(generated, error, topic, partition, columns, index)
+                start = index + 1
+        if columns.timestamps:
+            latest = max(columns.timestamps)
+            if latest > self.env.stream_time_ms:
+                self.env.stream_time_ms = latest
+
+    def _arguments(self, generated: Generated, keys: Any, columns: RecordColumns) -> list[Any]:
+        arguments: list[Any] = [keys, columns.values, columns.timestamps]
+        if self._headers:
+            arguments.append(repeat(_EMPTY_HEADERS) if columns.headers is None else columns.headers)
+        if generated.columns[-1] == "sequence":
+            arguments.append(self.env.sequence)
+        return arguments
+
+    def _function(self, name: str, *, flush: bool) -> Generated | None:
+        key = (name, flush, self._headers)
+        if key not in self._compiled:
+            self._compiled[key] = self._compile(name, flush)
+        return self._compiled[key]
+
+    def _compile(self, name: str, flush: bool) -> Generated | None:
+        if not self._generate:
+            return None
+        try:
+            if flush:
+                return self._compiler.flush(name, headers=self._headers)
+            return self._compiler.source(name, headers=self._headers)
+        except TooComplex:
+            return None
+
+    def _skip_or_raise(
+        self,
+        generated: Generated,
+        error: Exception,
+        topic: str,
+        partition: int,
+        columns: RecordColumns,
+        index: int,
+    ) -> None:
+        if isinstance(error, RecordError):
+            raise error
+        node, stage = generated.place(error)
+        context = _context(topic, partition, columns, index, node)
+        handlers, counters = self.plan.handlers, self.counters
+        if stage == "deserialization":
+            self._failed_to_deserialize(context, error)
+        elif stage == "processing":
+            if handlers.processing(context, error) is not HandlerResponse.CONTINUE:
+                raise processing_error(context, error) from error
+            counters.failed_processing += 1
+        else:
+            if handlers.production(context, error) is not HandlerResponse.CONTINUE:
+                raise production_error(context, error) from error
+            counters.failed_production += 1
+
+    def _failed_to_deserialize(self, context: ErrorContext, error: Exception) -> None:
+        if self.plan.handlers.deserialization(context, error) is HandlerResponse.CONTINUE:
+            self.counters.failed_deserialization += 1
+            return
+        raise DeserializationError(
+            f"a record can't be deserialized: {type(error).__name__}: {error} ({where(context)}). Check the serdes of the "
+            "topic, or skip such records with deserialization.exception.handler=continue",
+            context.topic,
+            context.partition,
+            context.offset,
+        ) from error
+
+    def _run_path(self, source: str, topic: str, partition: int, columns: RecordColumns) -> None:
+        env = self.env
+        node = self.plan.node(source)
+        assert isinstance(node, nodes.SourceNode)
+        target = self._path.node(source)
+        from_key, from_value = self.plan.key_serde(node).deserialize, self.plan.value_serde(node).deserialize
+        headers = repeat(_EMPTY_HEADERS) if columns.headers is None else columns.headers
+        rows = zip(columns.keys, columns.values, columns.timestamps, headers, strict=False)
+        for index, (raw_key, raw_value, timestamp, header) in enumerate(rows):
+            self.failed_index = index
+            env.stream_time_ms = max(env.stream_time_ms, timestamp)
+            try:
+                key = None if raw_key is None else from_key(raw_key)
+                value = None if raw_value is None else from_value(raw_value)
+            except Exception as error:  # noqa: BLE001  # a user's serde may raise anything
+                self._failed_to_deserialize(_context(topic, partition, columns, index, source), error)
+                continue
+            env.metadata = RecordMetadata(topic, partition, columns.offset_at(index))
+            target.forward(key, value, timestamp, header)
+            if env.schedules:
+                env.punctuate(PunctuationType.STREAM_TIME, env.stream_time_ms)
+        env.metadata = None
+
+    # ------------------------------------------------------------------------------------------------- flush
+
+    def flush(self) -> None:
+        """Logs and forwards what the caches hold back. Raises RecordError (offset -1) where that fails."""
+        while any(cache.dirty for cache in self.caches.values()):
+            for store in self.plan.flushed_stores:
+                self._flush_store(store)
+
+    def _flush_store(self, store: str) -> None:
+        cache = self.caches[store]
+        cached = self.plan.is_cached(store)
+        flushed: Flushed | None = cache.flush(forwards=cached)
+        if flushed is None or not cached:
+            return
+        if self.plan.writes_changelog(store):
+            self._collect(
+                self.plan.changelog_topic(store),
+                flushed.store_keys,
+                flushed.raw_values,
+                flushed.timestamps,
+                None,
+                self._task_partition,
+            )
+        owner = self._owners.get(store)
+        if owner is not None:
+            self._forward(owner, cache, flushed)
+
+    def _forward(self, owner: str, cache: Any, flushed: Flushed) -> None:
+        node = self.plan.node(owner)
+        assert isinstance(node, nodes.ProcessorNode)
+        if not node.children:
+            return
+        if node.sends_old_values and flushed.starts is None:
+            cache.read_olds(flushed)
+        generated = self._function(owner, flush=True)
+        if generated is None:
+            self._forward_path(node, flushed)
+            return
+        sources = {"sequence": self.env.sequence}
+        arguments = [sources.get(name) or getattr(flushed, name, None) for name in generated.columns]
+        try:
+            generated.run(*arguments)
+        except RecordError:
+            raise
+        except Exception as error:  # a user's function may raise anything
+            place, stage = generated.place(error)
+            context = ErrorContext(topic="", partition=-1, offset=-1, node=place)
+            raise (production_error if stage == "production" else processing_error)(context, error) from error
+
+    def _forward_path(self, node: nodes.ProcessorNode, flushed: Flushed) -> None:
+        store = own_store(node.operation)
+        assert store is not None
+        deserialize = self.plan.key_serde(self.plan.specs[store]).deserialize
+        target = self._path.node(node.name)
+        windows = node.operation.windows if isinstance(node.operation, nodes.Aggregate) else None
+        for index, raw in enumerate(flushed.keys):
+            key: Any = deserialize(raw)
+            if windows is not None and flushed.starts is not None:
+                start = flushed.starts[index]
+                key = Windowed(key, start, start + windows.size_ms)
+            target.forward(
+                key,
+                flushed.values[index],
+                flushed.timestamps[index],
+                flushed.headers[index],
+                flushed.olds[index] if node.sends_old_values else None,
+            )
+
+    # ------------------------------------------------------------------------------------------------- the rest
+
+    def punctuate(self, system_time_ms: int) -> int:
+        """Runs the wall-clock punctuations that are due. Returns how many ran."""
+        self.env.system_time_ms = system_time_ms
+        if not self.env.schedules:
+            return 0
+        return self.env.punctuate(PunctuationType.WALL_CLOCK_TIME, system_time_ms)
+
+    def close(self) -> None:
+        """Lets the user's processors end."""
+        for node in self._path.made:
+            node.close()
+
+
+def _context(topic: str, partition: int, columns: RecordColumns, index: int, node: str) -> ErrorContext:
+    return ErrorContext(
+        topic=topic,
+        partition=partition,
+        offset=columns.offset_at(index),
+        node=node,
+        timestamp=columns.timestamps[index],
+        key=columns.keys[index],
+        value=columns.values[index],
+        headers=_EMPTY_HEADERS if columns.headers is None else columns.headers[index],
+    )

@@ -1,0 +1,109 @@
+"""Code of the operations that look at one record only."""
+
+from __future__ import annotations
+
+from streamsrt.operators.compiler import Compiler, emits
+from streamsrt.operators.emitter import Flow, Slot
+from topology import nodes
+from topology.nodes import ProcessorNode
+
+
+@emits(nodes.Filter)
+def emit_filter(c: Compiler, node: ProcessorNode, op: nodes.Filter, flow: Flow) -> None:
+    e = c.emitter
+    test = f"{e.bind('predicate', op.predicate)}({e.obj(flow.key)}, {e.obj(flow.value)})"
+    with e.block(f"if {'not ' if op.negate else ''}{test}:"):
+        c.children(node, flow)
+
+
+@emits(nodes.KeyNotNull)
+def emit_key_not_null(c: Compiler, node: ProcessorNode, op: nodes.KeyNotNull, flow: Flow) -> None:
+    with c.emitter.block(f"if {flow.key.any} is not None:"):
+        inside = flow.copy()
+        inside.key.not_null = True
+        c.children(node, inside)
+
+
+@emits(nodes.Map)
+def emit_map(c: Compiler, node: ProcessorNode, op: nodes.Map, flow: Flow) -> None:
+    e = c.emitter
+    key, value = e.temp("k"), e.temp("v")
+    e.line(f"{key}, {value} = {e.bind('mapper', op.fn)}({e.obj(flow.key)}, {e.obj(flow.value)})")
+    c.children(node, Flow(Slot(obj=key), Slot(obj=value), flow.time, flow.headers))
+
+
+@emits(nodes.SelectKey)
+def emit_select_key(c: Compiler, node: ProcessorNode, op: nodes.SelectKey, flow: Flow) -> None:
+    e = c.emitter
+    key = e.temp("k")
+    e.line(f"{key} = {e.bind('mapper', op.fn)}({e.obj(flow.key)}, {e.obj(flow.value)})")
+    c.children(node, Flow(Slot(obj=key), flow.value, flow.time, flow.headers))
+
+
+def _call(c: Compiler, op: nodes.MapValues | nodes.FlatMapValues, flow: Flow) -> str:
+    e = c.emitter
+    arguments = f"{e.obj(flow.key)}, {e.obj(flow.value)}" if op.with_key else e.obj(flow.value)
+    return f"{e.bind('mapper', op.fn)}({arguments})"
+
+
+@emits(nodes.MapValues)
+def emit_map_values(c: Compiler, node: ProcessorNode, op: nodes.MapValues, flow: Flow) -> None:
+    value = c.emitter.temp("v")
+    c.emitter.line(f"{value} = {_call(c, op, flow)}")
+    c.children(node, Flow(flow.key, Slot(obj=value), flow.time, flow.headers))
+
+
+@emits(nodes.FlatMap)
+def emit_flat_map(c: Compiler, node: ProcessorNode, op: nodes.FlatMap, flow: Flow) -> None:
+    e = c.emitter
+    key, value = e.temp("k"), e.temp("v")
+    pairs = f"{e.bind('mapper', op.fn)}({e.obj(flow.key)}, {e.obj(flow.value)})"
+    with e.block(f"for {key}, {value} in {pairs}:"):
+        c.children(node, Flow(Slot(obj=key), Slot(obj=value), flow.time, flow.headers))
+
+
+@emits(nodes.FlatMapValues)
+def emit_flat_map_values(c: Compiler, node: ProcessorNode, op: nodes.FlatMapValues, flow: Flow) -> None:
+    e = c.emitter
+    value = e.temp("v")
+    call = _call(c, op, flow)
+    c.share(node, flow)
+    with e.block(f"for {value} in {call}:"):
+        inside = flow.copy()
+        inside.value = Slot(obj=value)
+        c.children(node, inside)
+
+
+@emits(nodes.Peek, nodes.ForEach)
+def emit_peek(c: Compiler, node: ProcessorNode, op: nodes.Peek | nodes.ForEach, flow: Flow) -> None:
+    e = c.emitter
+    e.line(f"{e.bind('action', op.fn)}({e.obj(flow.key)}, {e.obj(flow.value)})")
+    c.children(node, flow)
+
+
+@emits(nodes.PassThrough)
+def emit_pass_through(c: Compiler, node: ProcessorNode, op: nodes.PassThrough, flow: Flow) -> None:
+    c.children(node, flow)
+
+
+@emits(nodes.Branch)
+def emit_branch(c: Compiler, node: ProcessorNode, op: nodes.Branch, flow: Flow) -> None:
+    e = c.emitter
+    key, value = e.obj(flow.key), e.obj(flow.value)
+    word = "if"
+    for predicate, child in zip(op.predicates, op.children, strict=True):
+        if predicate is None:
+            header = "else:" if word == "elif" else "if True:"
+        else:
+            header = f"{word} {e.bind('predicate', predicate)}({key}, {value}):"
+        with e.block(header):
+            e.line("pass")
+            c.child(child, flow.copy())
+        if predicate is None:
+            return
+        word = "elif"
+
+
+@emits(nodes.TableToStream)
+def emit_to_stream(c: Compiler, node: ProcessorNode, op: nodes.TableToStream, flow: Flow) -> None:
+    c.children(node, Flow(flow.key, flow.value, flow.time, flow.headers))

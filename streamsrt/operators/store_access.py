@@ -1,0 +1,167 @@
+"""State stores as user code sees them: typed keys and values over a task's caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from streamsrt.state.cache import Entry, KeyValueCache, WindowCache
+from streamsrt.state.store import after_prefix
+from topology.serdes import Serde
+from topology.stores import ValueAndTimestamp
+from topology.windows import Windowed
+
+OnChange = Callable[[Entry], None]
+Now = Callable[[], tuple[int, Any, int]]
+"""Timestamp and headers of the current record, and the next sequence number."""
+
+
+class KeyValueAccess:
+    """A key-value store (:class:`topology.stores.KeyValueStore`). ``on_change`` logs each change that is not cached."""
+
+    def __init__(
+        self,
+        cache: KeyValueCache,
+        key_serde: Serde[Any],
+        now: Now,
+        *,
+        timestamped: bool,
+        on_change: OnChange | None,
+    ) -> None:
+        self.name = cache.name
+        self._cache = cache
+        self._serde = key_serde
+        self._now = now
+        self._timestamped = timestamped
+        self._on_change = on_change
+
+    def _result(self, entry: Entry) -> Any:
+        if entry.value is None or not self._timestamped:
+            return entry.value
+        return ValueAndTimestamp(entry.value, entry.timestamp)
+
+    def get(self, key: Any) -> Any:
+        return self._result(self._cache[self._serde.serialize(key)])
+
+    def put(self, key: Any, value: Any) -> None:
+        timestamp, headers, sequence = self._now()
+        if self._timestamped and value is not None:
+            value, timestamp = value
+        entry = self._cache.put(self._serde.serialize(key), value, timestamp, headers, sequence)
+        if self._on_change is not None:
+            self._on_change(entry)
+
+    def put_if_absent(self, key: Any, value: Any) -> Any:
+        before = self.get(key)
+        if before is None:
+            self.put(key, value)
+        return before
+
+    def put_all(self, entries: list[tuple[Any, Any]]) -> None:
+        for key, value in entries:
+            self.put(key, value)
+
+    def delete(self, key: Any) -> Any:
+        before = self.get(key)
+        self.put(key, None)
+        return before
+
+    def _rows(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[Any, Any]]:
+        deserialize = self._serde.deserialize
+        for entry in self._cache.rows(start, end, reverse=reverse):
+            yield deserialize(entry.key), self._result(entry)
+
+    def _bounds(self, start: Any, end: Any) -> tuple[bytes | None, bytes | None]:
+        serialize = self._serde.serialize
+        return (
+            None if start is None else serialize(start),
+            None if end is None else serialize(end) + b"\0",
+        )
+
+    def range(self, start: Any, end: Any) -> Iterator[tuple[Any, Any]]:
+        return self._rows(*self._bounds(start, end))
+
+    def reverse_range(self, start: Any, end: Any) -> Iterator[tuple[Any, Any]]:
+        return self._rows(*self._bounds(start, end), reverse=True)
+
+    def all(self) -> Iterator[tuple[Any, Any]]:
+        return self._rows(None, None)
+
+    def reverse_all(self) -> Iterator[tuple[Any, Any]]:
+        return self._rows(None, None, reverse=True)
+
+    def prefix_scan(self, prefix: Any, serde: Serde[Any]) -> Iterator[tuple[Any, Any]]:
+        raw = serde.serialize(prefix)
+        return self._rows(raw, after_prefix(raw))
+
+    def approximate_num_entries(self) -> int:
+        return sum(1 for _ in self._cache.rows(None, None))
+
+
+class WindowAccess:
+    """A window store (:class:`topology.stores.WindowStore`)."""
+
+    def __init__(
+        self,
+        cache: WindowCache,
+        key_serde: Serde[Any],
+        now: Now,
+        *,
+        size_ms: int,
+        timestamped: bool,
+        on_change: OnChange | None,
+    ) -> None:
+        self.name = cache.name
+        self._cache = cache
+        self._serde = key_serde
+        self._now = now
+        self._size_ms = size_ms
+        self._timestamped = timestamped
+        self._on_change = on_change
+
+    def _result(self, entry: Entry) -> Any:
+        if entry.value is None or not self._timestamped:
+            return entry.value
+        return ValueAndTimestamp(entry.value, entry.timestamp)
+
+    def put(self, key: Any, value: Any, window_start: int) -> None:
+        timestamp, headers, sequence = self._now()
+        if self._timestamped and value is not None:
+            value, timestamp = value
+        entry = self._cache.put(self._serde.serialize(key), window_start, value, timestamp, headers, sequence)
+        if self._on_change is not None:
+            self._on_change(entry)
+
+    def fetch(self, key: Any, time: int) -> Any:
+        newest = self._cache.newest()
+        if not newest - self._cache.retention_ms < time <= newest:
+            return None
+        return self._result(self._cache[time][self._serde.serialize(key)])
+
+    def _entries(self, time_from: int, time_to: int) -> Iterator[Entry]:
+        return (entry for entry in self._cache.rows() if time_from <= entry.start <= time_to)
+
+    def fetch_range(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
+        raw = self._serde.serialize(key)
+        return ((e.start, self._result(e)) for e in self._entries(time_from, time_to) if e.key == raw)
+
+    def backward_fetch_range(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
+        return iter(list(self.fetch_range(key, time_from, time_to))[::-1])
+
+    def fetch_keys(
+        self, key_from: Any, key_to: Any, time_from: int, time_to: int
+    ) -> Iterator[tuple[Windowed[Any], Any]]:
+        low = None if key_from is None else self._serde.serialize(key_from)
+        high = None if key_to is None else self._serde.serialize(key_to)
+        for entry in self._entries(time_from, time_to):
+            if (low is None or low <= entry.key) and (high is None or entry.key <= high):
+                yield self._windowed(entry), self._result(entry)
+
+    def _windowed(self, entry: Entry) -> Windowed[Any]:
+        return Windowed(self._serde.deserialize(entry.key), entry.start, entry.start + self._size_ms)
+
+    def fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed[Any], Any]]:
+        return ((self._windowed(e), self._result(e)) for e in self._entries(time_from, time_to))
+
+    def all(self) -> Iterator[tuple[Windowed[Any], Any]]:
+        return self.fetch_all(0, 2**63 - 1)

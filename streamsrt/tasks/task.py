@@ -1,0 +1,432 @@
+"""A task: one subtopology for one partition, as a value machine.
+
+1. Batches go in (:meth:`Task.add_batch`), runs are processed (:meth:`Task.process`), what is written goes to the collector.
+   There is no input or output but the stores and the collector that it was given; time is an argument.
+2. A record that fails raises a RecordError that says which one it is. Everything before it is done. The failed record and
+   what follows stay buffered: :meth:`Task.skip_failed` drops it.
+3. A commit has two halves. :meth:`Task.prepare_commit` flushes caches and collector and says which offsets are done. When
+   all that was sent is acknowledged, :meth:`Task.post_commit` writes the stores, each in one batch with its changelog's end.
+   Only then may offsets be committed (at least once). A crash in between leaves a store that is *behind* its changelog:
+   restoring brings it to where the changelog is.
+4. Caches don't grow without bounds: when they hold too much, ``commit_requested`` is set and :meth:`Task.process` stops
+   until the next commit.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import compress
+from struct import Struct
+from struct import error as StructError  # noqa: N812
+from typing import Any, NamedTuple, TypeAlias
+
+from streamsrt.errors import ProcessingError, RecordError, UserError
+from streamsrt.operators.handlers import ExceptionHandlers
+from streamsrt.operators.plan import Plan
+from streamsrt.operators.runner import Runner
+from streamsrt.state.cache import KeyValueCache, RowFormat, WindowCache
+from streamsrt.tasks.partition_group import PartitionGroup, Run, TopicPartition
+from streamsrt.tasks.record_collector import Collector
+from streamsrt.wire.records import RecordColumns
+from topology.nodes import SourceNode, StoreSpec, Subtopology
+from topology.serdes import Serde
+
+_PARTITION_TIME = Struct(">bq")
+_METADATA_VERSION = 2
+_pack_timestamp = Struct(">q").pack
+
+Cache: TypeAlias = KeyValueCache | WindowCache
+
+
+class TaskId(NamedTuple):
+    """Which subtopology and which partition."""
+
+    subtopology_id: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.subtopology_id}_{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskConfig:
+    """What a task takes from the application's configuration.
+
+    ``cache_max_bytes``: this task's share of ``statestore.cache.max.bytes``; 0 switches caching off, and changes are then
+    forwarded and logged one by one. ``write_buffer_max_bytes``: what may wait for a commit to be written to the stores.
+    """
+
+    default_key_serde: Serde[Any] | None = None
+    default_value_serde: Serde[Any] | None = None
+    cache_max_bytes: int = 10 * 1024 * 1024
+    write_buffer_max_bytes: int = 16 * 1024 * 1024
+    max_task_idle_ms: int = 0
+    handlers: ExceptionHandlers = field(default_factory=ExceptionHandlers)
+    default_timestamp_extractor: Callable[[Any, int], int] | None = None
+    generate: bool = True
+
+
+class ExtractedRecord(NamedTuple):
+    """What a timestamp extractor is given: the record as it was read (Kafka's ``ConsumerRecord``)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+    headers: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CommitState:
+    """What a commit is about: for each input partition the next offset and its metadata (Kafka Streams' partition time)."""
+
+    offsets: dict[TopicPartition, tuple[int, str]]
+
+
+class Task:
+    """One active task. ``stores``: the byte store of every store of the subtopology, by name, open.
+
+    ``partitions_of_topic``: how many partitions an output topic has. ``now_ms``: the wall clock at the start.
+    """
+
+    def __init__(
+        self,
+        subtopology: Subtopology,
+        partition: int,
+        *,
+        application_id: str,
+        stores: Mapping[str, Any],
+        collector: Collector,
+        config: TaskConfig,
+        partitions_of_topic: Callable[[str], int],
+        now_ms: int = 0,
+        source_topics: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        self.task_id = TaskId(subtopology.id, partition)
+        self.subtopology = subtopology
+        self.config = config
+        self._collector = collector
+        self._plan = Plan(
+            subtopology=subtopology,
+            application_id=application_id,
+            default_key_serde=config.default_key_serde,
+            default_value_serde=config.default_value_serde,
+            caching=config.cache_max_bytes > 0,
+            handlers=config.handlers,
+        )
+        self._stores = stores
+        self.caches: dict[str, Cache] = {spec.name: self._cache(spec) for spec in subtopology.stores}
+        self._runner = Runner(
+            self._plan,
+            self.caches,
+            collector.add,
+            partition,
+            partitions_of_topic,
+            system_time_ms=now_ms,
+            generate=config.generate,
+        )
+        self._sources = self._source_of_topic(source_topics or {})
+        self.source_partitions: tuple[TopicPartition, ...] = tuple((topic, partition) for topic in self._sources)
+        self._group = PartitionGroup(self.source_partitions, config.max_task_idle_ms)
+        self._partition_times: dict[TopicPartition, int] = dict.fromkeys(self.source_partitions, -1)
+        self._offsets: dict[TopicPartition, int] = {}
+        self._uncommitted: set[TopicPartition] = set()
+        self._processed = 0
+        self._dropped_timestamps = 0
+
+    def _source_of_topic(self, matched: Mapping[str, tuple[str, ...]]) -> dict[str, SourceNode]:
+        found: dict[str, SourceNode] = {}
+        for source in self.subtopology.sources:
+            topics = matched.get(source.name) or self._plan.source_topics(source)
+            found.update(dict.fromkeys(topics, source))
+        return found
+
+    def _cache(self, spec: StoreSpec) -> Cache:
+        serde = self._plan.value_serde(spec)
+        row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=spec.timestamped)
+        if spec.kind == "key_value":
+            return KeyValueCache(spec.name, self._store(spec), row_format)
+        if spec.kind == "window" and not spec.retain_duplicates and spec.retention_ms is not None:
+            store = self._store(spec)
+            return WindowCache(
+                spec.name,
+                store,
+                row_format,
+                retention_ms=spec.retention_ms,
+                newest_stored_start=getattr(store, "stream_time_ms", None),
+            )
+        raise UserError(
+            f"store {spec.name!r}: {spec.kind} stores{' with duplicates' if spec.retain_duplicates else ''} can't be run "
+            "by this version; use a key-value or a window store"
+        )
+
+    def _store(self, spec: StoreSpec) -> Any:
+        try:
+            return self._stores[spec.name]
+        except KeyError:
+            raise UserError(f"task {self.task_id} was given no store {spec.name!r}") from None
+
+    # ------------------------------------------------------------------------------------------------- input
+
+    @property
+    def buffered_records(self) -> int:
+        return self._group.buffered
+
+    def buffered_of(self, topic: str, partition: int) -> int:
+        return self._group.buffered_of((topic, partition))
+
+    def add_batch(self, topic: str, partition: int, columns: RecordColumns) -> None:
+        """Takes over one decoded batch of an input partition. Raises RecordError where its timestamps are not usable."""
+        source = self._sources[topic]
+        extractor = source.timestamp_extractor or self.config.default_timestamp_extractor
+        if extractor is not None:
+            columns = self._extracted(source, extractor, topic, partition, columns)
+        elif columns.timestamps and min(columns.timestamps) < 0:
+            index = next(i for i, timestamp in enumerate(columns.timestamps) if timestamp < 0)
+            raise ProcessingError(
+                f"the record at {topic}-{partition} offset {columns.offset_at(index)} has no timestamp "
+                f"({columns.timestamps[index]}): its producer is too old, or give the source a timestamp extractor",
+                topic,
+                partition,
+                columns.offset_at(index),
+            )
+        self._group.add((topic, partition), columns)
+        if not columns.keys:
+            self._offsets[topic, partition] = columns.next_offset
+            self._uncommitted.add((topic, partition))
+
+    def _extracted(
+        self,
+        source: SourceNode,
+        extractor: Callable[[Any, int], int],
+        topic: str,
+        partition: int,
+        columns: RecordColumns,
+    ) -> RecordColumns:
+        key_serde, value_serde = self._plan.key_serde(source), self._plan.value_serde(source)
+        latest = self._partition_times[topic, partition]
+        timestamps: list[int] = []
+        for index, (raw_key, raw_value) in enumerate(zip(columns.keys, columns.values, strict=True)):
+            offset = columns.offset_at(index)
+            try:
+                record = ExtractedRecord(
+                    topic,
+                    partition,
+                    offset,
+                    columns.timestamps[index],
+                    None if raw_key is None else key_serde.deserialize(raw_key),
+                    None if raw_value is None else value_serde.deserialize(raw_value),
+                    () if columns.headers is None else columns.headers[index],
+                )
+                timestamp = extractor(record, latest)
+            except Exception as error:
+                raise ProcessingError(
+                    f"the timestamp extractor of {source.name} raised {type(error).__name__}: {error} at "
+                    f"{topic}-{partition} offset {offset}. Correct it, or let it return -1 to drop the record",
+                    topic,
+                    partition,
+                    offset,
+                ) from error
+            timestamps.append(timestamp)
+            latest = max(latest, timestamp)
+        self._partition_times[topic, partition] = latest
+        keep = [timestamp >= 0 for timestamp in timestamps]
+        self._dropped_timestamps += keep.count(False)
+        return _selected(columns, timestamps, keep)
+
+    def note_high_watermark(self, topic: str, partition: int, high_watermark: int) -> None:
+        """What the broker has of that partition: see ``max.task.idle.ms`` in :mod:`streamsrt.tasks.partition_group`."""
+        self._group.note_high_watermark((topic, partition), high_watermark)
+
+    # ------------------------------------------------------------------------------------------------- work
+
+    def process(self, limit_records: int, now_ms: int) -> int:
+        """Processes up to about ``limit_records`` buffered records and returns how many. Raises RecordError."""
+        self._runner.env.system_time_ms = now_ms
+        done = 0
+        while done < limit_records and not self.commit_requested and self._group.is_ready(now_ms):
+            run = self._group.next_run(limit_records - done)
+            if run is None:
+                break
+            done += self._process_run(run)
+        return done
+
+    def _process_run(self, run: Run) -> int:
+        topic, partition = run.topic_partition
+        columns = run.columns
+        try:
+            self._runner.run(self._sources[topic].name, topic, partition, columns)
+        except RecordError:
+            index = self._runner.failed_index
+            self._done(run.topic_partition, columns.cut(0, index))
+            self._group.put_back(run.topic_partition, columns.cut(index))
+            raise
+        self._done(run.topic_partition, columns)
+        self._request_commit_if_full()
+        return len(columns.keys)
+
+    def _done(self, topic_partition: TopicPartition, columns: RecordColumns) -> None:
+        if columns.timestamps:
+            latest = max(columns.timestamps)
+            if latest > self._partition_times[topic_partition]:
+                self._partition_times[topic_partition] = latest
+        self._processed += len(columns.keys)
+        self._offsets[topic_partition] = columns.next_offset
+        self._uncommitted.add(topic_partition)
+
+    def _request_commit_if_full(self) -> None:
+        size = sum(cache.size_bytes() for cache in self.caches.values())
+        if size > self._limit_bytes:
+            if any(cache.dirty or cache.pending for cache in self.caches.values()):
+                self._runner.env.commit_requested = True
+            else:
+                self._evict()
+
+    @property
+    def _limit_bytes(self) -> int:
+        return max(self.config.cache_max_bytes, self.config.write_buffer_max_bytes)
+
+    def _evict(self) -> None:
+        share = self._limit_bytes // max(1, len(self.caches))
+        for cache in self.caches.values():
+            cache.evict(share)
+
+    def skip_failed(self, topic: str, partition: int) -> None:
+        """Drops the record that the last RecordError was about, and counts it."""
+        run = self._group.take_first((topic, partition))
+        self._runner.counters.failed_processing += 1
+        self._done((topic, partition), run)
+
+    def punctuate(self, now_ms: int) -> int:
+        """Runs wall-clock punctuations that are due and returns how many ran. Raises RecordError (offset -1)."""
+        return self._runner.punctuate(now_ms)
+
+    # ------------------------------------------------------------------------------------------------- commit
+
+    @property
+    def commit_requested(self) -> bool:
+        """A processor asked for a commit, or the caches are full."""
+        return self._runner.env.commit_requested
+
+    @property
+    def commit_needed(self) -> bool:
+        """Whether anything was done since the last commit."""
+        return bool(self._uncommitted) or any(cache.dirty for cache in self.caches.values())
+
+    def prepare_commit(self) -> CommitState:
+        """Flushes caches and collector. Raises RecordError where what a cache held back can't be processed."""
+        self._runner.flush()
+        self._collector.flush()
+        offsets = {
+            topic_partition: (self._offsets[topic_partition], self._metadata(topic_partition))
+            for topic_partition in self.source_partitions
+            if topic_partition in self._uncommitted
+        }
+        return CommitState(offsets)
+
+    def _metadata(self, topic_partition: TopicPartition) -> str:
+        time = self._partition_times[topic_partition]
+        return b64encode(_PARTITION_TIME.pack(_METADATA_VERSION, time)).decode()
+
+    def post_commit(self, changelog_end_offsets: Mapping[str, int] | None = None) -> None:
+        """Writes the stores. ``changelog_end_offsets``: by store, the offset after the last acknowledged record."""
+        ends = changelog_end_offsets or {}
+        for name, cache in self.caches.items():
+            cache.write(ends.get(name))
+        self._uncommitted.clear()
+        self._runner.env.commit_requested = False
+        self._evict()
+
+    def restore_partition_time(self, topic: str, partition: int, metadata: str) -> None:
+        """Takes over the partition time out of a committed offset's metadata; what is not such metadata is ignored."""
+        try:
+            version, time = _PARTITION_TIME.unpack_from(b64decode(metadata, validate=True))
+        except (ValueError, Base64Error, StructError):
+            return
+        if version in (1, _METADATA_VERSION):
+            self._partition_times[topic, partition] = max(time, self._partition_times[topic, partition])
+            self._runner.env.stream_time_ms = max(time, self._runner.env.stream_time_ms)
+
+    # ------------------------------------------------------------------------------------------------- state
+
+    def restore_target(self, store: str) -> TopicPartition | None:
+        """The changelog partition of a store; None where the store has no changelog."""
+        topic = self._plan.changelog_topic(store)
+        return None if topic is None else (topic, self.task_id.partition)
+
+    def restore(self, store: str, columns: RecordColumns) -> None:
+        """Applies records of the store's changelog. Nothing may be processed between the first and the last of them."""
+        cache = self.caches[store]
+        values = _stored_rows(columns) if cache.format.timestamped else columns.values
+        self._stores[store].restore(columns.keys, values, columns.next_offset)
+        if isinstance(cache, WindowCache):
+            cache.forget(getattr(self._stores[store], "stream_time_ms", None))
+        else:
+            cache.forget()
+
+    def counters(self) -> dict[str, int]:
+        """Totals since the start, by name."""
+        counted = self._runner.counters
+        return {
+            "processed": self._processed,
+            "dropped": counted.dropped() + self._dropped_timestamps,
+            "dropped_null": counted.dropped_null,
+            "dropped_late": counted.dropped_late,
+            "dropped_timestamp": self._dropped_timestamps,
+            "failed_deserialization": counted.failed_deserialization,
+            "failed_processing": counted.failed_processing,
+            "failed_production": counted.failed_production,
+        }
+
+    @property
+    def stream_time_ms(self) -> int:
+        """The highest timestamp that was processed; -1 before the first record."""
+        return self._runner.env.stream_time_ms
+
+    def is_stateful(self) -> bool:
+        return bool(self.caches)
+
+    def writes_changelog(self, store: str) -> bool:
+        """Whether changes of the store are sent to a topic of its own (not where its source topic is the changelog)."""
+        return self._plan.writes_changelog(store)
+
+    def close(self) -> None:
+        """Ends the user's processors and forgets what is not committed. The stores are their owner's to close."""
+        self._runner.close()
+        self._group.clear()
+
+
+def _selected(columns: RecordColumns, timestamps: list[int], keep: list[bool]) -> RecordColumns:
+    if all(keep):
+        return RecordColumns(
+            columns.keys,
+            columns.values,
+            timestamps,
+            columns.base_offset,
+            columns.next_offset,
+            columns.offsets,
+            columns.headers,
+        )
+    offsets = [columns.offset_at(index) for index, kept in enumerate(keep) if kept]
+    return RecordColumns(
+        list(compress(columns.keys, keep)),
+        list(compress(columns.values, keep)),
+        list(compress(timestamps, keep)),
+        offsets[0] if offsets else columns.next_offset,
+        columns.next_offset,
+        offsets,
+        None if columns.headers is None else list(compress(columns.headers, keep)),
+    )
+
+
+def _stored_rows(columns: RecordColumns) -> list[bytes | None]:
+    pack = _pack_timestamp
+    return [
+        None if value is None else pack(timestamp) + value
+        for value, timestamp in zip(columns.values, columns.timestamps, strict=True)
+    ]
