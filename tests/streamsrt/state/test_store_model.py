@@ -108,21 +108,6 @@ class PersistentStoreMachine(StoreMachine):
         self.store.close()
         self.store = self.open_store(self.directory / "store")
 
-    @rule()
-    def crash(self) -> None:
-        """What is on disk is some earlier state with its own offset; what was not durable comes from the changelog."""
-        self.scan = None
-        crashed = self.directory / "crashed"
-        shutil.copytree(self.directory / "store", crashed)
-        self.store.wipe()
-        shutil.move(crashed, self.directory / "store")
-        self.store = self.open_store(self.directory / "store")
-        # The changelog of this model is the model itself.
-        self.store.delete_range()
-        self.store.write(list(self.model.items()), changelog_offset=self.offset)
-        if self.offset is None:
-            assert self.store.changelog_offset() is None
-
 
 _settings = settings(
     max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -1,0 +1,273 @@
+"""What only a store on disk can do: survive, be damaged, be locked, find the disk full."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streamsrt.errors import StateDirectoryLockedError, StateError, StoreCorruptedError
+from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_changelog_offset
+from tests.streamsrt.state.conftest import DEFAULTS, OpenStore
+from tests.streamsrt.state.writer import OPTIONS, batch
+
+MANY = [(b"%06d" % i, b"value-%06d" % i * 5) for i in range(20_000)]
+
+
+def applied(batches: range) -> dict[bytes, bytes]:
+    rows: dict[bytes, bytes] = {}
+    for number in batches:
+        for key, value in batch(number):
+            if value is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = value
+    return rows
+
+
+# ------------------------------------------------------------------------------------------------------------- survival
+
+
+def test_closed_store_opens_with_all_it_had(open_persistent: OpenStore) -> None:
+    store = open_persistent()
+    store.write(MANY, changelog_offset=20_000)
+    store.write([(b"000007", None)], changelog_offset=20_001)
+    store.close()
+    store = open_persistent()
+    assert list(store.range()) == [row for row in MANY if row[0] != b"000007"]
+    assert store.changelog_offset() == 20_001
+    store.close()
+
+
+def run_writer_and_kill_it(path: Path, first: int, last: int) -> None:
+    command = [sys.executable, "-m", "tests.streamsrt.state.writer", str(path), str(first)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        for line in writer.stdout:
+            if int(line) == last:
+                writer.send_signal(signal.SIGKILL)
+                break
+    assert writer.returncode == -signal.SIGKILL
+
+
+def test_killed_process_leaves_data_and_offset_of_one_moment(tmp_path: Path) -> None:
+    offset = 0
+    for last in (300, 777, 2000):
+        run_writer_and_kill_it(tmp_path, offset, last)
+        store = RocksDBStore(tmp_path, "counts", OPTIONS)
+        before, offset = offset, store.changelog_offset() or 0
+        assert before <= offset
+        assert dict(store.range()) == applied(range(offset))
+        store.close()
+    assert offset > 0, "nothing was flushed by itself: the test shows nothing"
+
+
+def test_flushed_data_survives_a_kill(tmp_path: Path) -> None:
+    script = (
+        "import os, signal; from pathlib import Path; from tests.streamsrt.state.writer import *;"
+        "store = RocksDBStore(Path(%r), 'counts', RocksDBOptions());"
+        "store.write(batch(0), changelog_offset=1); store.flush();"
+        "store.write(batch(1), changelog_offset=2); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", script % str(tmp_path)]).returncode == -signal.SIGKILL
+    store = RocksDBStore(tmp_path, "counts", DEFAULTS)
+    assert store.changelog_offset() == 1
+    assert dict(store.range()) == applied(range(1))
+    store.close()
+
+
+def test_wipe_deletes_the_files_and_the_offset(open_persistent: OpenStore, tmp_path: Path) -> None:
+    store = open_persistent()
+    store.write(MANY, changelog_offset=5)
+    store.wipe()
+    assert not (tmp_path / "store").exists()
+    store = open_persistent()
+    assert (list(store.range()), store.changelog_offset()) == ([], None)
+    store.close()
+
+
+def test_offset_of_a_closed_store_is_read_without_opening_it(tmp_path: Path) -> None:
+    assert read_changelog_offset(tmp_path / "store", "counts") is None
+    store = RocksDBStore(tmp_path / "store", "counts", DEFAULTS)
+    store.write([(b"a", b"1")], changelog_offset=123)
+    store.close()
+    assert read_changelog_offset(tmp_path / "store", "counts") == 123
+
+
+def test_stores_share_one_memory_budget(tmp_path: Path) -> None:
+    options = RocksDBOptions(memory_bytes=16 << 20, write_buffers_bytes=4 << 20, write_buffer_bytes=8 << 20)
+    stores = [RocksDBStore(tmp_path / str(i), f"store-{i}", options) for i in range(4)]
+    for _ in range(4):
+        for store in stores:
+            store.write(MANY)
+    assert 0 < options.used_bytes() <= 20 << 20
+    for store in stores:
+        store.close()
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "zstd", "snappy"])
+def test_compression_is_invisible(tmp_path: Path, compression: str) -> None:
+    options = RocksDBOptions(compression=compression)  # type: ignore[arg-type]
+    store = RocksDBStore(tmp_path / "store", "counts", options)
+    store.write(MANY)
+    store.flush()
+    assert list(store.range()) == MANY
+    store.close()
+
+
+# ------------------------------------------------------------------------------------------------------------ iterators
+
+
+@pytest.mark.parametrize("end", ["held", "dropped", "exhausted"])
+def test_iterator_does_not_keep_a_closed_store_locked(open_persistent: OpenStore, end: str) -> None:
+    store = open_persistent()
+    store.write(MANY)
+    rows = store.range()
+    next(rows)
+    if end == "exhausted":
+        assert len(list(rows)) == len(MANY) - 1
+    if end == "dropped":
+        del rows
+    store.close()
+    store = open_persistent()
+    assert store.get(MANY[0][0]) == MANY[0][1]
+    store.close()
+
+
+def test_bounds_outlive_the_call_that_set_them(open_persistent: OpenStore) -> None:
+    store = open_persistent()
+    store.write(MANY)
+    scans = [(store.range(MANY[i][0], MANY[-i][0]), len(MANY) - 2 * i) for i in range(1, 3000, 100)]
+    gc.collect()
+    _overwritten = [b"\0\0\0\0\0\0\0" for _ in range(10_000)]
+    assert [len(list(rows)) for rows, _ in scans] == [expected for _, expected in scans]
+    store.close()
+
+
+# --------------------------------------------------------------------------------------------------------------- damage
+
+
+def only(path: Path, pattern: str) -> Path:
+    return max(path.glob(pattern), key=lambda file: file.stat().st_size)
+
+
+def flip_middle(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 64] = bytes(byte ^ 0xFF for byte in content[middle : middle + 64])
+    file.write_bytes(content)
+
+
+def cut_in_half(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+DAMAGE_SEEN_AT_OPENING: dict[str, Callable[[Path], object]] = {
+    "table cut off": lambda path: cut_in_half(only(path, "*.sst")),
+    "table gone": lambda path: only(path, "*.sst").unlink(),
+    "manifest flipped": lambda path: flip_middle(only(path, "MANIFEST-*")),
+    "manifest gone": lambda path: only(path, "MANIFEST-*").unlink(),
+    "CURRENT empty": lambda path: (path / "CURRENT").write_bytes(b""),
+    "CURRENT wrong": lambda path: (path / "CURRENT").write_bytes(b"MANIFEST-999999\n"),
+}
+
+
+def closed_store_with_data(path: Path) -> None:
+    store = RocksDBStore(path, "counts", DEFAULTS)
+    store.write(MANY, changelog_offset=1)
+    store.close()
+
+
+@pytest.mark.parametrize("damage", DAMAGE_SEEN_AT_OPENING)
+def test_damaged_files_are_told_apart_at_opening(tmp_path: Path, damage: str) -> None:
+    closed_store_with_data(tmp_path / "store")
+    DAMAGE_SEEN_AT_OPENING[damage](tmp_path / "store")
+    with pytest.raises(
+        StoreCorruptedError, match=r"'counts' in .*/store can't be opened.*wiped and restored"
+    ):
+        RocksDBStore(tmp_path / "store", "counts", DEFAULTS)
+    with pytest.raises(StoreCorruptedError):
+        read_changelog_offset(tmp_path / "store", "counts")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda store: [store.get(key) for key, _ in MANY],
+        lambda store: list(store.range()),
+        lambda store: list(store.range(reverse=True)),
+        lambda store: list(store.prefix(b"0")),
+    ],
+)
+def test_damaged_block_is_an_error_in_every_way_of_reading(
+    tmp_path: Path, read: Callable[[RocksDBStore], object]
+) -> None:
+    closed_store_with_data(tmp_path / "store")
+    flip_middle(only(tmp_path / "store", "*.sst"))
+    store = RocksDBStore(tmp_path / "store", "counts", DEFAULTS)
+    with pytest.raises(StoreCorruptedError, match="can't be read: its files are damaged"):
+        read(store)
+    store.wipe()
+    closed_store_with_data(tmp_path / "store")
+
+
+# --------------------------------------------------------------------------------------------------- locks and the disk
+
+
+def test_second_opening_in_this_process_is_refused(tmp_path: Path) -> None:
+    store = RocksDBStore(tmp_path, "counts", DEFAULTS)
+    with pytest.raises(StateDirectoryLockedError, match="already open in this process"):
+        RocksDBStore(tmp_path, "counts", DEFAULTS)
+    store.write([(b"a", b"1")])
+    store.close()
+
+
+def test_lock_of_another_process_names_its_pid(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.streamsrt.state.writer", str(tmp_path), "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        with pytest.raises(StateDirectoryLockedError, match=rf"another process \(pid {writer.pid}\)"):
+            RocksDBStore(tmp_path, "counts", DEFAULTS)
+        writer.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of the size of a file differ")
+def test_full_disk_says_what_to_do_and_keeps_what_was_flushed(tmp_path: Path) -> None:
+    script = """
+import resource, signal
+from pathlib import Path
+from tests.streamsrt.state.writer import *
+store = RocksDBStore(Path(%r), "counts", OPTIONS)
+store.write(batch(0), changelog_offset=1)
+store.flush()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    for number in itertools.count(1):
+        store.write(batch(number), changelog_offset=number + 1)
+        store.flush()
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    done = subprocess.run([sys.executable, "-c", script % str(tmp_path)], capture_output=True, text=True)
+    assert done.stdout.startswith("StateError state store 'counts' in"), done.stderr
+    assert "the disk is full. Free space there" in done.stdout
+    store = RocksDBStore(tmp_path, "counts", DEFAULTS)
+    assert dict(store.range()) == applied(range(store.changelog_offset() or 0))
+    assert store.changelog_offset()
+    store.close()
+
+
+def test_path_that_is_no_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(
+        StateError, match=r"state store 'counts' in .*/file/store can't be opened.*Check that state.dir"
+    ):
+        RocksDBStore(tmp_path / "file" / "store", "counts", DEFAULTS)
+    assert (tmp_path / "file").read_text() == "mine"
