@@ -81,8 +81,8 @@ def configure(topology: Topology, image: TopicsImage) -> Configuration:
 
 
 def metadata_hash(topology: Topology, image: TopicsImage) -> int:
-    """A signed 64-bit digest of ids and partition counts of the topology's topics that exist; 0 if none does."""
-    present = sorted(name for name in topology.topics() if name in image)
+    """A signed 64-bit digest of ids and partition counts of the input topics that exist; 0 if none does."""
+    present = sorted({name for part in topology.subtopologies for name in part.input_topics if name in image})
     if not present:
         return 0
     digest = hashlib.blake2b(digest_size=8)

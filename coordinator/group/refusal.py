@@ -1,0 +1,14 @@
+"""How a request is refused: an error code and a text, and nothing changes."""
+
+from __future__ import annotations
+
+from streamsrt.wire.error_codes import ErrorCode
+
+
+class Refused(Exception):
+    """Ends the handling of a request; the caller of the handler makes the error answer from it."""
+
+    def __init__(self, code: ErrorCode, text: str = "") -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text

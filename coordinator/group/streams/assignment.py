@@ -1,0 +1,57 @@
+"""The target assignment of a whole group: what the assignor says, as records of what changed."""
+
+from __future__ import annotations
+
+from coordinator.group.streams.configuration import Configuration
+from coordinator.group.streams.records import target_metadata_record, target_record
+from coordinator.group.streams.state import StreamsGroup
+from coordinator.group.streams.sticky import AssignorMember, assign
+from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks
+from coordinator.group.values import Record
+
+NONE_CHANGED: frozenset[str] = frozenset()
+
+
+def target_records(
+    group: StreamsGroup,
+    configuration: Configuration,
+    *,
+    num_standby_replicas: int,
+    now_ms: int,
+    changed: frozenset[str] = NONE_CHANGED,
+) -> list[Record]:
+    """Records that bring the target assignment to the group epoch: changed members, then the epoch.
+
+    ``changed``: subtopologies whose tasks are other tasks since a topology update, or gone. A member that still runs
+    the old topology cannot keep them.
+    """
+    if configuration.is_ready:
+        targets = assign(
+            (_assignor_member(group, name, changed) for name in group.members),
+            task_counts=configuration.task_counts,
+            stateful=frozenset(part.id for part in configuration.topology.subtopologies if part.is_stateful),
+            num_standby_replicas=num_standby_replicas,
+        )
+    else:
+        targets = dict.fromkeys(group.members, NO_TASKS)
+    records = [
+        target_record(group.group_id, name, targets[name])
+        for name in sorted(targets)
+        if group.targets.get(name) != targets[name]
+    ]
+    records.append(target_metadata_record(group.group_id, epoch=group.epoch, timestamp_ms=now_ms))
+    return records
+
+
+def _assignor_member(group: StreamsGroup, member_id: str, changed: frozenset[str]) -> AssignorMember:
+    member = group.members[member_id]
+    previous = group.targets.get(member_id, NO_TASKS)
+    if changed:
+        previous = Tasks(
+            _without(previous.active, changed), _without(previous.standby, changed), _without(previous.warmup, changed)
+        )
+    return AssignorMember(member_id, member.process_id, previous, group.is_stale(member))
+
+
+def _without(tasks: frozenset[TaskId], changed: frozenset[str]) -> frozenset[TaskId]:
+    return frozenset(task for task in tasks if task.subtopology_id not in changed)

@@ -1,0 +1,104 @@
+"""How members go: for good, for a while, or because they were silent or did not give tasks back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from coordinator.group.refusal import Refused
+from coordinator.group.streams.records import (
+    bumped_epoch,
+    current_record,
+    epoch_record,
+    member_tombstones,
+    target_metadata_record,
+)
+from coordinator.group.streams.response import leave_response
+from coordinator.group.streams.state import LEFT_FOR_A_WHILE, Member, MemberState, StreamsGroup
+from coordinator.group.streams.tasks import NO_TASKS
+from coordinator.group.values import CancelTimer, Decision, Record, Reply, RequestContext, SoftUpdate, Timer, TimerKey
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.types import StreamsGroupHeartbeatRequest
+
+SESSION = "session"
+REBALANCE = "rebalance"
+INITIAL_DELAY = "initial-delay"
+
+
+def timers_of(group_id: str, member_id: str) -> tuple[TimerKey, TimerKey]:
+    return TimerKey(SESSION, group_id, member_id), TimerKey(REBALANCE, group_id, member_id)
+
+
+def find_member(group: StreamsGroup, member_id: str, instance_id: str | None) -> Member:
+    """The member of an established member's request. Raises Refused: unknown, or fenced by another of its instance."""
+    if instance_id is not None:
+        owner = group.static_members.get(instance_id)
+        if owner is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if owner != member_id:
+            raise Refused(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {owner}.",
+            )
+    member = group.members.get(member_id)
+    if member is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+    return member
+
+
+def leave(
+    group: StreamsGroup | None,
+    request: StreamsGroupHeartbeatRequest,
+    context: RequestContext,
+    now_ms: int,
+    session_timeout_ms: int,
+) -> Decision:
+    """A heartbeat with member epoch -1 or -2."""
+    if group is None:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    member = find_member(group, request.member_id, request.instance_id)
+    reply = Reply(context.request_id, leave_response(member.member_id, request.member_epoch))
+    if request.member_epoch == LEFT_FOR_A_WHILE:
+        return _leave_for_a_while(group, member, reply, now_ms + session_timeout_ms)
+    shutdown_by = member.member_id if request.shutdown_application else None
+    decision = remove_members(group, [member.member_id], shutdown_by)
+    return replace(decision, replies=(reply,))
+
+
+def remove_members(group: StreamsGroup, member_ids: Iterable[str], shutdown_by: str | None = None) -> Decision:
+    """Removes members of the group and bumps its epoch; the target is computed with the next heartbeat."""
+    gone = [name for name in member_ids if name in group.members]
+    records: list[Record] = [record for name in gone for record in member_tombstones(group.group_id, name)]
+    records.append(epoch_record(group))
+    timers = [CancelTimer(key) for name in gone for key in timers_of(group.group_id, name)]
+    soft = group.soft
+    changes: dict[str, object] = {
+        "task_offsets": {name: value for name, value in soft.task_offsets.items() if name not in gone}
+    }
+    if any(group.members[name].user_endpoint for name in gone):
+        changes["endpoint_epoch"] = soft.endpoint_epoch + 1
+    if shutdown_by is not None:
+        changes["shutdown_requested_by"] = shutdown_by
+    if len(gone) == len(group.members):
+        records.append(target_metadata_record(group.group_id, epoch=bumped_epoch(group)))
+        changes |= {"shutdown_requested_by": None, "delayed_until_ms": None}
+        timers.append(CancelTimer(TimerKey(INITIAL_DELAY, group.group_id)))
+    return Decision(records=tuple(records), soft=(SoftUpdate(group.group_id, changes),), timers=tuple(timers))
+
+
+def _leave_for_a_while(group: StreamsGroup, member: Member, reply: Reply, deadline_ms: int) -> Decision:
+    """The static member keeps its tasks for a session timeout; what it was to give back is closed now."""
+    current = group.current[member.member_id]
+    away = replace(
+        current,
+        epoch=LEFT_FOR_A_WHILE,
+        state=MemberState.STABLE,
+        pending=NO_TASKS,
+        active_epochs=dict.fromkeys(current.assigned.active, 0),
+    )
+    session, rebalance = timers_of(group.group_id, member.member_id)
+    return Decision(
+        records=(current_record(group.group_id, member.member_id, away),),
+        timers=(Timer(session, deadline_ms), CancelTimer(rebalance)),
+        replies=(reply,),
+    )

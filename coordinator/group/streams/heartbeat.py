@@ -1,0 +1,506 @@
+"""One heartbeat of a streams group (KIP-1071, "Request Handling").
+
+1. In this order: check the request; find group and member; check the epoch; update the member; take the topology;
+   resolve it against the topics; bump the group epoch if something changed; compute the target if the epoch is ahead of
+   it and nothing delays it; reconcile this member; answer.
+2. Each step that changes hard state adds records and goes on with the state that the records make.
+3. A heartbeat that changes nothing adds no record and takes the same time however large the group is.
+4. Several reasons to bump within one heartbeat bump once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from coordinator.group.config import GroupConfig
+from coordinator.group.refusal import Refused
+from coordinator.group.streams.assignment import target_records
+from coordinator.group.streams.configuration import (
+    ASSIGNMENT_DELAYED,
+    SHUTDOWN_APPLICATION,
+    STALE_TOPOLOGY,
+    Configuration,
+    configure,
+)
+from coordinator.group.streams.creation import creation_detail, next_creation
+from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, find_member, leave
+from coordinator.group.streams.reconcile import Holders, reconcile
+from coordinator.group.streams.records import (
+    bumped_epoch,
+    current_record,
+    member_record,
+    member_tombstones,
+    metadata_record,
+    target_record,
+    topology_record,
+)
+from coordinator.group.streams.response import heartbeat_response, partitions_by_endpoint
+from coordinator.group.streams.state import (
+    LEFT_FOR_A_WHILE,
+    NEVER_ASSIGNED,
+    Current,
+    Endpoint,
+    GroupDraft,
+    Member,
+    MemberState,
+    Soft,
+    StreamsGroup,
+    TaskOffsets,
+    apply_to_group,
+)
+from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks
+from coordinator.group.streams.topology import Topology
+from coordinator.group.streams.topology import topology_record as topology_value
+from coordinator.group.streams.validation import JOIN, check_owned, check_request, owned_tasks, requested_topology
+from coordinator.group.values import (
+    CancelTimer,
+    Decision,
+    Effect,
+    Record,
+    Reply,
+    RequestContext,
+    SoftUpdate,
+    Timer,
+    TimerKey,
+    TopicsImage,
+)
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.types import StreamsGroupHeartbeatRequest
+
+INITIAL_DELAY_DETAIL = "Assignment delayed due to the configured initial rebalance delay."
+INTERVAL_DETAIL = "Assignment delayed due to the configured assignment interval."
+
+
+def handle_heartbeat(
+    group: StreamsGroup | None,
+    request: StreamsGroupHeartbeatRequest,
+    context: RequestContext,
+    now_ms: int,
+    *,
+    image: TopicsImage,
+    config: GroupConfig,
+) -> Decision:
+    """What follows from a heartbeat. Raises Refused; nothing has changed then."""
+    if not config.streams_enabled:
+        raise Refused(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "Streams groups are off: group.coordinator.rebalance.protocols does not name streams.",
+        )
+    check_request(request)
+    topology = requested_topology(request)
+    if request.member_epoch < JOIN:
+        timeout = config.for_group(request.group_id).session_timeout_ms
+        return leave(group, request, context, now_ms, timeout)
+    if group is None and request.member_epoch != JOIN:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {request.group_id} not found.")
+    return _Heartbeat(group, request, context, now_ms, image, config).decide(topology)
+
+
+class _Heartbeat:
+    """A heartbeat in the making: ``group`` is the group as the records so far make it."""
+
+    def __init__(
+        self,
+        group: StreamsGroup | None,
+        request: StreamsGroupHeartbeatRequest,
+        context: RequestContext,
+        now_ms: int,
+        image: TopicsImage,
+        config: GroupConfig,
+    ) -> None:
+        self.is_new_group = group is None
+        self.before = self.group = group or StreamsGroup(request.group_id)
+        self.request = request
+        self.context = context
+        self.now_ms = now_ms
+        self.image = image
+        self.max_size = config.max_size
+        self.config = config.for_group(request.group_id)
+        self.joins = request.member_epoch == JOIN
+        self.owned = owned_tasks(request)
+        self.records: list[Record] = []
+        self.soft: dict[str, object] = {}
+        self.timers: list[Timer | CancelTimer] = []
+        self.effects: list[Effect] = []
+        self.changed: frozenset[str] = frozenset()
+        self.topology_updated = False
+
+    def decide(self, requested: Topology | None) -> Decision:
+        admitted = self._admit()
+        member, needs_bump = self._update_member(admitted, requested)
+        statuses: list[tuple[int, str]] = []
+        topology = self._take_topology(requested)
+        if member.topology_epoch < topology.epoch:
+            detail = (
+                f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch "
+                f"{topology.epoch}."
+            )
+            statuses.append((STALE_TOPOLOGY, detail))
+        configuration = self._configure(topology)
+        if configuration.is_ready and self.owned is not None and member.topology_epoch == topology.epoch:
+            check_owned(self.owned, configuration)
+        self._bump_epoch(configuration, needs_bump or self.topology_updated)
+        target, target_epoch, delay = self._target(member, configuration)
+        if delay:
+            statuses.append((ASSIGNMENT_DELAYED, delay))
+        old = self.before.current.get(member.member_id, NEVER_ASSIGNED)
+        current = self._reconcile(member, target, target_epoch)
+        self._remember(member)
+        statuses += self._problems(configuration)
+        return self._decision(member, old, current, configuration, statuses)
+
+    def _write(self, *records: Record) -> None:
+        self.records += records
+        draft = GroupDraft(self.group)
+        for record in records:
+            apply_to_group(draft, record)
+        self.group = draft.freeze()
+
+    def _soft(self) -> Soft:
+        return replace(self.before.soft, **self.soft) if self.soft else self.before.soft  # type: ignore[arg-type]
+
+    # Who it is
+
+    def _admit(self) -> Member | None:
+        """The member as it is stored, None if it is new."""
+        request = self.request
+        if not self.joins:
+            member = find_member(self.group, request.member_id, request.instance_id)
+            self._check_epoch(self.group.current.get(member.member_id, NEVER_ASSIGNED))
+            return member
+        owner = self.group.static_members.get(request.instance_id) if request.instance_id is not None else None
+        if owner is not None and owner != request.member_id:
+            return self._replace_static_member(owner)
+        existing = self.group.members.get(request.member_id)
+        if existing is None and len(self.group.members) >= self.max_size:
+            raise Refused(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The streams group has reached its maximum capacity of {self.max_size} members.",
+            )
+        return existing
+
+    def _check_epoch(self, current: Current) -> None:
+        received, known = self.request.member_epoch, current.epoch
+        if received > known:
+            raise self._fenced("greater", known)
+        if received < known:
+            lost_answer = received == current.previous_epoch
+            if not (lost_answer and self.owned is not None and self.owned <= current.assigned):
+                raise self._fenced("smaller", known)
+        if current.state == MemberState.UNKNOWN and (self.owned is None or self.owned):
+            raise Refused(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
+            )
+
+    def _fenced(self, how: str, known: int) -> Refused:
+        return Refused(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The streams group member has a {how} member epoch ({self.request.member_epoch}) than the one known by "
+            f"the group coordinator ({known}). The member must abandon all its partitions and rejoin.",
+        )
+
+    def _replace_static_member(self, owner: str) -> Member:
+        request, group = self.request, self.group
+        current = group.current[owner]
+        if current.epoch != LEFT_FOR_A_WHILE:
+            raise Refused(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {request.member_id} with instance id {request.instance_id} cannot join the group "
+                f"because the instance id is owned by {owner} member.",
+            )
+        replaced = replace(group.members[owner], member_id=request.member_id)
+        target = group.targets.get(owner, NO_TASKS)
+        taken = replace(current, epoch=0, previous_epoch=0)
+        self._write(
+            *member_tombstones(group.group_id, owner),
+            member_record(group.group_id, replaced),
+            target_record(group.group_id, request.member_id, target),
+            current_record(group.group_id, request.member_id, taken),
+        )
+        self.timers.append(CancelTimer(TimerKey(SESSION, group.group_id, owner)))
+        return replaced
+
+    # What it says
+
+    def _update_member(self, stored: Member | None, topology: Topology | None) -> tuple[Member, bool]:
+        """The member as it is now, and whether what changed calls for a new assignment."""
+        new = self._joined(topology) if topology is not None else self._updated(stored)
+        if new == stored:
+            return new, False
+        self._write(member_record(self.group.group_id, new))
+        return new, stored is None or _assignor_view(new) != _assignor_view(stored)
+
+    def _joined(self, topology: Topology) -> Member:
+        request = self.request
+        endpoint = request.user_endpoint
+        return Member(
+            member_id=request.member_id,
+            instance_id=request.instance_id,
+            rack_id=request.rack_id,
+            client_id=self.context.client_id,
+            client_host=self.context.client_host,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            topology_epoch=topology.epoch,
+            process_id=request.process_id or "",
+            user_endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+            client_tags=tuple(sorted((tag.key, tag.value) for tag in request.client_tags or ())),
+        )
+
+    def _updated(self, stored: Member | None) -> Member:
+        """The stored member with every field that the request gives."""
+        assert stored is not None
+        request, context = self.request, self.context
+        changes: dict[str, object] = {}
+        if request.rack_id is not None:
+            changes["rack_id"] = request.rack_id
+        if request.rebalance_timeout_ms != -1:
+            changes["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+        if request.process_id is not None:
+            changes["process_id"] = request.process_id
+        if request.user_endpoint is not None:
+            changes["user_endpoint"] = Endpoint(request.user_endpoint.host, request.user_endpoint.port)
+        if request.client_tags is not None:
+            changes["client_tags"] = tuple(sorted((tag.key, tag.value) for tag in request.client_tags))
+        if context.client_id != stored.client_id or context.client_host != stored.client_host:
+            changes |= {"client_id": context.client_id, "client_host": context.client_host}
+        return replace(stored, **changes) if changes else stored  # type: ignore[arg-type]
+
+    def _take_topology(self, requested: Topology | None) -> Topology:
+        known = self.group.topology
+        if requested is None:
+            return known or Topology(0, ())
+        if known is None:
+            return self._write_topology()
+        if requested.epoch == known.epoch:
+            if not requested.has_same_metadata(known):
+                raise Refused(
+                    ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
+                    f"The topology differs from the one of group {self.group.group_id}, though both have topology "
+                    f"epoch {known.epoch}. Set topology.epoch to {known.epoch + 1} to update the group's topology.",
+                )
+            return known
+        if requested.epoch < known.epoch:
+            raise Refused(
+                ErrorCode.STREAMS_TOPOLOGY_FENCED,
+                f"Topology epoch {requested.epoch} is behind the topology epoch {known.epoch} of group "
+                f"{self.group.group_id}: the group already runs a newer topology.",
+            )
+        if requested.epoch > known.epoch + 1:
+            raise Refused(
+                ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
+                f"Topology epoch {requested.epoch} is too far ahead of the topology epoch {known.epoch} of group "
+                f"{self.group.group_id}: the next one is {known.epoch + 1}.",
+            )
+        self.changed = requested.changed_since(known)
+        return self._write_topology()
+
+    def _write_topology(self) -> Topology:
+        assert self.request.topology is not None
+        self._write(topology_record(self.group.group_id, topology_value(self.request.topology)))
+        self.topology_updated = True
+        assert self.group.topology is not None
+        return self.group.topology
+
+    # What follows for the group
+
+    def _configure(self, topology: Topology) -> Configuration:
+        known = self.before.soft.configuration
+        if known is not None and self.before.soft.image is self.image and known.topology is topology:
+            return known
+        made = configure(topology, self.image)
+        self.soft |= {"configuration": made, "image": self.image}
+        return made
+
+    def _bump_epoch(self, configuration: Configuration, needed: bool) -> None:
+        group = self.group
+        validated = configuration.topology.epoch if configuration.is_ready else -1
+        needed = needed or (
+            configuration.metadata_hash != group.metadata_hash
+            or validated != group.validated_topology_epoch
+            or self.config.assignment_configs != group.assignment_configs
+        )
+        if not needed:
+            return
+        self._write(
+            metadata_record(
+                group.group_id,
+                epoch=bumped_epoch(group),
+                metadata_hash=configuration.metadata_hash,
+                validated_topology_epoch=validated,
+                assignment_configs=self.config.assignment_configs,
+            )
+        )
+        delay_ms = self.config.initial_rebalance_delay_ms
+        if self.before.is_empty and delay_ms > 0:
+            deadline = self.now_ms + delay_ms
+            self.soft["delayed_until_ms"] = deadline
+            self.timers.append(Timer(TimerKey(INITIAL_DELAY, group.group_id), deadline))
+
+    def _target(self, member: Member, configuration: Configuration) -> tuple[Tasks, int, str]:
+        """The member's target, its epoch and, if a newer target is held back, why."""
+        group = self.group
+        if group.epoch > group.assignment_epoch:
+            until = self._soft().delayed_until_ms
+            if until is not None and self.now_ms < until:
+                return NO_TASKS, max(1, group.assignment_epoch), INITIAL_DELAY_DETAIL
+            free_at = group.assignment_timestamp_ms + self.config.assignment_interval_ms
+            if group.assignment_timestamp_ms and self.now_ms < free_at and not self.topology_updated:
+                return group.targets.get(member.member_id, NO_TASKS), group.assignment_epoch, INTERVAL_DETAIL
+            self._write(
+                *target_records(
+                    group,
+                    configuration,
+                    num_standby_replicas=self.config.num_standby_replicas,
+                    now_ms=self.now_ms,
+                    changed=self.changed,
+                )
+            )
+            group = self.group
+        return group.targets.get(member.member_id, NO_TASKS), group.assignment_epoch, ""
+
+    # What follows for the member
+
+    def _reconcile(self, member: Member, target: Tasks, target_epoch: int) -> Current:
+        group, name = self.group, member.member_id
+        stored = group.current.get(name)
+        old = stored or NEVER_ASSIGNED
+        new = reconcile(old, target=target, target_epoch=target_epoch, owned=self.owned, held=_holders(group, member))
+        if stored is None or new != old:
+            self._write(current_record(group.group_id, name, new))
+        rebalance = TimerKey(REBALANCE, group.group_id, name)
+        if new.state != MemberState.UNREVOKED_TASKS:
+            if old.state == MemberState.UNREVOKED_TASKS:
+                self.timers.append(CancelTimer(rebalance))
+        elif old.state != MemberState.UNREVOKED_TASKS or new.epoch != old.epoch:
+            self.timers.append(Timer(rebalance, self.now_ms + member.rebalance_timeout_ms))
+        return new
+
+    def _remember(self, member: Member) -> None:
+        request = self.request
+        self.timers.append(
+            Timer(
+                TimerKey(SESSION, self.group.group_id, member.member_id), self.now_ms + self.config.session_timeout_ms
+            )
+        )
+        if request.shutdown_application:
+            self.soft["shutdown_requested_by"] = member.member_id
+        if request.task_offsets or request.task_end_offsets:
+            known = self.before.soft.task_offsets
+            old = known.get(member.member_id, TaskOffsets({}, {}))
+            new = TaskOffsets(
+                _offsets(request.task_offsets, old.offsets), _offsets(request.task_end_offsets, old.end_offsets)
+            )
+            self.soft["task_offsets"] = {**known, member.member_id: new}
+
+    def _problems(self, configuration: Configuration) -> list[tuple[int, str]]:
+        statuses = []
+        problem = configuration.problem
+        creation, effect = next_creation(
+            self.before.soft.creation, self.group.group_id, configuration.to_create, self.now_ms
+        )
+        if creation is not self.before.soft.creation:
+            self.soft["creation"] = creation
+        if effect is not None:
+            self.effects.append(effect)
+        if problem is not None:
+            statuses.append((problem.status_code, problem.detail + creation_detail(creation)))
+        requested_by = self._soft().shutdown_requested_by
+        if requested_by is not None:
+            detail = (
+                f"Streams group member {requested_by} encountered a fatal error and requested a shutdown for the "
+                "entire application."
+            )
+            statuses.append((SHUTDOWN_APPLICATION, detail))
+        return statuses
+
+    def _decision(
+        self,
+        member: Member,
+        old: Current,
+        current: Current,
+        configuration: Configuration,
+        statuses: list[tuple[int, str]],
+    ) -> Decision:
+        request = self.request
+        tasks_changed = self.joins or current.assigned != old.assigned
+        endpoint_epoch = self.before.soft.endpoint_epoch
+        if tasks_changed and member.user_endpoint is not None and not self.is_new_group:
+            endpoint_epoch += 1
+            self.soft["endpoint_epoch"] = endpoint_epoch
+        endpoints = None
+        if request.endpoint_information_epoch != endpoint_epoch:
+            endpoints = partitions_by_endpoint(self.group, configuration, member.member_id)
+        is_full = request.rebalance_timeout_ms != -1
+        differs = self.owned is not None and self.owned != current.assigned
+        response = heartbeat_response(
+            member,
+            current,
+            config=self.config,
+            statuses=statuses,
+            tasks=current.assigned if tasks_changed or is_full or differs else None,
+            endpoint_epoch=endpoint_epoch,
+            endpoints=endpoints,
+        )
+        return Decision(
+            records=tuple(self.records),
+            soft=(SoftUpdate(self.group.group_id, self.soft),) if self.soft else (),
+            timers=tuple(self.timers),
+            replies=(Reply(self.context.request_id, response),),
+            effects=tuple(self.effects),
+        )
+
+
+def _assignor_view(member: Member) -> tuple[object, ...]:
+    """What of a member's data calls for a new assignment when it changes."""
+    return (
+        member.instance_id,
+        member.rack_id,
+        member.process_id,
+        member.client_tags,
+        member.user_endpoint,
+        member.topology_epoch,
+    )
+
+
+def _offsets(
+    wire: list[StreamsGroupHeartbeatRequest.TaskOffset] | None, old: Mapping[TaskId, int]
+) -> Mapping[TaskId, int]:
+    if wire is None:
+        return old
+    return {TaskId(entry.subtopology_id, entry.partition): entry.offset for entry in wire}
+
+
+def _holders(group: StreamsGroup, member: Member) -> Holders:
+    name, process = member.member_id, member.process_id
+    blocked: set[int] | None = None
+
+    def active(task: TaskId) -> bool:
+        nonlocal blocked
+        if any(other != name for other in group.active_owners.get(task, ())):
+            return True
+        if blocked is None:
+            blocked = _partitions_of_old_tasks(group, name)
+        return task.partition in blocked
+
+    def in_process(task: TaskId) -> bool:
+        holders = (*group.active_owners.get(task, ()), *group.passive_holders.get(task, ()))
+        return any(other != name and group.members[other].process_id == process for other in holders)
+
+    return Holders(active, in_process)
+
+
+def _partitions_of_old_tasks(group: StreamsGroup, member_id: str) -> set[int]:
+    """Partitions of active tasks that other members with an older topology still have to give back.
+
+    Such a task may read the topics of a task that has another id in the group's topology; that it is about the same
+    partition number is all that is known for sure.
+    """
+    found: set[int] = set()
+    for name, member in group.members.items():
+        if name != member_id and group.is_stale(member):
+            current = group.current.get(name, NEVER_ASSIGNED)
+            kept = group.targets.get(name, NO_TASKS).active - current.pending.active
+            found.update(task.partition for task in (current.assigned.active | current.pending.active) - kept)
+    return found

@@ -1,0 +1,124 @@
+"""Records of a streams group, made from state values. Layouts and record types are Kafka's (17, 19 to 23)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coordinator.group.streams.state import Current, Member, StreamsGroup
+from coordinator.group.streams.tasks import Tasks, wire_tasks, wire_tasks_with_epochs
+from coordinator.group.values import Record
+from streamsrt.wire import types
+
+
+def metadata_record(
+    group_id: str,
+    *,
+    epoch: int,
+    metadata_hash: int,
+    validated_topology_epoch: int,
+    assignment_configs: tuple[tuple[str, str], ...],
+) -> Record:
+    config = types.StreamsGroupMetadataValue.LastAssignmentConfig
+    return Record(
+        types.StreamsGroupMetadataKey(group_id=group_id),
+        types.StreamsGroupMetadataValue(
+            epoch=epoch,
+            metadata_hash=metadata_hash,
+            validated_topology_epoch=validated_topology_epoch,
+            last_assignment_configs=[config(key=key, value=value) for key, value in assignment_configs],
+        ),
+    )
+
+
+def bumped_epoch(group: StreamsGroup) -> int:
+    """The next group epoch. A new group starts at 2: to a member, 0 means "joining" and 1 "nothing assigned yet"."""
+    return group.epoch + 1 if group.epoch else 2
+
+
+def epoch_record(group: StreamsGroup) -> Record:
+    """The group's metadata with the next epoch and nothing else changed."""
+    return metadata_record(
+        group.group_id,
+        epoch=bumped_epoch(group),
+        metadata_hash=group.metadata_hash,
+        validated_topology_epoch=group.validated_topology_epoch,
+        assignment_configs=group.assignment_configs,
+    )
+
+
+def topology_record(group_id: str, value: types.StreamsGroupTopologyValue) -> Record:
+    return Record(types.StreamsGroupTopologyKey(group_id=group_id), value)
+
+
+def member_record(group_id: str, member: Member) -> Record:
+    value = types.StreamsGroupMemberMetadataValue
+    endpoint = member.user_endpoint
+    return Record(
+        types.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
+        value(
+            instance_id=member.instance_id,
+            rack_id=member.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            topology_epoch=member.topology_epoch,
+            process_id=member.process_id,
+            user_endpoint=None if endpoint is None else value.Endpoint(host=endpoint.host, port=endpoint.port),
+            client_tags=[value.KeyValue(key=key, value=text) for key, text in member.client_tags],
+        ),
+    )
+
+
+def target_record(group_id: str, member_id: str, target: Tasks) -> Record:
+    value = types.StreamsGroupTargetAssignmentMemberValue
+    return Record(
+        types.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
+        value(
+            active_tasks=wire_tasks(value.TaskIds, target.active),
+            standby_tasks=wire_tasks(value.TaskIds, target.standby),
+            warmup_tasks=wire_tasks(value.TaskIds, target.warmup),
+        ),
+    )
+
+
+def target_metadata_record(group_id: str, *, epoch: int, timestamp_ms: int = 0) -> Record:
+    return Record(
+        types.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id),
+        types.StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),
+    )
+
+
+def current_record(group_id: str, member_id: str, current: Current) -> Record:
+    value = types.StreamsGroupCurrentMemberAssignmentValue
+    assigned, pending, epochs = current.assigned, current.pending, current.active_epochs
+    return Record(
+        types.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id),
+        value(
+            member_epoch=current.epoch,
+            previous_member_epoch=current.previous_epoch,
+            state=int(current.state),
+            active_tasks=wire_tasks_with_epochs(assigned.active, epochs),
+            standby_tasks=wire_tasks(value.TaskIds, assigned.standby),
+            warmup_tasks=wire_tasks(value.TaskIds, assigned.warmup),
+            active_tasks_pending_revocation=wire_tasks_with_epochs(pending.active, epochs),
+            standby_tasks_pending_revocation=wire_tasks(value.TaskIds, pending.standby),
+            warmup_tasks_pending_revocation=wire_tasks(value.TaskIds, pending.warmup),
+        ),
+    )
+
+
+def member_tombstones(group_id: str, member_id: str) -> tuple[Record, ...]:
+    """What removes a member: its current assignment, its target and its metadata, in this order."""
+    return (
+        Record(types.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        Record(types.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        Record(types.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+    )
+
+
+def group_tombstones(group: StreamsGroup) -> Iterator[Record]:
+    """What removes an empty group."""
+    yield Record(types.StreamsGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
+    yield Record(types.StreamsGroupMetadataKey(group_id=group.group_id), None)
+    if group.topology is not None:
+        yield Record(types.StreamsGroupTopologyKey(group_id=group.group_id), None)

@@ -1,0 +1,86 @@
+"""Answers to heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coordinator.group.config import StreamsGroupConfig
+from coordinator.group.refusal import Refused
+from coordinator.group.streams.configuration import Configuration
+from coordinator.group.streams.state import Current, Endpoint, Member, StreamsGroup
+from coordinator.group.streams.tasks import TaskId, Tasks, grouped, wire_tasks
+from streamsrt.wire.types import StreamsGroupHeartbeatResponse as Response
+
+
+def error_response(refused: Refused) -> Response:
+    return Response(error_code=refused.code, error_message=refused.text or None, status=[])
+
+
+def leave_response(member_id: str, member_epoch: int) -> Response:
+    return Response(member_id=member_id, member_epoch=member_epoch, status=[])
+
+
+def heartbeat_response(
+    member: Member,
+    current: Current,
+    *,
+    config: StreamsGroupConfig,
+    statuses: Iterable[tuple[int, str]],
+    tasks: Tasks | None,
+    endpoint_epoch: int,
+    endpoints: list[Response.EndpointToPartitions] | None,
+) -> Response:
+    """The answer to a heartbeat that was taken. ``tasks``: None if the member knows them already."""
+    response = Response(
+        member_id=member.member_id,
+        member_epoch=current.epoch,
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
+        task_offset_interval_ms=config.task_offset_interval_ms,
+        acceptable_recovery_lag=config.acceptable_recovery_lag,
+        status=[Response.Status(status_code=code, status_detail=detail) for code, detail in statuses],
+        endpoint_information_epoch=endpoint_epoch,
+        partitions_by_user_endpoint=endpoints,
+    )
+    if tasks is not None:
+        response.active_tasks = wire_tasks(Response.TaskIds, tasks.active)
+        response.standby_tasks = wire_tasks(Response.TaskIds, tasks.standby)
+        response.warmup_tasks = wire_tasks(Response.TaskIds, tasks.warmup)
+    return response
+
+
+def partitions_by_endpoint(
+    group: StreamsGroup, configuration: Configuration, last: str
+) -> list[Response.EndpointToPartitions]:
+    """What is where in the group, for each member that has an endpoint; the member ``last`` at the end."""
+    names = sorted(name for name, member in group.members.items() if member.user_endpoint and name != last)
+    if last in group.members and group.members[last].user_endpoint:
+        names.append(last)
+    found = []
+    for name in names:
+        endpoint = group.members[name].user_endpoint
+        current = group.current.get(name)
+        if endpoint is not None and current is not None:
+            found.append(_endpoint(endpoint, current.assigned, configuration))
+    return found
+
+
+def _endpoint(endpoint: Endpoint, assigned: Tasks, configuration: Configuration) -> Response.EndpointToPartitions:
+    return Response.EndpointToPartitions(
+        user_endpoint=Response.Endpoint(host=endpoint.host, port=endpoint.port),
+        active_partitions=_topic_partitions(assigned.active, configuration),
+        standby_partitions=_topic_partitions(assigned.standby, configuration),
+    )
+
+
+def _topic_partitions(tasks: Iterable[TaskId], configuration: Configuration) -> list[Response.TopicPartition]:
+    if not configuration.is_ready:
+        return []
+    parts = {part.id: part for part in configuration.topology.subtopologies}
+    found = []
+    for name, partitions in grouped(tasks):
+        for topic in parts[name].input_topics if name in parts else ():
+            count = configuration.partition_counts[topic]
+            present = [partition for partition in partitions if partition < count]
+            if present:
+                found.append(Response.TopicPartition(topic=topic, partitions=present))
+    return found

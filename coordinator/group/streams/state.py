@@ -1,0 +1,294 @@
+"""State of streams groups: what the records say (hard) and what has to be learnt again after a load (soft).
+
+1. Hard state changes by ``Draft.apply`` of records only, live and at a load alike. A group is frozen; a draft copies
+   what it touches once, however many records it applies, so that a batch of a thousand records costs a thousand steps.
+2. ``active_owners`` and ``passive_holders`` say who holds a task now: it was given and its return was not confirmed.
+3. Soft state is compared by nobody and never needed to be right: after a load it is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import NamedTuple
+
+from coordinator.group.streams.configuration import Configuration
+from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks, epochs_of, task_set
+from coordinator.group.streams.topology import Topology, topology_of
+from coordinator.group.values import NO_TOPICS, Record, TopicsImage
+from streamsrt.wire import types
+
+LEFT_FOR_A_WHILE = -2
+
+
+class MemberState(IntEnum):
+    """Where a member stands on its way to the target, with the numbers of the record."""
+
+    STABLE = 1
+    UNREVOKED_TASKS = 2
+    UNRELEASED_TASKS = 3
+    UNKNOWN = 127
+
+
+class Endpoint(NamedTuple):
+    """Where a member answers interactive queries."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What a member told about itself (``StreamsGroupMemberMetadata``)."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topology_epoch: int
+    process_id: str
+    user_endpoint: Endpoint | None
+    client_tags: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """What a member runs now (``StreamsGroupCurrentMemberAssignment``).
+
+    ``pending`` are tasks that it was asked to give back and has not yet confirmed to be closed. ``active_epochs``: the
+    epochs in which it got the active tasks of both.
+    """
+
+    epoch: int
+    previous_epoch: int
+    state: MemberState
+    assigned: Tasks = NO_TASKS
+    pending: Tasks = NO_TASKS
+    active_epochs: Mapping[TaskId, int] = field(default_factory=dict)
+
+
+NEVER_ASSIGNED = Current(0, 0, MemberState.STABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOffsets:
+    """Cumulative changelog offsets and end offsets that a member reported last."""
+
+    offsets: Mapping[TaskId, int]
+    end_offsets: Mapping[TaskId, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """Creation of internal topics: one attempt at a time, the next one after a back-off."""
+
+    in_flight: bool = False
+    attempts: int = 0
+    next_attempt_ms: int = 0
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Soft:
+    """What is not in the log. ``configuration`` is the one for ``image``, if both still are the group's."""
+
+    endpoint_epoch: int = 0
+    shutdown_requested_by: str | None = None
+    delayed_until_ms: int | None = None
+    configuration: Configuration | None = None
+    image: TopicsImage = NO_TOPICS
+    creation: Creation = Creation()
+    task_offsets: Mapping[str, TaskOffsets] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroup:
+    """One streams group. Mappings are by member id; every member of ``members`` has an entry in ``current``."""
+
+    group_id: str
+    epoch: int = 0
+    metadata_hash: int = 0
+    validated_topology_epoch: int = -1
+    assignment_configs: tuple[tuple[str, str], ...] = ()
+    topology: Topology | None = None
+    assignment_epoch: int = 0
+    assignment_timestamp_ms: int = 0
+    members: Mapping[str, Member] = field(default_factory=dict)
+    targets: Mapping[str, Tasks] = field(default_factory=dict)
+    current: Mapping[str, Current] = field(default_factory=dict)
+    static_members: Mapping[str, str] = field(default_factory=dict)
+    active_owners: Mapping[TaskId, tuple[str, ...]] = field(default_factory=dict)
+    passive_holders: Mapping[TaskId, tuple[str, ...]] = field(default_factory=dict)
+    soft: Soft = field(default=Soft(), compare=False)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def is_stale(self, member: Member) -> bool:
+        return self.topology is not None and member.topology_epoch < self.topology.epoch
+
+
+class GroupDraft:
+    """A group that records are being applied to; copies each mapping when it first changes."""
+
+    def __init__(self, group: StreamsGroup) -> None:
+        self._group = group
+        self._fields: dict[str, object] = {}
+        self._copies: dict[str, dict[object, object]] = {}
+
+    def freeze(self) -> StreamsGroup:
+        changes = {**self._fields, **self._copies}
+        return replace(self._group, **changes) if changes else self._group  # type: ignore[arg-type]
+
+    def is_gone(self) -> bool:
+        """Whether nothing is left that a record could hold."""
+        group = self.freeze()
+        return not (group.members or group.epoch or group.topology or group.targets or group.current)
+
+    def _mapping(self, name: str) -> dict[object, object]:
+        if name not in self._copies:
+            self._copies[name] = dict(getattr(self._group, name))
+        return self._copies[name]
+
+    def _read(self, name: str) -> Mapping[object, object]:
+        if name in self._copies:
+            return self._copies[name]
+        found: Mapping[object, object] = getattr(self._group, name)
+        return found
+
+    def set_metadata(self, value: types.StreamsGroupMetadataValue | None) -> None:
+        if value is None:
+            self._fields |= {"epoch": 0, "metadata_hash": 0, "validated_topology_epoch": -1, "assignment_configs": ()}
+            return
+        self._fields |= {
+            "epoch": value.epoch,
+            "metadata_hash": value.metadata_hash,
+            "validated_topology_epoch": value.validated_topology_epoch,
+            "assignment_configs": tuple((c.key, c.value) for c in value.last_assignment_configs or ()),
+        }
+
+    def set_topology(self, value: types.StreamsGroupTopologyValue | None) -> None:
+        self._fields["topology"] = None if value is None else topology_of(value)
+
+    def set_assignment_metadata(self, value: types.StreamsGroupTargetAssignmentMetadataValue | None) -> None:
+        self._fields["assignment_epoch"] = 0 if value is None else value.assignment_epoch
+        self._fields["assignment_timestamp_ms"] = 0 if value is None else value.assignment_timestamp
+
+    def set_member(self, member_id: str, value: types.StreamsGroupMemberMetadataValue | None) -> None:
+        members = self._mapping("members")
+        old = members.pop(member_id, None)
+        if isinstance(old, Member) and old.instance_id is not None:
+            static = self._mapping("static_members")
+            if static.get(old.instance_id) == member_id:
+                del static[old.instance_id]
+        if value is None:
+            return
+        members[member_id] = member_of(member_id, value)
+        if value.instance_id is not None:
+            self._mapping("static_members")[value.instance_id] = member_id
+
+    def set_target(self, member_id: str, value: types.StreamsGroupTargetAssignmentMemberValue | None) -> None:
+        targets = self._mapping("targets")
+        if value is None:
+            targets.pop(member_id, None)
+        else:
+            targets[member_id] = Tasks(
+                task_set(value.active_tasks), task_set(value.standby_tasks), task_set(value.warmup_tasks)
+            )
+
+    def set_current(self, member_id: str, value: types.StreamsGroupCurrentMemberAssignmentValue | None) -> None:
+        old = self._read("current").get(member_id, NEVER_ASSIGNED)
+        new = NEVER_ASSIGNED if value is None else current_of(value)
+        assert isinstance(old, Current)
+        self._move("active_owners", member_id, _active(old), _active(new))
+        self._move("passive_holders", member_id, _passive(old), _passive(new))
+        current = self._mapping("current")
+        if value is None:
+            current.pop(member_id, None)
+        else:
+            current[member_id] = new
+
+    def _move(self, name: str, member_id: str, old: frozenset[TaskId], new: frozenset[TaskId]) -> None:
+        if old == new:
+            return
+        holders = self._mapping(name)
+        for task in old - new:
+            left = tuple(other for other in _names(holders.get(task)) if other != member_id)
+            if left:
+                holders[task] = left
+            else:
+                holders.pop(task, None)
+        for task in new - old:
+            holders[task] = (*_names(holders.get(task)), member_id)
+
+
+def _names(value: object) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _active(current: Current) -> frozenset[TaskId]:
+    return current.assigned.active | current.pending.active
+
+
+def _passive(current: Current) -> frozenset[TaskId]:
+    return current.assigned.passive | current.pending.passive
+
+
+def member_of(member_id: str, value: types.StreamsGroupMemberMetadataValue) -> Member:
+    endpoint = value.user_endpoint
+    return Member(
+        member_id=member_id,
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        topology_epoch=value.topology_epoch,
+        process_id=value.process_id,
+        user_endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+        client_tags=tuple(sorted((tag.key, tag.value) for tag in value.client_tags)),
+    )
+
+
+def current_of(value: types.StreamsGroupCurrentMemberAssignmentValue) -> Current:
+    known = value.state in MemberState.__members__.values()
+    return Current(
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        state=MemberState(value.state) if known else MemberState.UNKNOWN,
+        assigned=Tasks(task_set(value.active_tasks), task_set(value.standby_tasks), task_set(value.warmup_tasks)),
+        pending=Tasks(
+            task_set(value.active_tasks_pending_revocation),
+            task_set(value.standby_tasks_pending_revocation),
+            task_set(value.warmup_tasks_pending_revocation),
+        ),
+        active_epochs={**epochs_of(value.active_tasks), **epochs_of(value.active_tasks_pending_revocation)},
+    )
+
+
+_SETTERS: Mapping[str, str] = {
+    "StreamsGroupMetadataKey": "set_metadata",
+    "StreamsGroupTopologyKey": "set_topology",
+    "StreamsGroupTargetAssignmentMetadataKey": "set_assignment_metadata",
+    "StreamsGroupMemberMetadataKey": "set_member",
+    "StreamsGroupTargetAssignmentMemberKey": "set_target",
+    "StreamsGroupCurrentMemberAssignmentKey": "set_current",
+}
+
+
+def is_streams_record(record: Record) -> bool:
+    return record.key.NAME in _SETTERS
+
+
+def apply_to_group(draft: GroupDraft, record: Record) -> None:
+    """Applies one record of a streams group."""
+    setter = getattr(draft, _SETTERS[record.key.NAME])
+    member_id = getattr(record.key, "member_id", None)
+    if member_id is None:
+        setter(record.value)
+    else:
+        setter(member_id, record.value)

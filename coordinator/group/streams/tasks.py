@@ -1,0 +1,96 @@
+"""Tasks as values: who runs what, in which role, and how that stands in messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from streamsrt.wire import types
+
+
+class TaskId(NamedTuple):
+    """A task: subtopology id (any string) and partition."""
+
+    subtopology_id: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Tasks by role."""
+
+    active: frozenset[TaskId] = frozenset()
+    standby: frozenset[TaskId] = frozenset()
+    warmup: frozenset[TaskId] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.active or self.standby or self.warmup)
+
+    def __sub__(self, other: Tasks) -> Tasks:
+        return Tasks(self.active - other.active, self.standby - other.standby, self.warmup - other.warmup)
+
+    def __and__(self, other: Tasks) -> Tasks:
+        return Tasks(self.active & other.active, self.standby & other.standby, self.warmup & other.warmup)
+
+    def __le__(self, other: Tasks) -> bool:
+        return self.active <= other.active and self.standby <= other.standby and self.warmup <= other.warmup
+
+    @property
+    def passive(self) -> frozenset[TaskId]:
+        return self.standby | self.warmup
+
+
+NO_TASKS = Tasks()
+
+
+class _TaskIds(Protocol):
+    subtopology_id: str
+    partitions: list[int]
+
+
+T = TypeVar("T")
+
+
+def grouped(tasks: Iterable[TaskId]) -> list[tuple[str, list[int]]]:
+    """(subtopology id, partitions) in order of both."""
+    found: list[tuple[str, list[int]]] = []
+    for subtopology_id, partition in sorted(tasks):
+        if found and found[-1][0] == subtopology_id:
+            found[-1][1].append(partition)
+        else:
+            found.append((subtopology_id, [partition]))
+    return found
+
+
+def task_set(wire: Iterable[_TaskIds]) -> frozenset[TaskId]:
+    return frozenset(TaskId(ids.subtopology_id, partition) for ids in wire for partition in ids.partitions)
+
+
+def wire_tasks(kind: type[T], tasks: Iterable[TaskId]) -> list[T]:
+    """Tasks as the ``TaskIds`` struct of any message that has one."""
+    make: Any = kind
+    return [make(subtopology_id=name, partitions=partitions) for name, partitions in grouped(tasks)]
+
+
+CurrentTaskIds = types.StreamsGroupCurrentMemberAssignmentValue.TaskIds
+
+
+def wire_tasks_with_epochs(tasks: Iterable[TaskId], epochs: Mapping[TaskId, int]) -> list[CurrentTaskIds]:
+    return [
+        CurrentTaskIds(
+            subtopology_id=name,
+            partitions=partitions,
+            assignment_epochs=[epochs.get(TaskId(name, partition), 0) for partition in partitions],
+        )
+        for name, partitions in grouped(tasks)
+    ]
+
+
+def epochs_of(wire: Iterable[CurrentTaskIds]) -> dict[TaskId, int]:
+    """Task -> epoch of the assignment that gave it to the member; 0 where a record has none."""
+    return {
+        TaskId(ids.subtopology_id, partition): epoch
+        for ids in wire
+        for partition, epoch in zip(ids.partitions, ids.assignment_epochs or [0] * len(ids.partitions), strict=False)
+    }

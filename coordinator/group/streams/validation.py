@@ -1,0 +1,129 @@
+"""What a heartbeat must look like before any state is looked at, in Kafka's order and words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from coordinator.group.refusal import Refused
+from coordinator.group.streams.configuration import Configuration
+from coordinator.group.streams.state import LEFT_FOR_A_WHILE
+from coordinator.group.streams.tasks import TaskId, Tasks, task_set
+from coordinator.group.streams.topology import (
+    InvalidTopologyError,
+    InvalidTopologyRequestError,
+    Topology,
+    check_topology,
+    topology_of,
+)
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.types import StreamsGroupHeartbeatRequest
+
+JOIN = 0
+LEAVE = -1
+
+
+def check_request(request: StreamsGroupHeartbeatRequest) -> None:
+    """Raises Refused(INVALID_REQUEST) for the first rule that the request breaks."""
+    _not_empty(request.member_id, "MemberId")
+    _not_empty(request.group_id, "GroupId")
+    _not_empty(request.instance_id, "InstanceId")
+    _not_empty(request.rack_id, "RackId")
+    if request.member_epoch == JOIN:
+        _check_join(request)
+    elif request.member_epoch == LEFT_FOR_A_WHILE:
+        if request.instance_id is None:
+            raise _invalid("InstanceId can't be null.")
+    elif request.member_epoch < LEFT_FOR_A_WHILE:
+        raise _invalid(f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2.")
+    if request.member_epoch != JOIN and request.topology is not None:
+        raise _invalid("Topology can only be provided when (re-)joining.")
+    _check_tags(request)
+    _check_task_lists(request)
+
+
+def requested_topology(request: StreamsGroupHeartbeatRequest) -> Topology | None:
+    """The topology in a join; raises Refused for one that breaks a rule."""
+    if request.topology is None:
+        return None
+    try:
+        topology = topology_of(request.topology)
+        check_topology(topology)
+    except InvalidTopologyRequestError as error:
+        raise _invalid(str(error)) from None
+    except InvalidTopologyError as error:
+        raise Refused(ErrorCode.STREAMS_INVALID_TOPOLOGY, str(error)) from None
+    return topology
+
+
+def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
+    """What the member says that it has open; None if it says nothing."""
+    if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
+        return None
+    return Tasks(task_set(request.active_tasks), task_set(request.standby_tasks), task_set(request.warmup_tasks))
+
+
+def check_owned(owned: Tasks, configuration: Configuration) -> None:
+    """Raises Refused for a task that the topology does not have."""
+    for task in sorted(owned.active | owned.standby | owned.warmup):
+        count = configuration.task_counts.get(task.subtopology_id)
+        if count is None:
+            raise _invalid(f"Subtopology {task.subtopology_id} does not exist in the topology.")
+        if not 0 <= task.partition < count:
+            raise _invalid(
+                f"Task {task.partition} for subtopology {task.subtopology_id} is invalid. "
+                f"Number of tasks for this subtopology: {count}"
+            )
+
+
+def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == -1:
+        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+    for name, tasks in (
+        ("ActiveTasks", request.active_tasks),
+        ("StandbyTasks", request.standby_tasks),
+        ("WarmupTasks", request.warmup_tasks),
+    ):
+        if tasks is None or tasks:
+            raise _invalid(f"{name} must be empty when (re-)joining.")
+    if request.topology is None:
+        raise _invalid("Topology must be non-null when (re-)joining.")
+
+
+def _check_tags(request: StreamsGroupHeartbeatRequest) -> None:
+    counts = Counter(tag.key for tag in request.client_tags or ())
+    twice = sorted(key for key, count in counts.items() if count > 1)
+    if twice:
+        raise _invalid(f"ClientTags has the key {twice[0]} {counts[twice[0]]} times.")
+
+
+def _check_task_lists(request: StreamsGroupHeartbeatRequest) -> None:
+    lists = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    given = [tasks for tasks in lists if tasks is not None]
+    if not given:
+        return
+    if len(given) < len(lists):
+        raise _invalid("If one task-type is non-null, all must be non-null.")
+    twice = _repeated(TaskId(ids.subtopology_id, p) for tasks in given for ids in tasks for p in ids.partitions)
+    if twice is not None:
+        raise _invalid(
+            f"Task {twice.partition} of subtopology {twice.subtopology_id} is in the task lists more than once."
+        )
+
+
+def _repeated(tasks: Iterable[TaskId]) -> TaskId | None:
+    seen: set[TaskId] = set()
+    for task in tasks:
+        if task in seen:
+            return task
+        seen.add(task)
+    return None
+
+
+def _not_empty(value: str | None, name: str) -> None:
+    if value is not None and not value.strip():
+        raise _invalid(f"{name} can't be empty.")
+
+
+def _invalid(text: str) -> Refused:
+    return Refused(ErrorCode.INVALID_REQUEST, text)
