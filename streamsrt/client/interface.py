@@ -1,4 +1,4 @@
-"""What the processing thread may ask of the network: the contract that :class:`streamsrt.client.network.NetworkThread` keeps.
+"""What the processing thread may ask of the network: the contract of :class:`streamsrt.client.network.NetworkThread`.
 
 1. Every method may be called from any thread but the network's own. Those that wait say so and take a timeout in seconds.
 2. Nothing here is per record: buffers in, buffers out.

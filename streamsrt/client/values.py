@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from streamsrt.errors import BrokerError, RequestFailedError
+from streamsrt.errors import BrokerError, ProductionError, RequestFailedError
 
 TopicPartition: TypeAlias = tuple[str, int]
 
@@ -76,9 +76,8 @@ class ClientConfig:
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
     metadata_max_age_ms: int = 300_000
-    connections_max_idle_ms: int = 540_000
     fetch: FetchConfig = FetchConfig()
-    restore: FetchConfig = FetchConfig()
+    restore: FetchConfig = FetchConfig(max_wait_ms=100)
     producer: ProducerConfig = ProducerConfig()
 
 
@@ -114,6 +113,13 @@ class FetchError(RequestFailedError):
 
 class OffsetOutOfRangeError(FetchError):
     """The position lies before the log's start (retention passed it) or after its end (the log was truncated)."""
+
+
+# ------------------------------------------------------------------------------------------------------------ produce
+
+
+class DeliveryTimeoutError(ProductionError):
+    """The brokers did not acknowledge in time; whether they have the records is unknown. Trying again may help."""
 
 
 # -------------------------------------------------------------------------------------------------------------- admin

@@ -175,6 +175,14 @@ class StatusChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownStatus:
+    """A status code of a newer broker: to be logged, otherwise ignored."""
+
+    code: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class SourceTopicsMissing:
     """MISSING_SOURCE_TOPICS has held for ``missing_source_topics_timeout_ms``. Kafka Streams gives up here."""
 
@@ -220,6 +228,7 @@ Event: TypeAlias = (
     | TasksLost
     | ReleaseTasks
     | StatusChanged
+    | UnknownStatus
     | SourceTopicsMissing
     | EndpointsChanged
     | HeartbeatTrouble

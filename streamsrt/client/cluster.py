@@ -1,0 +1,243 @@
+"""The brokers of a cluster: addresses, connections by purpose, group coordinators.
+
+1. There is one connection for each broker and purpose, so that a heartbeat never waits behind a long poll, nor a restore
+   behind the main fetcher. It is opened when it is first used, and opened again after it was lost.
+2. A broker that can't be reached is not tried again before its back-off is over; meanwhile requests to it fail at once.
+3. One log line when a broker gets out of reach, one when it is back: not one for each try.
+4. When no known broker can be reached, the bootstrap servers are asked again: the cluster may have moved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from streamsrt.client.connection import Connection, connect
+from streamsrt.client.security import AuthenticationError, tls_context
+from streamsrt.client.values import Broker, ClientConfig, RequestTimedOutError
+from streamsrt.errors import (
+    BrokerError,
+    BrokerUnreachableError,
+    ConfigError,
+    NotABrokerError,
+    RequestFailedError,
+    StreamsError,
+)
+from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
+from streamsrt.wire.schema import Message
+
+log = logging.getLogger(__name__)
+
+TRANSPORT_ERRORS = (BrokerUnreachableError, RequestTimedOutError, NotABrokerError, AuthenticationError)
+"""What may be over when the request is tried again later."""
+
+GROUP_KEY_TYPE = 0
+
+
+class Purpose(Enum):
+    """What a connection is for."""
+
+    ADMIN = "admin"
+    FETCH = "fetch"
+    RESTORE = "restore"
+    PRODUCE = "produce"
+    GROUP = "group"
+
+
+Address = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Endpoint:
+    """What is known of reaching one address."""
+
+    failures: int = 0
+    not_before: float = 0.0
+    down_since: float | None = None
+    error: StreamsError | None = None
+
+
+@dataclass(slots=True)
+class _Slot:
+    connection: Connection | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+def parse_servers(servers: str) -> list[Address]:
+    """``host:port,host:port``; IPv6 addresses in brackets. Raises ConfigError."""
+    addresses: list[Address] = []
+    for part in (each.strip() for each in servers.split(",")):
+        if not part:
+            continue
+        host, colon, port = part.rpartition(":")
+        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ConfigError(f"bootstrap.servers={servers!r}: {part!r} is not host:port.")
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
+        raise ConfigError("bootstrap.servers is empty: give host:port of one broker at least.")
+    return addresses
+
+
+class Cluster:
+    """See the module. Belongs to the network thread's loop."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self.brokers: dict[int, Broker] = {}
+        self._bootstrap = parse_servers(config.bootstrap_servers)
+        self._tls = tls_context(config.security)
+        self._slots: dict[tuple[Address, Purpose], _Slot] = {}
+        self._endpoints: dict[Address, _Endpoint] = {}
+        self._coordinators: dict[str, int] = {}
+
+    # --------------------------------------------------------------------------------------------------- connections
+
+    def update(self, response: Any) -> None:
+        """Take brokers and controller of a MetadataResponse."""
+        if response.brokers:
+            self.cluster_id = response.cluster_id
+            self.controller_id = response.controller_id
+            self.brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+
+    async def connection(self, node_id: int, purpose: Purpose) -> Connection:
+        """To a broker by id. Raises what :func:`~streamsrt.client.connection.connect` raises."""
+        broker = self.brokers.get(node_id)
+        if broker is None:
+            raise BrokerUnreachableError(f"Broker {node_id} is not among the cluster's brokers.")
+        return await self._connection((broker.host, broker.port), purpose)
+
+    async def any_connection(self, purpose: Purpose = Purpose.ADMIN) -> Connection:
+        """To whichever broker is connected or can be reached; the bootstrap servers come last."""
+        known = [(broker.host, broker.port) for broker in self.brokers.values()]
+        random.shuffle(known)
+        addresses = sorted(known, key=lambda address: not self._is_open(address, purpose)) + self._bootstrap
+        errors: list[StreamsError] = []
+        for address in dict.fromkeys(addresses):
+            try:
+                return await self._connection(address, purpose)
+            except TRANSPORT_ERRORS as error:
+                errors.append(error)
+        certain = [error for error in errors if isinstance(error, NotABrokerError | AuthenticationError)]
+        raise (certain or errors)[0]
+
+    def _is_open(self, address: Address, purpose: Purpose) -> bool:
+        slot = self._slots.get((address, purpose))
+        return slot is not None and slot.connection is not None and not slot.connection.closed
+
+    async def _connection(self, address: Address, purpose: Purpose) -> Connection:
+        slot = self._slots.setdefault((address, purpose), _Slot())
+        async with slot.lock:
+            if slot.connection is not None and not slot.connection.closed:
+                return slot.connection
+            slot.connection = await self._open(address)
+            return slot.connection
+
+    async def _open(self, address: Address) -> Connection:
+        endpoint = self._endpoints.setdefault(address, _Endpoint())
+        now = asyncio.get_running_loop().time()
+        if now < endpoint.not_before and endpoint.error is not None:
+            raise endpoint.error.with_traceback(None)
+        try:
+            connection = await connect(*address, self.config, self._tls)
+        except TRANSPORT_ERRORS as error:
+            self._out_of_reach(address, endpoint, error)
+            raise
+        if endpoint.down_since is not None:
+            log.info("%s:%d answers again after %.1f s", *address, now - endpoint.down_since)
+        self._endpoints[address] = _Endpoint()
+        return connection
+
+    def _out_of_reach(self, address: Address, endpoint: _Endpoint, error: StreamsError) -> None:
+        now = asyncio.get_running_loop().time()
+        config = self.config
+        backoff_ms = min(config.reconnect_backoff_ms << min(endpoint.failures, 16), config.reconnect_backoff_max_ms)
+        endpoint.failures += 1
+        endpoint.not_before = now + backoff_ms / 1000 * random.uniform(0.8, 1.2)
+        endpoint.error = error
+        if endpoint.down_since is None:
+            endpoint.down_since = now
+            log.warning("%s:%d is out of reach, trying on: %s", *address, error)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for slot in self._slots.values():
+            if slot.connection is not None:
+                slot.connection.close()
+        self._slots.clear()
+
+    # ------------------------------------------------------------------------------------------------------ requests
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        node: int | None = None,
+        purpose: Purpose = Purpose.ADMIN,
+        version_min: int = 0,
+        version_max: int = 1000,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """Send once and wait for the answer; without ``node`` to any broker."""
+        connection = await (self.any_connection(purpose) if node is None else self.connection(node, purpose))
+        version = connection.version_of(type(message), version_min, version_max)
+        return await connection.request(message, version=version, timeout_ms=timeout_ms)
+
+    async def find_coordinator(self, group_id: str) -> int:
+        """The broker that coordinates a group; remembered until :meth:`forget_coordinator`.
+        Raises RequestFailedError, which may be retriable, and transport errors."""
+        known = self._coordinators.get(group_id)
+        if known is not None and known in self.brokers:
+            return known
+        connection = await self.any_connection()
+        version = connection.version_of(types.FindCoordinatorRequest)
+        response = await connection.request(
+            types.FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id]),
+            version=version,
+        )
+        found = response.coordinators[0] if version >= 4 else response
+        if found.error_code != ErrorCode.NONE:
+            said = f": {found.error_message}" if found.error_message else ""
+            raise RequestFailedError(
+                f"The coordinator of group {group_id!r} can't be found ({error_name(found.error_code)}){said}",
+                found.error_code,
+            )
+        self.brokers.setdefault(found.node_id, Broker(found.node_id, found.host, found.port))
+        self._coordinators[group_id] = found.node_id
+        return int(found.node_id)
+
+    def forget_coordinator(self, group_id: str) -> None:
+        """The coordinator has moved or can't be reached."""
+        self._coordinators.pop(group_id, None)
+
+    async def send_to_coordinator(
+        self, group_id: str, message: Message, *, version_min: int = 0, version_max: int = 1000
+    ) -> Any:
+        """Send once to the coordinator of a group; forgets it when it can't be reached."""
+        node = await self.find_coordinator(group_id)
+        try:
+            return await self.send(
+                message, node=node, purpose=Purpose.GROUP, version_min=version_min, version_max=version_max
+            )
+        except TRANSPORT_ERRORS:
+            self.forget_coordinator(group_id)
+            raise
+
+
+def may_be_retried(error: BaseException) -> bool:
+    """Whether the same request may succeed later."""
+    if isinstance(error, RequestFailedError):
+        return is_retriable(error.error_code)
+    return isinstance(error, TRANSPORT_ERRORS) and isinstance(error, BrokerError)
+
+
+def backoff_s(config: ClientConfig, failures: int) -> float:
+    """How long to wait before the next try: exponential, with jitter (KIP-580)."""
+    backoff_ms = min(config.retry_backoff_ms << min(failures, 16), config.retry_backoff_max_ms)
+    return backoff_ms / 1000 * random.uniform(0.8, 1.2)

@@ -1,0 +1,287 @@
+"""One connection to one broker: any message of the wire package, version by version.
+
+1. Answers come in the order of the requests (Kafka answers a connection in order); several requests may be in flight.
+2. A frame is read into a buffer of its exact size; ``records`` of an answer are views into it and keep it alive.
+3. The version of a request is the highest that both sides have, within what the caller allows.
+4. A connection that fails in any way is closed, and every request in flight fails with the reason. Nothing is retried
+   here.
+5. Bytes that are not Kafka's protocol end the connection with NotABrokerError, at the latest after the first four of them
+   when they announce an absurd size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+from collections import deque
+from typing import Any
+
+from streamsrt.client.security import AuthenticationError, authenticate
+from streamsrt.client.values import ClientConfig, RequestTimedOutError
+from streamsrt.errors import BrokerUnreachableError, NotABrokerError, StreamsError, UnsupportedBrokerError
+from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.messages import decode_response, encode_request_parts
+from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.schema import ApiKey, Message
+
+FRAME_MAX_BYTES = 256 * 1024 * 1024
+FIRST_FRAME_MAX_BYTES = 1024 * 1024
+RECEIVE_BUFFER_BYTES = 1024 * 1024
+SEND_BUFFER_BYTES = 1024 * 1024
+
+SOFTWARE_NAME = "streamsrt"
+SOFTWARE_VERSION = "0.1.0"
+
+_SIZE = struct.Struct(">i")
+_ERROR_CODE = struct.Struct(">h")
+
+NEEDS = {
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (
+        "streams groups (KIP-1071)",
+        "Use Apache Kafka 4.2 or later with the feature streams.version=1, or the bundled broker.",
+    ),
+    ApiKey.STREAMS_GROUP_DESCRIBE: (
+        "streams groups (KIP-1071)",
+        "Use Apache Kafka 4.2 or later with the feature streams.version=1, or the bundled broker.",
+    ),
+}
+
+
+class DisconnectedError(BrokerUnreachableError):
+    """The connection was lost; whether a request in flight was carried out is unknown."""
+
+
+class _Frames(asyncio.BufferedProtocol):
+    """Cuts the stream into frames, each in a buffer of its own."""
+
+    def __init__(self, owner: Connection) -> None:
+        self._owner = owner
+        self._size_view = memoryview(bytearray(4))
+        self._view = self._size_view
+        self._body: bytearray | None = None
+        self._at = 0
+        self.limit_bytes = FIRST_FRAME_MAX_BYTES
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._owner.connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._owner.connection_lost(error)
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return self._view[self._at :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._at += nbytes
+        if self._at < len(self._view):
+            return
+        self._at = 0
+        if self._body is not None:
+            body, self._body, self._view = self._body, None, self._size_view
+            self._owner.frame_received(body)
+            return
+        size: int = _SIZE.unpack(self._size_view)[0]
+        if not 4 <= size <= self.limit_bytes:
+            self._owner.not_kafka(f"it announces a frame of {size} bytes ({bytes(self._size_view)!r})")
+            return
+        self._body = bytearray(size)
+        self._view = memoryview(self._body)
+
+
+class Connection:
+    """See the module. Made by :func:`connect`; belongs to the loop that it was made on."""
+
+    def __init__(self, host: str, port: int, config: ClientConfig) -> None:
+        self.host, self.port = host, port
+        self.api_versions: dict[int, tuple[int, int]] = {}
+        self._config = config
+        self._transport: asyncio.Transport | None = None
+        self._protocol = _Frames(self)
+        self._correlation_id = 0
+        self._in_flight: deque[tuple[int, int, int, asyncio.Future[Any]]] = deque()
+        self._error: StreamsError | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def closed(self) -> bool:
+        return self._transport is None
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    # ------------------------------------------------------------------------------------------------------- opening
+
+    async def open(self, tls: ssl.SSLContext | None) -> None:
+        """Connect, ask for the versions, authenticate."""
+        loop = asyncio.get_running_loop()
+        timeout_s = self._config.connection_setup_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(timeout_s):
+                await loop.create_connection(lambda: self._protocol, self.host, self.port, ssl=tls)
+                await self._ask_versions()
+                if self._config.security.protocol.startswith("SASL"):
+                    await authenticate(self._config.security, self.address, self.request)
+        except TimeoutError as error:
+            self.close()
+            raise BrokerUnreachableError(
+                f"{self.address} did not answer within {self._config.connection_setup_timeout_ms} ms. "
+                "Check the address (bootstrap.servers) and that the broker is running."
+            ) from error
+        except ssl.SSLError as error:
+            self.close()
+            raise AuthenticationError(
+                f"{self.address}: the TLS handshake failed: {error}. Check security.protocol and the ssl.* settings."
+            ) from error
+        except OSError as error:
+            self.close()
+            raise BrokerUnreachableError(
+                f"No broker can be reached at {self.address}: {error.strerror or error}. "
+                "Check the address (bootstrap.servers) and that the broker is running."
+            ) from error
+        except (StreamsError, asyncio.CancelledError):
+            self.close()
+            raise
+        self._protocol.limit_bytes = FRAME_MAX_BYTES
+
+    async def _ask_versions(self) -> None:
+        request = types.ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
+        response = await self.request(request, version=4)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            highest = max((k.max_version for k in response.api_keys if k.api_key == ApiKey.API_VERSIONS), default=0)
+            response = await self.request(request, version=min(highest, 4))
+        if response.error_code != ErrorCode.NONE or not response.api_keys:
+            raise NotABrokerError(
+                f"{self.address} answers ApiVersions with error {response.error_code}: no broker that this client can use."
+            )
+        self.api_versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+
+    # ------------------------------------------------------------------------------------------------------ requests
+
+    def version_of(self, request_type: type[Message], version_min: int = 0, version_max: int = 1000) -> int:
+        """The version in which both sides speak this request. Raises UnsupportedBrokerError."""
+        key = request_type.API_KEY
+        assert key is not None
+        if key not in self.api_versions:
+            raise self._unsupported(key, "does not serve it")
+        ours = request_type.SCHEMA.stable_versions
+        lowest, highest = self.api_versions[key]
+        version = min(highest, ours[-1], version_max)
+        if version < max(lowest, ours[0], version_min):
+            wanted = f"version {max(ours[0], version_min)} to {min(ours[-1], version_max)} is needed"
+            raise self._unsupported(key, f"serves versions {lowest} to {highest}, and {wanted}")
+        return version
+
+    def _unsupported(self, key: int, reason: str) -> UnsupportedBrokerError:
+        name = ApiKey(key).name
+        what, remedy = NEEDS.get(ApiKey(key), ("this operation", "Use a newer broker."))
+        return UnsupportedBrokerError(
+            f"{what} needs the API {name} (key {key}); the broker at {self.address} {reason}. {remedy}"
+        )
+
+    def request(
+        self, message: Message, *, version: int | None = None, timeout_ms: int | None = None
+    ) -> asyncio.Future[Any]:
+        """Send, and get the answer's future. Raises DisconnectedError, UnsupportedBrokerError; the future as well, and
+        RequestTimedOutError, after which the connection is closed: its later answers would be late as well."""
+        if version is None:
+            version = self.version_of(type(message))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        if self._error is not None or self._transport is None:
+            raise self._error or DisconnectedError(f"The connection to {self.address} is closed.")
+        assert message.API_KEY is not None
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        parts = encode_request_parts(message, version, self._correlation_id, self._config.client_id)
+        self._in_flight.append((self._correlation_id, message.API_KEY, version, future))
+        self._transport.write(b"".join(parts))
+        timer = loop.call_later(
+            (timeout_ms or self._config.request_timeout_ms) / 1000, self._timed_out, future, message.NAME
+        )
+        future.add_done_callback(lambda _: timer.cancel())
+        return future
+
+    def _timed_out(self, future: asyncio.Future[Any], name: str) -> None:
+        if not future.done():
+            error = RequestTimedOutError(f"{self.address} did not answer {name} in time.")
+            future.set_exception(error)
+            self._fail(DisconnectedError(f"{self.address} did not answer {name} in time; the connection was closed."))
+
+    # -------------------------------------------------------------------------------------------- from the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        if not self.api_versions and self._error is None:
+            self._fail(
+                DisconnectedError(
+                    f"{self.address} closed the connection instead of answering. If it is a Kafka listener, check "
+                    "security.protocol; if it is something else, check the port."
+                )
+            )
+            return
+        reason = f": {error}" if error is not None else ""
+        self._fail(DisconnectedError(f"The connection to {self.address} was lost{reason}."))
+
+    def frame_received(self, frame: bytearray) -> None:
+        if not self._in_flight:
+            self.not_kafka("it answers what was not asked")
+            return
+        correlation_id, api_key, version, future = self._in_flight[0]
+        if _SIZE.unpack_from(frame)[0] != correlation_id:
+            self.not_kafka("its answer does not belong to the request")
+            return
+        if api_key == ApiKey.API_VERSIONS and len(frame) >= 6 and _ERROR_CODE.unpack_from(frame, 4)[0] == 35:
+            version = 0
+        try:
+            _, response = decode_response(frame, api_key, version)
+        except DecodeError as error:
+            self.not_kafka(f"its answer to API {api_key} version {version} is malformed: {error}")
+            return
+        self._in_flight.popleft()
+        if not future.done():
+            future.set_result(response)
+
+    def not_kafka(self, reason: str) -> None:
+        self._fail(
+            NotABrokerError(
+                f"{self.address} answers, but not in Kafka's protocol: {reason}. Check host and port of bootstrap.servers "
+                "(is it an HTTP port?) and security.protocol (does the listener expect TLS?)."
+            )
+        )
+
+    def _fail(self, error: StreamsError) -> None:
+        if self._error is None:
+            self._error = error
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+        while self._in_flight:
+            future = self._in_flight.popleft()[3]
+            if not future.done():
+                future.set_exception(self._error)
+
+    def close(self) -> None:
+        """Close at once; requests in flight fail."""
+        self._fail(DisconnectedError(f"The connection to {self.address} was closed by this client."))
+
+
+async def connect(host: str, port: int, config: ClientConfig, tls: ssl.SSLContext | None) -> Connection:
+    """Raises BrokerUnreachableError, NotABrokerError, UnsupportedBrokerError, AuthenticationError."""
+    connection = Connection(host, port, config)
+    await connection.open(tls)
+    return connection

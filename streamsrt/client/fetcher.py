@@ -1,0 +1,380 @@
+"""Fetches raw record batches, partition by partition.
+
+1. Adding, removing or pausing a partition touches no other one: no buffer is dropped, no position is lost.
+2. One Fetch is in flight for each broker and fetcher. A partition takes part while its buffer holds less than
+   ``max.partition.fetch.bytes`` and all buffers together hold less than ``buffer_bytes``.
+3. A partition's data is delivered in order and without gaps: each piece begins where the one before ended.
+4. What was under way for a partition when it was removed or moved is dropped when it arrives (``generation``).
+5. Leaders that move, brokers that are down: refreshed metadata and another try, for ever. What the caller has to decide
+   (out of range, no rights, a corrupt log) is delivered as an error, and the partition rests.
+6. The partitions are shared with the processing thread under one lock, held for microseconds, never while waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s
+from streamsrt.client.metadata import NO_TOPIC_ID, Metadata
+from streamsrt.client.signal import Signal
+from streamsrt.client.values import FetchConfig, Fetched, FetchError, OffsetOutOfRangeError, TopicPartition
+from streamsrt.errors import RequestFailedError, UnsupportedBrokerError
+from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
+
+log = logging.getLogger(__name__)
+
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+NO_SESSION_EPOCH = -1
+CONSUMER_REPLICA_ID = -1
+RECHECK_MS = 20
+"""A long poll is cut to this while a partition waits for room in its buffer: it may need the connection soon."""
+
+_LENGTH = struct.Struct(">i")
+_BASE_OFFSET_AND_LENGTH = struct.Struct(">qi")
+_LAST_OFFSET_DELTA_AT = 23
+_OVERHEAD_BYTES = 12
+_NOTHING = memoryview(b"")
+
+
+def whole_batches(records: memoryview) -> tuple[int, int]:
+    """Size of the whole batches at the beginning, and the offset that follows their last record (-1: there is none)."""
+    position, next_offset, end = 0, -1, len(records)
+    while position + _OVERHEAD_BYTES + 15 <= end:
+        base_offset, length = _BASE_OFFSET_AND_LENGTH.unpack_from(records, position)
+        size = _OVERHEAD_BYTES + length
+        if length <= 0 or position + size > end:
+            break
+        next_offset = base_offset + _LENGTH.unpack_from(records, position + _LAST_OFFSET_DELTA_AT)[0] + 1
+        position += size
+    return position, next_offset
+
+
+class _Partition:
+    """What is known of fetching one partition. ``position`` is where the next Fetch begins."""
+
+    __slots__ = ("buffered", "buffered_bytes", "generation", "not_before", "paused", "position", "resting", "tp")
+
+    def __init__(self, tp: TopicPartition, position: int, generation: int) -> None:
+        self.tp = tp
+        self.position = position
+        self.generation = generation
+        self.buffered: deque[Fetched] = deque()
+        self.buffered_bytes = 0
+        self.paused = False
+        self.resting = False
+        self.not_before = 0.0
+
+
+class Fetcher:
+    """See the module, and :class:`streamsrt.client.interface.Fetching` for what may be called from other threads."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        metadata: Metadata,
+        config: FetchConfig,
+        purpose: Purpose,
+        signal: Signal,
+        on_poll: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._cluster = cluster
+        self._metadata = metadata
+        self._config = config
+        self._purpose = purpose
+        self._signal = signal
+        self._on_poll = on_poll
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._ready: deque[TopicPartition] = deque()
+        self._buffered_bytes = 0
+        self._generation = 0
+        self._wake_scheduled = False
+        self._nodes: dict[int, asyncio.Task[None]] = {}
+        self._node_wakes: dict[int, asyncio.Event] = {}
+        self._failures: dict[int, int] = {}
+        self._turn = 0
+        metadata.on_update(self._wake)
+
+    # ------------------------------------------------------------------------------------ from the processing thread
+
+    def add_partitions(self, positions: Mapping[TopicPartition, int]) -> None:
+        with self._lock:
+            for tp, position in positions.items():
+                self._drop(tp)
+                self._generation += 1
+                self._partitions[tp] = _Partition(tp, position, self._generation)
+        self._wake_from_outside()
+
+    def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        with self._lock:
+            for tp in partitions:
+                self._drop(tp)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        with self._lock:
+            for tp in partitions:
+                partition = self._partitions.get(tp)
+                if partition is not None:
+                    partition.paused = True
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        with self._lock:
+            for tp in partitions:
+                partition = self._partitions.get(tp)
+                if partition is not None and partition.paused:
+                    partition.paused = False
+                    if partition.buffered:
+                        self._ready.append(tp)
+        self._wake_from_outside()
+
+    def poll(self, timeout_s: float = 0.0, max_batches: int = 64) -> list[Fetched]:
+        self._on_poll()
+        if timeout_s > 0 and not self.has_ready:
+            self._signal.clear()
+            if not self.has_ready:
+                self._signal.wait(timeout_s)
+                self._on_poll()
+        return self._take(max_batches)
+
+    @property
+    def has_ready(self) -> bool:
+        return bool(self._ready)
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._buffered_bytes
+
+    def _take(self, max_batches: int) -> list[Fetched]:
+        taken: list[Fetched] = []
+        with self._lock:
+            while self._ready and len(taken) < max_batches:
+                tp = self._ready.popleft()
+                partition = self._partitions.get(tp)
+                if partition is None or partition.paused or not partition.buffered:
+                    continue
+                item = partition.buffered.popleft()
+                partition.buffered_bytes -= len(item.buffer)
+                self._buffered_bytes -= len(item.buffer)
+                taken.append(item)
+                if partition.buffered:
+                    self._ready.append(tp)
+        if taken:
+            self._wake_from_outside()
+        return taken
+
+    def _drop(self, tp: TopicPartition) -> None:
+        partition = self._partitions.pop(tp, None)
+        if partition is not None:
+            self._buffered_bytes -= partition.buffered_bytes
+            if partition.buffered:
+                self._ready = deque(other for other in self._ready if other != tp)
+
+    def _wake_from_outside(self) -> None:
+        if not self._wake_scheduled and not self._loop.is_closed():
+            self._wake_scheduled = True
+            self._loop.call_soon_threadsafe(self._wake)
+
+    # --------------------------------------------------------------------------------------------------- on the loop
+
+    def _wake(self) -> None:
+        """Look which brokers are needed, and let their tasks look what to fetch."""
+        self._wake_scheduled = False
+        with self._lock:
+            wanted = list(self._partitions)
+        for topic, partition in wanted:
+            self._metadata.want(topic)
+            leader = self._metadata.leader(topic, partition)
+            if leader is not None and leader.node_id not in self._nodes:
+                self._node_wakes[leader.node_id] = asyncio.Event()
+                self._nodes[leader.node_id] = asyncio.create_task(self._fetch_from(leader.node_id))
+        for wake in self._node_wakes.values():
+            wake.set()
+
+    async def close(self) -> None:
+        """Stop fetching."""
+        for task in self._nodes.values():
+            task.cancel()
+        await asyncio.gather(*self._nodes.values(), return_exceptions=True)
+        self._nodes.clear()
+
+    async def _fetch_from(self, node_id: int) -> None:
+        wake = self._node_wakes[node_id]
+        while True:
+            wake.clear()
+            partitions, others_wait, retry_at = self._choose(node_id)
+            if not partitions:
+                await self._rest(wake, retry_at)
+                continue
+            try:
+                await self._fetch(node_id, partitions, others_wait)
+                self._failures.pop(node_id, None)
+            except (*TRANSPORT_ERRORS, RequestFailedError, UnsupportedBrokerError) as error:
+                failures = self._failures.get(node_id, 0)
+                self._failures[node_id] = failures + 1
+                log.debug("Fetch from broker %d: %s", node_id, error)
+                self._metadata.request_update()
+                await asyncio.sleep(backoff_s(self._cluster.config, failures))
+
+    async def _rest(self, wake: asyncio.Event, retry_at: float | None) -> None:
+        if retry_at is None:
+            await wake.wait()
+            return
+        try:
+            async with asyncio.timeout_at(retry_at):
+                await wake.wait()
+        except TimeoutError:
+            pass
+
+    def _choose(self, node_id: int) -> tuple[list[_Partition], bool, float | None]:
+        """The partitions to fetch now; whether others of this broker wait for room; when a resting one may be tried."""
+        now, chosen, others_wait = self._loop.time(), [], False
+        retry_at: float | None = None
+        with self._lock:
+            full = self._buffered_bytes >= self._config.buffer_bytes
+            partitions = list(self._partitions.values())
+        for partition in partitions:
+            if partition.paused or partition.resting:
+                continue
+            leader = self._metadata.leader(*partition.tp)
+            if leader is None or leader.node_id != node_id:
+                continue
+            if partition.not_before > now:
+                retry_at = partition.not_before if retry_at is None else min(retry_at, partition.not_before)
+            elif full or partition.buffered_bytes >= self._config.max_partition_bytes:
+                others_wait = True
+            else:
+                chosen.append(partition)
+        if len(chosen) > 1:
+            self._turn = (self._turn + 1) % len(chosen)
+            chosen = chosen[self._turn :] + chosen[: self._turn]
+        return chosen, others_wait, retry_at
+
+    async def _fetch(self, node_id: int, partitions: list[_Partition], others_wait: bool) -> None:
+        connection = await self._cluster.connection(node_id, self._purpose)
+        ids = {partition.tp[0]: self._metadata.topic_id(partition.tp[0]) for partition in partitions}
+        without_ids = any(topic_id == NO_TOPIC_ID for topic_id in ids.values())
+        version = connection.version_of(
+            types.FetchRequest, 4, FIRST_VERSION_WITH_TOPIC_IDS - 1 if without_ids else 1000
+        )
+        generations = {partition.tp: (partition, partition.generation, partition.position) for partition in partitions}
+        request = self._request(partitions, ids, others_wait)
+        response = await connection.request(
+            request, version=version, timeout_ms=self._cluster.config.request_timeout_ms + self._config.max_wait_ms
+        )
+        if response.error_code != ErrorCode.NONE:
+            name = error_name(response.error_code)
+            raise RequestFailedError(f"Fetch from broker {node_id}: {name}", response.error_code)
+        names = {topic_id: topic for topic, topic_id in ids.items()}
+        delivered = False
+        for topic in response.responses:
+            name = topic.topic if version < FIRST_VERSION_WITH_TOPIC_IDS else names.get(topic.topic_id, "")
+            for data in topic.partitions:
+                asked = generations.get((name, data.partition_index))
+                if asked is not None:
+                    delivered |= self._deliver(*asked, data)
+        if delivered:
+            self._signal.set()
+
+    def _request(self, partitions: list[_Partition], ids: Mapping[str, bytes], others_wait: bool) -> types.FetchRequest:
+        config = self._config
+        topics: dict[str, types.FetchRequest.FetchTopic] = {}
+        for partition in partitions:
+            name = partition.tp[0]
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = types.FetchRequest.FetchTopic(topic=name, topic_id=ids[name], partitions=[])
+            topic.partitions.append(
+                types.FetchRequest.FetchPartition(
+                    partition=partition.tp[1],
+                    fetch_offset=partition.position,
+                    partition_max_bytes=config.max_partition_bytes,
+                )
+            )
+        return types.FetchRequest(
+            replica_id=CONSUMER_REPLICA_ID,
+            max_wait_ms=min(config.max_wait_ms, RECHECK_MS) if others_wait else config.max_wait_ms,
+            min_bytes=config.min_bytes,
+            max_bytes=config.max_bytes,
+            isolation_level=1 if config.isolation_level == "read_committed" else 0,
+            session_epoch=NO_SESSION_EPOCH,
+            topics=list(topics.values()),
+        )
+
+    def _deliver(self, partition: _Partition, generation: int, position: int, data: Any) -> bool:
+        """Take one partition's part of an answer. True: there is something for the processing thread."""
+        if data.error_code != ErrorCode.NONE:
+            return self._deliver_error(partition, generation, position, data)
+        records = _NOTHING if data.records is None else memoryview(data.records)
+        size, next_offset = whole_batches(records)
+        if size == 0:
+            return False
+        aborted = None
+        if self._config.isolation_level == "read_committed":
+            aborted = tuple((each.producer_id, each.first_offset) for each in data.aborted_transactions or ())
+        topic, number = partition.tp
+        item = Fetched(
+            topic,
+            number,
+            records[:size],
+            position,
+            max(next_offset, position),
+            data.high_watermark,
+            data.last_stable_offset,
+            data.log_start_offset,
+            aborted,
+        )
+        return self._append(partition, generation, item)
+
+    def _append(self, partition: _Partition, generation: int, item: Fetched) -> bool:
+        with self._lock:
+            if self._partitions.get(partition.tp) is not partition or partition.generation != generation:
+                return False
+            partition.position = item.next_offset
+            partition.resting = item.error is not None
+            if not partition.buffered and not partition.paused:
+                self._ready.append(partition.tp)
+            partition.buffered.append(item)
+            partition.buffered_bytes += len(item.buffer)
+            self._buffered_bytes += len(item.buffer)
+            return not partition.paused
+
+    def _deliver_error(self, partition: _Partition, generation: int, position: int, data: Any) -> bool:
+        topic, number = partition.tp
+        code, name = data.error_code, error_name(data.error_code)
+        if code != ErrorCode.OFFSET_OUT_OF_RANGE and is_retriable(code) and code != ErrorCode.CORRUPT_MESSAGE:
+            log.debug("Fetch of %s-%d: %s", topic, number, name)
+            partition.not_before = self._loop.time() + backoff_s(self._cluster.config, 0)
+            self._metadata.request_update()
+            return False
+        error: FetchError
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            error = OffsetOutOfRangeError(
+                f"{topic}-{number}: offset {position} is not in the log, which begins at {data.log_start_offset} "
+                f"and ends at {data.high_watermark} ({name}).",
+                code,
+            )
+        else:
+            error = FetchError(f"{topic}-{number} can't be read at offset {position} ({name}).", code)
+        return self._append(
+            partition,
+            generation,
+            Fetched(
+                topic,
+                number,
+                _NOTHING,
+                position,
+                position,
+                data.high_watermark,
+                data.last_stable_offset,
+                data.log_start_offset,
+                error=error,
+            ),
+        )

@@ -1,0 +1,307 @@
+"""All network of an application on a thread of its own, beside the thread that processes records.
+
+User code that blocks or computes for minutes stops neither heartbeats nor fetching. The processing thread gets batches
+through the fetchers' queues and events through the memberships'; it waits for both with one signal. The contract is
+:class:`streamsrt.client.interface.Network`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, TypeVar
+
+from streamsrt.client import offsets
+from streamsrt.client.admin import Admin
+from streamsrt.client.cluster import Cluster, Purpose, backoff_s
+from streamsrt.client.fetcher import Fetcher
+from streamsrt.client.group import GroupDriver, GroupMachine
+from streamsrt.client.metadata import Metadata
+from streamsrt.client.producer import Producer
+from streamsrt.client.security import AuthenticationError, check_security
+from streamsrt.client.signal import Signal
+from streamsrt.client.values import (
+    ClientConfig,
+    ClusterInfo,
+    GroupListing,
+    NewTopic,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    RequestTimedOutError,
+    TopicInfo,
+    TopicPartition,
+)
+from streamsrt.errors import BrokerUnreachableError, NotABrokerError, StreamsError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ANSWER_SLACK_S = 5.0
+"""How much longer than its timeout a blocking call waits for the network thread to report the timeout."""
+
+
+class NetworkThread:
+    """See the module. ``fetcher``, ``restorer``, ``producer`` and ``admin`` are there after :meth:`start`."""
+
+    fetcher: Fetcher
+    restorer: Fetcher
+    producer: Producer
+    admin: BlockingAdmin
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._signal = Signal()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="streamsrt-network", daemon=True)
+        self._cluster: Cluster
+        self._metadata_task: asyncio.Task[None] | None = None
+        self._groups: list[GroupDriver] = []
+        self._started = False
+
+    # ----------------------------------------------------------------------------------------------- start and stop
+
+    def start(self, timeout_s: float = 30.0) -> ClusterInfo:
+        check_security(self._config.security)
+        self._thread.start()
+        self._started = True
+        try:
+            return self._call(self._open(timeout_s), timeout_s + ANSWER_SLACK_S)
+        except BaseException:
+            self.stop()
+            raise
+
+    async def _open(self, timeout_s: float) -> ClusterInfo:
+        self._cluster = Cluster(self._config)
+        metadata = Metadata(self._cluster)
+        info = await self._first_contact(metadata, timeout_s)
+        self.fetcher = Fetcher(self._cluster, metadata, self._config.fetch, Purpose.FETCH, self._signal, self._polled)
+        self.restorer = Fetcher(self._cluster, metadata, self._config.restore, Purpose.RESTORE, self._signal)
+        self.producer = Producer(self._cluster, metadata, self._config.producer)
+        self.admin = BlockingAdmin(self, Admin(self._cluster, metadata), self._cluster)
+        self._metadata_task = asyncio.create_task(metadata.run())
+        return info
+
+    async def _first_contact(self, metadata: Metadata, timeout_s: float) -> ClusterInfo:
+        loop = asyncio.get_running_loop()
+        deadline, failures = loop.time() + timeout_s, 0
+        while True:
+            try:
+                return await metadata.cluster_info()
+            except (NotABrokerError, AuthenticationError):
+                raise
+            except (BrokerUnreachableError, RequestTimedOutError) as error:
+                pause_s = backoff_s(self._config, failures)
+                if loop.time() + pause_s >= deadline:
+                    raise BrokerUnreachableError(
+                        f"No broker of bootstrap.servers={self._config.bootstrap_servers} answered within {timeout_s:g} s. "
+                        f"{error}"
+                    ) from error
+                await asyncio.sleep(pause_s)
+                failures += 1
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        if not self._started:
+            return
+        self._started = False
+        try:
+            self._call(self._close(), timeout_s)
+        except (FutureTimeoutError, RequestTimedOutError):
+            log.warning("The network thread did not close its connections within %g s", timeout_s)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout_s)
+        self._signal.set()
+
+    async def _close(self) -> None:
+        for group in self._groups:
+            group.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        if hasattr(self, "producer"):
+            await self.producer.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if hasattr(self, "_cluster"):
+            await self._cluster.close()
+        # One more turn: transports close their sockets in it.
+        await asyncio.sleep(0)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self._loop.close()
+
+    # ------------------------------------------------------------------------------------------------------ requests
+
+    def _call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(timeout_s)
+        except FutureTimeoutError as error:
+            future.cancel()
+            raise RequestTimedOutError(f"The network thread did not answer within {timeout_s:g} s.") from error
+
+    def request(
+        self,
+        message: Any,
+        *,
+        node: int | None = None,
+        coordinator_of: str | None = None,
+        controller: bool = False,
+        version_max: int | None = None,
+    ) -> Future[Any]:
+        """See :meth:`streamsrt.client.interface.Network.request`."""
+        attempt = self.admin.on_loop.request(message, node, coordinator_of, controller, version_max)
+        return asyncio.run_coroutine_threadsafe(attempt, self._loop)
+
+    def join_group(self, machine: GroupMachine) -> GroupDriver:
+        """See :meth:`streamsrt.client.interface.Network.join_group`."""
+        return self._call(self._join(machine), ANSWER_SLACK_S)
+
+    async def _join(self, machine: GroupMachine) -> GroupDriver:
+        driver = GroupDriver(machine, self._cluster, self._signal)
+        self._groups.append(driver)
+        driver.start()
+        return driver
+
+    # ------------------------------------------------------------------------------------------------------- waiting
+
+    def wait(self, timeout_s: float) -> bool:
+        """See :meth:`streamsrt.client.interface.Network.wait`."""
+        if self._has_something():
+            return True
+        self._signal.clear()
+        if self._has_something():
+            return True
+        self._polled()
+        return self._signal.wait(timeout_s)
+
+    def wake(self) -> None:
+        """See :meth:`streamsrt.client.interface.Network.wake`."""
+        self._signal.set()
+
+    def _has_something(self) -> bool:
+        return self.fetcher.has_ready or self.restorer.has_ready or any(group.has_events for group in self._groups)
+
+    def _polled(self) -> None:
+        for group in self._groups:
+            group.polled()
+
+
+class BlockingAdmin:
+    """:class:`~streamsrt.client.admin.Admin` for other threads: every call waits for its answer.
+
+    The contract is :class:`streamsrt.client.interface.Administering`.
+    """
+
+    def __init__(self, network: NetworkThread, on_loop: Admin, cluster: Cluster) -> None:
+        self.on_loop = on_loop
+        self._network = network
+        self._cluster = cluster
+
+    def _wait(self, attempt: Any, timeout_s: float) -> Any:
+        return self._network._call(self.on_loop.retrying(attempt, timeout_s), timeout_s + ANSWER_SLACK_S)
+
+    def cluster(self, *, timeout_s: float = 30.0) -> ClusterInfo:
+        info: ClusterInfo = self._wait(self.on_loop.cluster, timeout_s)
+        return info
+
+    def topics(self, names: Collection[str] | None = None, *, timeout_s: float = 30.0) -> dict[str, TopicInfo]:
+        found: dict[str, TopicInfo] = self._wait(lambda: self.on_loop.topics(names), timeout_s)
+        return found
+
+    def partitions_for(self, names: Collection[str], *, timeout_s: float = 30.0) -> dict[str, int]:
+        return {name: topic.partitions for name, topic in self.topics(names, timeout_s=timeout_s).items()}
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_s: float = 30.0
+    ) -> dict[str, StreamsError | None]:
+        results: dict[str, StreamsError | None] = self._wait(
+            lambda: self.on_loop.create_topics(topics, validate_only, timeout_s), timeout_s
+        )
+        return results
+
+    def delete_topics(self, names: Collection[str], *, timeout_s: float = 30.0) -> dict[str, StreamsError | None]:
+        results: dict[str, StreamsError | None] = self._wait(
+            lambda: self.on_loop.delete_topics(names, timeout_s), timeout_s
+        )
+        return results
+
+    def list_offsets(
+        self, partitions: Mapping[TopicPartition, int], *, read_committed: bool = False, timeout_s: float = 30.0
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        found: dict[TopicPartition, OffsetAndTimestamp] = self._wait(
+            lambda: self.on_loop.list_offsets(partitions, read_committed), timeout_s
+        )
+        return found
+
+    def describe_topic_configs(
+        self, names: Collection[str], *, timeout_s: float = 30.0
+    ) -> dict[str, dict[str, str | None]]:
+        configs: dict[str, dict[str, str | None]] = self._wait(
+            lambda: self.on_loop.describe_topic_configs(names), timeout_s
+        )
+        return configs
+
+    def alter_group_configs(self, group_id: str, configs: Mapping[str, str | None], *, timeout_s: float = 30.0) -> None:
+        self._wait(lambda: self.on_loop.alter_group_configs(group_id, configs), timeout_s)
+
+    def delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout_s: float = 30.0
+    ) -> dict[TopicPartition, int]:
+        low: dict[TopicPartition, int] = self._wait(lambda: self.on_loop.delete_records(before, timeout_s), timeout_s)
+        return low
+
+    def committed(
+        self,
+        group_id: str,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+        require_stable: bool = True,
+        timeout_s: float = 30.0,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        attempt = offsets.committed(
+            self._cluster,
+            group_id,
+            partitions,
+            member_id=member_id,
+            member_epoch=member_epoch,
+            require_stable=require_stable,
+            timeout_s=timeout_s,
+        )
+        return self._network._call(attempt, timeout_s + ANSWER_SLACK_S)
+
+    def commit(
+        self,
+        group_id: str,
+        committed: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        member_id: str = "",
+        member_epoch: int = -1,
+        timeout_s: float = 30.0,
+    ) -> None:
+        attempt = offsets.commit(
+            self._cluster, group_id, committed, member_id=member_id, member_epoch=member_epoch, timeout_s=timeout_s
+        )
+        self._network._call(attempt, timeout_s + ANSWER_SLACK_S)
+
+    def list_groups(self, types: Sequence[str] = (), *, timeout_s: float = 30.0) -> list[GroupListing]:
+        listed: list[GroupListing] = self._wait(lambda: self.on_loop.list_groups(types), timeout_s)
+        return listed
+
+    def describe_streams_groups(self, group_ids: Sequence[str], *, timeout_s: float = 30.0) -> list[Any]:
+        described: list[Any] = self._wait(lambda: self.on_loop.describe_streams_groups(group_ids), timeout_s)
+        return described
+
+    def delete_groups(self, group_ids: Sequence[str], *, timeout_s: float = 30.0) -> dict[str, StreamsError | None]:
+        results: dict[str, StreamsError | None] = self._wait(lambda: self.on_loop.delete_groups(group_ids), timeout_s)
+        return results

@@ -1,0 +1,193 @@
+"""Committed offsets of a group: OffsetCommit and OffsetFetch with member id and epoch, by topic name.
+
+1. A commit of a member carries its epoch, so that a fenced member can't commit (KIP-848, KIP-1071).
+2. Retriable errors are retried until the deadline, only for the partitions that had them.
+3. A fetch waits until offsets are stable (``require_stable``): pending transactional commits are not skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from streamsrt.client.cluster import Cluster, backoff_s, may_be_retried
+from streamsrt.client.values import (
+    CommitError,
+    OffsetAndMetadata,
+    RequestTimedOutError,
+    StaleMemberEpochError,
+    TopicPartition,
+    UnknownMemberError,
+)
+from streamsrt.errors import RequestFailedError, StreamsError
+from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
+
+LAST_VERSION_WITH_NAMES = 9
+FIRST_VERSION_WITH_MEMBER_EPOCH = 9
+FIRST_FETCH_VERSION_WITH_GROUPS = 8
+
+COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+STALE = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_MEMBER_EPOCH})
+
+
+async def commit(
+    cluster: Cluster,
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    *,
+    member_id: str = "",
+    member_epoch: int = -1,
+    timeout_s: float = 30.0,
+) -> None:
+    """Commit. Raises StaleMemberEpochError, UnknownMemberError, CommitError, RequestTimedOutError."""
+    left = dict(offsets)
+    loop = asyncio.get_running_loop()
+    deadline, failures = loop.time() + timeout_s, 0
+    while left:
+        try:
+            request = _commit_request(group_id, left, member_id, member_epoch)
+            version_min = FIRST_VERSION_WITH_MEMBER_EPOCH if member_id else 2
+            response = await cluster.send_to_coordinator(
+                group_id, request, version_min=version_min, version_max=LAST_VERSION_WITH_NAMES
+            )
+            codes = {(t.name, p.partition_index): p.error_code for t in response.topics for p in t.partitions}
+            left = {tp: left[tp] for tp, code in codes.items() if tp in left and code != ErrorCode.NONE}
+            if not left:
+                return
+            failed = {tp: code for tp, code in codes.items() if tp in left}
+            if COORDINATOR_MOVED.intersection(failed.values()):
+                cluster.forget_coordinator(group_id)
+            error: StreamsError = _commit_error(group_id, failed, member_id, member_epoch)
+            if not all(is_retriable(code) for code in failed.values()):
+                raise error
+        except StreamsError as caught:
+            error = caught
+            if not may_be_retried(error):
+                raise
+        failures = await _back_off(
+            cluster, failures, deadline, f"Offsets of group {group_id!r} are not committed", error
+        )
+
+
+def _commit_request(
+    group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], member_id: str, member_epoch: int
+) -> types.OffsetCommitRequest:
+    request = types.OffsetCommitRequest
+    topics: dict[str, list[types.OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
+    for (topic, partition), offset in offsets.items():
+        topics.setdefault(topic, []).append(
+            request.OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                committed_metadata=offset.metadata,
+            )
+        )
+    return request(
+        group_id=group_id,
+        generation_id_or_member_epoch=member_epoch,
+        member_id=member_id,
+        topics=[request.OffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
+    )
+
+
+def _commit_error(
+    group_id: str, failed: Mapping[TopicPartition, int], member_id: str, member_epoch: int
+) -> CommitError:
+    codes = set(failed.values())
+    which = ", ".join(f"{t}-{p} ({error_name(code)})" for (t, p), code in sorted(failed.items())[:5])
+    who = f" by member {member_id} in epoch {member_epoch}" if member_id else ""
+    more = f" and {len(failed) - 5} more" if len(failed) > 5 else ""
+    text = f"Group {group_id!r}: the commit{who} was refused for {which}{more}."
+    if ErrorCode.UNKNOWN_MEMBER_ID in codes:
+        return UnknownMemberError(text, ErrorCode.UNKNOWN_MEMBER_ID, failed)
+    if codes & STALE:
+        return StaleMemberEpochError(text, ErrorCode.STALE_MEMBER_EPOCH, failed)
+    final = next((code for code in codes if not is_retriable(code)), next(iter(codes)))
+    return CommitError(text, final, failed)
+
+
+async def committed(
+    cluster: Cluster,
+    group_id: str,
+    partitions: Collection[TopicPartition] | None = None,
+    *,
+    member_id: str | None = None,
+    member_epoch: int = -1,
+    require_stable: bool = True,
+    timeout_s: float = 30.0,
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Committed offsets; a partition without one is absent. Raises as :func:`commit` does."""
+    loop = asyncio.get_running_loop()
+    deadline, failures = loop.time() + timeout_s, 0
+    request = _fetch_request(group_id, partitions, member_id, member_epoch, require_stable)
+    version_min = FIRST_VERSION_WITH_MEMBER_EPOCH if member_id else FIRST_FETCH_VERSION_WITH_GROUPS
+    while True:
+        try:
+            response = await cluster.send_to_coordinator(
+                group_id, request, version_min=version_min, version_max=LAST_VERSION_WITH_NAMES
+            )
+            return _fetched(cluster, group_id, response.groups[0])
+        except StreamsError as error:
+            if not may_be_retried(error):
+                raise
+            failures = await _back_off(cluster, failures, deadline, f"Offsets of group {group_id!r} are unknown", error)
+
+
+def _fetch_request(
+    group_id: str,
+    partitions: Collection[TopicPartition] | None,
+    member_id: str | None,
+    member_epoch: int,
+    require_stable: bool,
+) -> types.OffsetFetchRequest:
+    request = types.OffsetFetchRequest
+    topics: list[types.OffsetFetchRequest.OffsetFetchRequestTopics] | None = None
+    if partitions is not None:
+        numbers: dict[str, list[int]] = {}
+        for topic, partition in sorted(partitions):
+            numbers.setdefault(topic, []).append(partition)
+        topics = [request.OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in numbers.items()]
+    group = request.OffsetFetchRequestGroup(
+        group_id=group_id, member_id=member_id, member_epoch=member_epoch, topics=topics
+    )
+    return request(groups=[group], require_stable=require_stable)
+
+
+def _fetched(cluster: Cluster, group_id: str, group: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    if group.error_code != ErrorCode.NONE:
+        if group.error_code in COORDINATOR_MOVED:
+            cluster.forget_coordinator(group_id)
+        text = f"Offsets of group {group_id!r} can't be read ({error_name(group.error_code)})."
+        if group.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+            raise UnknownMemberError(text, group.error_code, {})
+        if group.error_code in STALE:
+            raise StaleMemberEpochError(text, group.error_code, {})
+        raise RequestFailedError(text, group.error_code)
+    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    for topic in group.topics:
+        for partition in topic.partitions:
+            if partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            if partition.error_code != ErrorCode.NONE:
+                name = error_name(partition.error_code)
+                raise RequestFailedError(
+                    f"Group {group_id!r}: the offset of {topic.name}-{partition.partition_index} can't be read ({name}).",
+                    partition.error_code,
+                )
+            if partition.committed_offset >= 0:
+                found[topic.name, partition.partition_index] = OffsetAndMetadata(
+                    partition.committed_offset, partition.metadata or "", partition.committed_leader_epoch
+                )
+    return found
+
+
+async def _back_off(cluster: Cluster, failures: int, deadline: float, what: str, error: StreamsError) -> int:
+    loop = asyncio.get_running_loop()
+    pause_s = backoff_s(cluster.config, failures)
+    if loop.time() + pause_s >= deadline:
+        raise RequestTimedOutError(f"{what}, time is up: {error}") from error
+    await asyncio.sleep(pause_s)
+    return failures + 1

@@ -1,0 +1,111 @@
+"""TLS and SASL of a connection: the settings of Kafka's and librdkafka's clients, done by ``ssl`` and aiokafka.
+
+aiokafka's authenticators are below its public API: ``tests/streamsrt/client/test_security.py`` holds them to what is
+expected of them here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiokafka import conn as aiokafka_conn
+
+from streamsrt.client.values import SecurityConfig
+from streamsrt.errors import BrokerError, ConfigError
+from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode, error_name
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+
+Send = Callable[[Any], Awaitable[Any]]
+
+
+class AuthenticationError(BrokerError):
+    """The broker refused the credentials, or the TLS handshake failed."""
+
+
+def check_security(config: SecurityConfig) -> None:
+    """Raises ConfigError for settings that can't work together."""
+    if config.protocol not in {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}:
+        raise ConfigError(
+            f"security.protocol={config.protocol!r}: must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL."
+        )
+    if not config.protocol.startswith("SASL"):
+        return
+    if config.sasl_mechanism not in MECHANISMS:
+        raise ConfigError(f"sasl.mechanism={config.sasl_mechanism!r}: must be one of {', '.join(MECHANISMS)}.")
+    needs_password = config.sasl_mechanism == "PLAIN" or config.sasl_mechanism.startswith("SCRAM")
+    if needs_password and (config.sasl_username is None or config.sasl_password is None):
+        raise ConfigError(f"sasl.mechanism={config.sasl_mechanism} needs sasl.username and sasl.password.")
+    if config.sasl_mechanism == "OAUTHBEARER" and config.sasl_oauth_token_provider is None:
+        raise ConfigError("sasl.mechanism=OAUTHBEARER needs a token provider (aiokafka.abc.AbstractTokenProvider).")
+    if config.sasl_mechanism == "GSSAPI" and aiokafka_conn.gssapi is None:
+        raise ConfigError("sasl.mechanism=GSSAPI needs the package gssapi.")
+
+
+def tls_context(config: SecurityConfig) -> ssl.SSLContext | None:
+    """The TLS context, or None for a plain connection. Raises ConfigError for files that can't be used."""
+    if config.protocol not in {"SSL", "SASL_SSL"}:
+        return None
+    try:
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=config.ssl_ca_location)
+        context.check_hostname = config.ssl_check_hostname
+        if config.ssl_certificate_location is not None:
+            context.load_cert_chain(config.ssl_certificate_location, config.ssl_key_location, config.ssl_key_password)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"TLS: ssl.ca.location={config.ssl_ca_location!r}, ssl.certificate.location="
+            f"{config.ssl_certificate_location!r}, ssl.key.location={config.ssl_key_location!r}: {error}"
+        ) from error
+    return context
+
+
+async def authenticate(config: SecurityConfig, host: str, send: Send) -> None:
+    """SaslHandshake and the exchange that follows. Raises AuthenticationError."""
+    handshake = await send(types.SaslHandshakeRequest(mechanism=config.sasl_mechanism))
+    if handshake.error_code != ErrorCode.NONE:
+        offered = ", ".join(handshake.mechanisms)
+        raise AuthenticationError(
+            f"{host} does not offer sasl.mechanism={config.sasl_mechanism}, but {offered} "
+            f"({error_name(handshake.error_code)}). Change sasl.mechanism."
+        )
+    authenticator = _authenticator(config, host)
+    answer: bytes | None = None
+    while True:
+        try:
+            step = await authenticator.step(answer)
+        except (ValueError, KeyError, AssertionError) as error:
+            raise AuthenticationError(f"{host}: SASL {config.sasl_mechanism}: {error}") from error
+        if step is None:
+            return
+        response = await send(types.SaslAuthenticateRequest(auth_bytes=step[0]))
+        if response.error_code != ErrorCode.NONE:
+            raise AuthenticationError(
+                f"{host} refuses the credentials: {response.error_message} ({error_name(response.error_code)}). "
+                "Check sasl.username and sasl.password."
+            )
+        answer = response.auth_bytes
+
+
+def _authenticator(config: SecurityConfig, host: str) -> Any:
+    loop = asyncio.get_running_loop()
+    if config.sasl_mechanism == "PLAIN":
+        return aiokafka_conn.SaslPlainAuthenticator(
+            loop=loop, sasl_plain_username=config.sasl_username, sasl_plain_password=config.sasl_password
+        )
+    if config.sasl_mechanism == "OAUTHBEARER":
+        return aiokafka_conn.OAuthAuthenticator(sasl_oauth_token_provider=config.sasl_oauth_token_provider)
+    if config.sasl_mechanism == "GSSAPI":
+        domain = config.sasl_kerberos_domain_name or host
+        return aiokafka_conn.SaslGSSAPIAuthenticator(
+            loop=loop, principal=f"{config.sasl_kerberos_service_name}@{domain}"
+        )
+    return aiokafka_conn.ScramAuthenticator(
+        loop=loop,
+        sasl_plain_username=config.sasl_username,
+        sasl_plain_password=config.sasl_password,
+        sasl_mechanism=config.sasl_mechanism,
+    )

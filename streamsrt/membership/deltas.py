@@ -1,0 +1,44 @@
+"""What has to happen to get from the tasks that are open to the tasks that are assigned.
+
+1. A task that changes its role keeps its open store: it is neither closed nor opened (``promoted``, ``demoted``,
+   ``exchanged``).
+2. Order for the caller: close ``closed``, change roles, report what is open, open ``opened``, report again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamsrt.membership.values import Task, Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """``closed``: by the role that they have; ``opened``: by the role that they get.
+
+    ``promoted``: standby or warm-up to active; ``demoted``: active to standby or warm-up, named under the role that they
+    get; ``exchanged``: between standby and warm-up, likewise.
+    """
+
+    closed: Tasks
+    opened: Tasks
+    promoted: frozenset[Task]
+    demoted: Tasks
+    exchanged: Tasks
+
+    def __bool__(self) -> bool:
+        return bool(self.closed or self.opened or self.promoted or self.demoted or self.exchanged)
+
+
+def delta(owned: Tasks, assigned: Tasks) -> Delta:
+    """The difference between what is open and what is to be open."""
+    before = owned.active | owned.standby | owned.warmup
+    after = assigned.active | assigned.standby | assigned.warmup
+    passive = owned.standby | owned.warmup
+    return Delta(
+        closed=Tasks(owned.active - after, owned.standby - after, owned.warmup - after),
+        opened=Tasks(assigned.active - before, assigned.standby - before, assigned.warmup - before),
+        promoted=assigned.active & passive,
+        demoted=Tasks(standby=assigned.standby & owned.active, warmup=assigned.warmup & owned.active),
+        exchanged=Tasks(standby=assigned.standby & owned.warmup, warmup=assigned.warmup & owned.standby),
+    )

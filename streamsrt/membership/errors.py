@@ -1,0 +1,94 @@
+"""Why a member can't be part of its group, each with what to do about it.
+
+Source: KIP-1071, Exceptions; ``StreamsGroupHeartbeatRequestManager`` of Kafka's clients.
+"""
+
+from __future__ import annotations
+
+from streamsrt.errors import MembershipError, StreamsError, TopologyMismatchError, UnsupportedBrokerError, UserError
+from streamsrt.membership.values import GroupMembership
+from streamsrt.wire.error_codes import ErrorCode, error_name
+
+
+class StreamsInvalidTopologyError(UserError):
+    """The coordinator refuses the topology itself: it breaks a rule of KIP-1071."""
+
+
+class StreamsInvalidTopologyEpochError(TopologyMismatchError):
+    """The topology epoch does not fit the group's, e.g. the topology changed and the epoch was not raised by one."""
+
+
+class StreamsTopologyFencedError(TopologyMismatchError):
+    """The group has moved on to a newer topology epoch."""
+
+
+class MembershipRefusedError(MembershipError):
+    """The coordinator refuses this member. ``error_code`` is the protocol's."""
+
+    def __init__(self, message: str, error_code: int) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+_REASONS: dict[int, tuple[str, str]] = {
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: (
+        "this principal may not read the group",
+        "Grant READ on the group to it, or use the right credentials (sasl.*, ssl.*).",
+    ),
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: (
+        "this principal may not use a topic of the topology",
+        "Grant DESCRIBE_CONFIGS on the topics of the topology, and CREATE on its internal topics.",
+    ),
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: (
+        "this principal may not create internal topics",
+        "Grant CREATE on the cluster or on the internal topics, or create them beforehand.",
+    ),
+    ErrorCode.GROUP_MAX_SIZE_REACHED: (
+        "the group is full",
+        "Raise group.streams.max.size on the brokers, or start fewer instances.",
+    ),
+    ErrorCode.GROUP_ID_NOT_FOUND: (
+        "there is a group of that name that is not a streams group",
+        "Stop its members and delete it, or choose another application.id.",
+    ),
+    ErrorCode.UNRELEASED_INSTANCE_ID: (
+        "another live member has this group.instance.id",
+        "Give every instance its own, or wait until the session of the former one has ended.",
+    ),
+    ErrorCode.FENCED_INSTANCE_ID: (
+        "another member took over this group.instance.id",
+        "Give every instance its own group.instance.id.",
+    ),
+}
+
+
+def refusal(membership: GroupMembership, code: int, message: str | None) -> StreamsError:
+    """The error for a heartbeat's error code that ends the membership."""
+    group, said = membership.group_id, f" The coordinator said: {message}" if message else ""
+    name = error_name(code)
+    if code == ErrorCode.STREAMS_INVALID_TOPOLOGY:
+        return StreamsInvalidTopologyError(f"Group {group!r}: the coordinator refuses the topology ({name}).{said}")
+    if code == ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH:
+        return StreamsInvalidTopologyEpochError(
+            f"Group {group!r}: topology epoch {membership.topology.epoch} does not fit the group ({name}).{said} "
+            "After a change of the topology set topology.epoch to the group's epoch plus one."
+        )
+    if code == ErrorCode.STREAMS_TOPOLOGY_FENCED:
+        return StreamsTopologyFencedError(
+            f"Group {group!r}: its topology is newer than epoch {membership.topology.epoch} ({name}).{said} "
+            "Start the newer version of the application; to go back, raise topology.epoch once more."
+        )
+    if code == ErrorCode.INVALID_REQUEST and message and "topology" in message.lower() and "updates" in message.lower():
+        return TopologyMismatchError(
+            f"Group {group!r} runs another topology, and this broker can't update it ({name}).{said} Stop all members and "
+            "delete the group, or start the changed application under another application.id."
+        )
+    if code == ErrorCode.UNSUPPORTED_VERSION:
+        return UnsupportedBrokerError(
+            f"Group {group!r}: the broker does not serve streams groups ({name}).{said} Apache Kafka 4.2 or later with the "
+            "feature streams.version=1 does; so does the bundled broker."
+        )
+    if code in _REASONS:
+        reason, remedy = _REASONS[code]
+        return MembershipRefusedError(f"Group {group!r}: {reason} ({name}).{said} {remedy}", code)
+    return MembershipRefusedError(f"Group {group!r}: the coordinator refused the heartbeat ({name}).{said}", code)

@@ -1,0 +1,100 @@
+"""A membership in progress: the session's state, and the log lines that its events deserve.
+
+This is what :meth:`streamsrt.client.network.NetworkThread.join_group` drives: it has the shape that the client expects
+of any group protocol (:class:`streamsrt.client.group.GroupMachine`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, ClassVar
+
+from streamsrt.errors import StreamsError
+from streamsrt.membership import session as machine
+from streamsrt.membership.session import MEMBER_STATES, MemberState, Session, Step
+from streamsrt.membership.values import (
+    Command,
+    Event,
+    GroupMembership,
+    HeartbeatRecovered,
+    HeartbeatTrouble,
+    Join,
+    MembershipFailed,
+    StatusChanged,
+    TasksLost,
+    UnknownStatus,
+)
+from streamsrt.wire import types
+
+log = logging.getLogger(__name__)
+
+
+class Member:
+    """One member of a streams group. Not thread-safe: the network thread owns it once it has joined."""
+
+    request_type: ClassVar[type] = types.StreamsGroupHeartbeatRequest
+
+    def __init__(self, membership: GroupMembership) -> None:
+        self.session = Session(membership=membership)
+        self.group_id = membership.group_id
+        self.member_id = membership.member_id
+
+    @property
+    def member_epoch(self) -> int:
+        """For commits; -1 while this is not a member."""
+        session = self.session
+        joined = session.state in MEMBER_STATES or session.state is MemberState.PREPARE_LEAVING
+        return session.member_epoch if joined and not session.ended else -1
+
+    @property
+    def ended(self) -> bool:
+        return self.session.ended
+
+    def start(self, now_ms: int) -> Step:
+        return self._step(Join(), now_ms)
+
+    def command(self, command: Command, now_ms: int) -> Step:
+        return self._step(command, now_ms)
+
+    def coordinator_found(self, version: int, now_ms: int) -> Step:
+        """``version``: the highest heartbeat version that the coordinator and this client share."""
+        return self._step(machine.CoordinatorFound(version), now_ms)
+
+    def responded(self, response: Any, now_ms: int) -> Step:
+        return self._step(machine.Answered(response), now_ms)
+
+    def request_failed(self, reason: str, now_ms: int) -> Step:
+        return self._step(machine.RequestFailed(reason), now_ms)
+
+    def refused(self, error: StreamsError, now_ms: int) -> Step:
+        return self._step(machine.Refused(error), now_ms)
+
+    def tick(self, polled_at_ms: int, now_ms: int) -> Step:
+        """``polled_at_ms``: when the processing thread was last seen alive."""
+        return self._step(machine.Polled(polled_at_ms), now_ms)
+
+    def _step(self, event: Any, now_ms: int) -> Step:
+        step = machine.step(self.session, event, now_ms)
+        self.session = step.session
+        for told in step.events:
+            self._log(told)
+        return step
+
+    def _log(self, event: Event) -> None:
+        group, member = self.group_id, self.member_id
+        match event:
+            case StatusChanged(statuses):
+                for status in statuses:
+                    log.warning("Group %s: %s: %s", group, status.code.name, status.detail)
+            case UnknownStatus(code, detail):
+                log.warning("Group %s: status %d, which this version does not know: %s", group, code, detail)
+            case HeartbeatTrouble(reason):
+                log.warning("Group %s, member %s: heartbeats fail, trying on: %s", group, member, reason)
+            case HeartbeatRecovered(outage_ms):
+                log.info("Group %s, member %s: heartbeats succeed again after %d ms", group, member, outage_ms)
+            case TasksLost(reason):
+                log.warning("Group %s, member %s: all tasks are lost: %s", group, member, reason)
+            case MembershipFailed(error):
+                log.error("%s", error)
+            case _:
+                pass

@@ -1,0 +1,686 @@
+"""The member's half of KIP-1071 as a pure state machine: ``step(session, event, now_ms) -> Step``.
+
+Rules that it keeps:
+
+1. At most one request is in flight, be it a heartbeat or the search for the coordinator. What happens meanwhile is kept
+   and sent with the next one.
+2. A joining heartbeat (epoch 0) carries every field, with empty task lists. Later ones carry what changed since the last
+   one that was *answered*; after any failure the next one carries every field but the topology.
+3. The tasks that a heartbeat names are those that are open, never those that were assigned.
+4. An answer's task lists are complete; null leaves the role as it was. When open and assigned tasks are equal, a heartbeat
+   that says so goes out at once, as does one for every other change of the open tasks.
+5. Losing the coordinator, a timeout or a retriable error changes neither tasks nor epoch. FENCED_MEMBER_EPOCH,
+   UNKNOWN_MEMBER_ID and a vanished group cost all tasks: no heartbeat is sent until nothing is open; then the member joins
+   anew under its old id.
+6. After a failure nothing is sent before the back-off is over. Otherwise the interval of the latest answer counts from
+   request to request.
+7. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.
+
+States are those of Kafka's ``MemberState``. Source: KIP-1071; KIP-848; ``StreamsMembershipManager``,
+``StreamsGroupHeartbeatRequestManager``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, TypeAlias
+
+from streamsrt.errors import StreamsError
+from streamsrt.membership.errors import refusal
+from streamsrt.membership.values import (
+    NOTHING,
+    AssignmentChanged,
+    Endpoint,
+    EndpointsChanged,
+    EpochChanged,
+    Event,
+    GroupMembership,
+    HeartbeatRecovered,
+    HeartbeatTrouble,
+    Join,
+    Leave,
+    LeftGroup,
+    MembershipFailed,
+    ReleaseTasks,
+    ReportOwned,
+    RequestShutdown,
+    SetTaskOffsets,
+    SourceTopicsMissing,
+    Status,
+    StatusChanged,
+    StatusCode,
+    Task,
+    Tasks,
+    TasksLost,
+    UnknownStatus,
+)
+from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
+
+Request: TypeAlias = types.StreamsGroupHeartbeatRequest
+Response: TypeAlias = types.StreamsGroupHeartbeatResponse
+
+LEAVE_EPOCH = -1
+LEAVE_STATIC_EPOCH = -2
+
+
+class MemberState(Enum):
+    UNSUBSCRIBED = "unsubscribed"
+    JOINING = "joining"
+    RECONCILING = "reconciling"
+    ACKNOWLEDGING = "acknowledging"
+    STABLE = "stable"
+    PREPARE_LEAVING = "prepare leaving"
+    LEAVING = "leaving"
+    FENCED = "fenced"
+    STALE = "stale"
+    FATAL = "fatal"
+
+
+MEMBER_STATES = frozenset({MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STABLE})
+HEARTBEAT_STATES = MEMBER_STATES | {MemberState.JOINING, MemberState.PREPARE_LEAVING}
+SENDING_STATES = HEARTBEAT_STATES | {MemberState.LEAVING}
+
+
+class InFlight(Enum):
+    COORDINATOR = "coordinator"
+    HEARTBEAT = "heartbeat"
+    LEAVE = "leave"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReport:
+    """The task offsets that are known, and what was reported of them when."""
+
+    offsets: Mapping[Task, int]
+    end_offsets: Mapping[Task, int]
+    reported_at_ms: int | None = None
+    reported_tasks: frozenset[Task] = frozenset()
+    reported_caught_up: frozenset[Task] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """All that the machine knows. ``heartbeat_version`` None: the coordinator has to be found (again)."""
+
+    membership: GroupMembership
+    state: MemberState = MemberState.UNSUBSCRIBED
+    ended: bool = False
+    member_epoch: int = 0
+    assigned: Tasks = NOTHING
+    owned: Tasks = NOTHING
+    acknowledged: Tasks | None = None
+    """The owned tasks of the last heartbeat that was answered without an error."""
+    sent: Tasks | None = None
+    full: bool = True
+    heartbeat_version: int | None = None
+    in_flight: InFlight | None = None
+    urgent: bool = False
+    sent_at_ms: int = 0
+    back_off_until_ms: int = 0
+    failures: int = 0
+    fences: int = 0
+    trouble_since_ms: int | None = None
+    heartbeat_interval_ms: int = 5_000
+    task_offset_interval_ms: int = 60_000
+    acceptable_recovery_lag: int = -1
+    statuses: tuple[Status, ...] = ()
+    sources_missing_since_ms: int | None = None
+    sources_missing_told: bool = False
+    endpoint_epoch: int = -1
+    report: OffsetReport | None = None
+    sent_report: OffsetReport | None = None
+    shutdown_application: bool = False
+    leave: Leave | None = None
+    stale_leave_pending: bool = False
+    polled_at_ms: int = 0
+
+
+# ------------------------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorFound:
+    """There is a connection to the coordinator, which serves the heartbeat up to this version."""
+
+    heartbeat_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """No answer: timeout, disconnect, no coordinator to be found."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The broker can't serve this client at all."""
+
+    error: StreamsError
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """The processing thread was alive at this time."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What follows: at most one of ``request`` and ``find_coordinator``. ``wake_at_ms``: when to send a Tick."""
+
+    session: Session
+    request: Request | None = None
+    find_coordinator: bool = False
+    events: tuple[Event, ...] = field(default=())
+    wake_at_ms: int | None = None
+
+
+Change: TypeAlias = tuple[Session, tuple[Event, ...]]
+
+
+def step(session: Session, event: Any, now_ms: int) -> Step:
+    """The next state, and what is to be sent and told. ``event`` is a command of ``values`` or an event of this module."""
+    if session.ended:
+        return Step(session)
+    session, events = _HANDLERS[type(event)](session, event, now_ms)
+    if not session.ended:
+        session, more = _check_times(session, now_ms)
+        events += more
+    if session.ended:
+        return Step(session, events=events)
+    return _act(session, events, now_ms)
+
+
+# ----------------------------------------------------------------------------------------------------------- commands
+
+
+def _join(session: Session, _: Join, now_ms: int) -> Change:
+    if session.state is not MemberState.UNSUBSCRIBED:
+        return session, ()
+    return replace(session, state=MemberState.JOINING, urgent=True, polled_at_ms=now_ms), ()
+
+
+def _report_owned(session: Session, event: ReportOwned, now_ms: int) -> Change:
+    changed = event.tasks != session.owned
+    session = replace(session, owned=event.tasks, polled_at_ms=now_ms)
+    if session.state in {MemberState.FENCED, MemberState.STALE}:
+        return (session if session.owned else _rejoin(session, now_ms)), ()
+    if session.state is MemberState.PREPARE_LEAVING and not session.owned:
+        return replace(session, state=MemberState.LEAVING, urgent=True), ()
+    if session.state not in MEMBER_STATES:
+        return session, ()
+    if changed:
+        session = replace(session, urgent=True)
+    return _reconcile(session, now_ms), ()
+
+
+def _set_task_offsets(session: Session, event: SetTaskOffsets, now_ms: int) -> Change:
+    known = session.report or OffsetReport({}, {})
+    return replace(session, report=replace(known, offsets=event.offsets, end_offsets=event.end_offsets)), ()
+
+
+def _request_shutdown(session: Session, _: RequestShutdown, now_ms: int) -> Change:
+    return _leave(replace(session, shutdown_application=True), Leave(), now_ms)
+
+
+def _leave(session: Session, event: Leave, now_ms: int) -> Change:
+    if session.leave is not None:
+        return session, ()
+    session = replace(session, leave=event)
+    never_joined = session.state is MemberState.JOINING and session.in_flight is not InFlight.HEARTBEAT
+    if never_joined or session.state not in HEARTBEAT_STATES:
+        lost = (TasksLost("the member left while it was not part of the group"),) if session.owned else ()
+        return _end(session, (*lost, LeftGroup()))
+    if session.owned:
+        return replace(session, state=MemberState.PREPARE_LEAVING), (ReleaseTasks(),)
+    return replace(session, state=MemberState.LEAVING, urgent=True), ()
+
+
+# ------------------------------------------------------------------------------------------- what the network answers
+
+
+def _coordinator_found(session: Session, event: CoordinatorFound, now_ms: int) -> Change:
+    return replace(session, heartbeat_version=event.heartbeat_version, in_flight=None, urgent=True), ()
+
+
+def _request_failed(session: Session, event: RequestFailed, now_ms: int) -> Change:
+    return _retry(replace(session, heartbeat_version=None), event.reason, now_ms)
+
+
+def _refused(session: Session, event: Refused, now_ms: int) -> Change:
+    return _fatal(session, event.error)
+
+
+def _answered(session: Session, event: Answered, now_ms: int) -> Change:
+    answered = session.in_flight
+    session = replace(session, in_flight=None)
+    if answered is InFlight.LEAVE:
+        return _after_leave(session, now_ms)
+    if answered is not InFlight.HEARTBEAT or session.state not in SENDING_STATES:
+        return replace(session, sent=None, sent_report=None), ()
+    if event.response.error_code != ErrorCode.NONE:
+        return _on_error(session, event.response, now_ms)
+    return _on_success(session, event.response, now_ms)
+
+
+def _on_success(session: Session, response: Response, now_ms: int) -> Change:
+    session, events = _recovered(session, now_ms)
+    epoch_changed = response.member_epoch != session.member_epoch
+    joined = session.state is MemberState.JOINING
+    session = replace(
+        session,
+        member_epoch=response.member_epoch,
+        acknowledged=session.acknowledged if session.sent is None else session.sent,
+        sent=None,
+        report=_reported(session),
+        sent_report=None,
+        full=False,
+        fences=0,
+        heartbeat_interval_ms=response.heartbeat_interval_ms or session.heartbeat_interval_ms,
+        task_offset_interval_ms=response.task_offset_interval_ms or session.task_offset_interval_ms,
+        acceptable_recovery_lag=_recovery_lag(session, response),
+    )
+    if epoch_changed:
+        events += (EpochChanged(response.member_epoch),)
+    session, more = _take_statuses(session, response, now_ms)
+    events += more
+    session, more = _take_endpoints(session, response)
+    events += more
+    session, more = _take_assignment(session, response, joined, now_ms)
+    return session, events + more
+
+
+def _recovery_lag(session: Session, response: Response) -> int:
+    if session.heartbeat_version:
+        return response.acceptable_recovery_lag
+    return response.acceptable_recovery_lag_legacy
+
+
+def _reported(session: Session) -> OffsetReport | None:
+    """The report as it stands now: the newest values, with what the answered heartbeat has told of them."""
+    if session.report is None or session.sent_report is None:
+        return session.report
+    told = session.sent_report
+    return replace(
+        session.report,
+        reported_at_ms=told.reported_at_ms,
+        reported_tasks=told.reported_tasks,
+        reported_caught_up=told.reported_caught_up,
+    )
+
+
+def _take_statuses(session: Session, response: Response, now_ms: int) -> Change:
+    if response.status is None:
+        return session, ()
+    statuses: list[Status] = []
+    events: tuple[Event, ...] = ()
+    for status in response.status:
+        if status.status_code in _STATUS_CODES:
+            statuses.append(Status(StatusCode(status.status_code), status.status_detail))
+        else:
+            events += (UnknownStatus(status.status_code, status.status_detail),)
+    missing = any(status.code is StatusCode.MISSING_SOURCE_TOPICS for status in statuses)
+    since = session.sources_missing_since_ms
+    changed = tuple(statuses) != session.statuses
+    session = replace(
+        session,
+        statuses=tuple(statuses),
+        sources_missing_since_ms=(now_ms if since is None else since) if missing else None,
+        sources_missing_told=session.sources_missing_told and missing,
+    )
+    return session, (*events, StatusChanged(session.statuses)) if changed else events
+
+
+def _take_endpoints(session: Session, response: Response) -> Change:
+    session = replace(session, endpoint_epoch=response.endpoint_information_epoch)
+    if response.partitions_by_user_endpoint is None:
+        return session, ()
+    partitions = {
+        Endpoint(entry.user_endpoint.host, entry.user_endpoint.port): (
+            _topic_partitions(entry.active_partitions),
+            _topic_partitions(entry.standby_partitions),
+        )
+        for entry in response.partitions_by_user_endpoint
+    }
+    return session, (EndpointsChanged(partitions),)
+
+
+def _topic_partitions(entries: Iterable[Any]) -> frozenset[tuple[str, int]]:
+    return frozenset((entry.topic, partition) for entry in entries for partition in entry.partitions)
+
+
+def _take_assignment(session: Session, response: Response, joined: bool, now_ms: int) -> Change:
+    if session.state in {MemberState.PREPARE_LEAVING, MemberState.LEAVING}:
+        return session, ()
+    lists = (response.active_tasks, response.standby_tasks, response.warmup_tasks)
+    before = session.assigned
+    assigned = Tasks(
+        before.active if lists[0] is None else _tasks(lists[0]),
+        before.standby if lists[1] is None else _tasks(lists[1]),
+        before.warmup if lists[2] is None else _tasks(lists[2]),
+    )
+    events: tuple[Event, ...] = ()
+    if joined or assigned != before:
+        session = replace(session, assigned=assigned, state=MemberState.RECONCILING)
+        events = (AssignmentChanged(assigned, session.member_epoch),)
+    return _reconcile(session, now_ms), events
+
+
+def _tasks(entries: Iterable[Any]) -> frozenset[Task]:
+    return frozenset((entry.subtopology_id, partition) for entry in entries for partition in entry.partitions)
+
+
+def _reconcile(session: Session, now_ms: int) -> Session:
+    if session.owned != session.assigned:
+        return replace(session, state=MemberState.RECONCILING)
+    if session.state is MemberState.RECONCILING:
+        return replace(session, state=MemberState.ACKNOWLEDGING, urgent=True)
+    return session
+
+
+# ------------------------------------------------------------------------------------------------------------- errors
+
+
+_LOST = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+_COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_STATUS_CODES = frozenset(int(code) for code in StatusCode)
+
+
+def _on_error(session: Session, response: Response, now_ms: int) -> Change:
+    code, message = response.error_code, response.error_message
+    said = f"{error_name(code)}: {message}" if message else error_name(code)
+    if code in _COORDINATOR_MOVED:
+        return _retry(replace(session, heartbeat_version=None), said, now_ms)
+    if code in _LOST or (code == ErrorCode.GROUP_ID_NOT_FOUND and session.member_epoch > 0):
+        return _lose_tasks(session, said, now_ms)
+    if is_retriable(code):
+        return _retry(session, said, now_ms)
+    return _fatal(session, refusal(session.membership, code, message))
+
+
+def _retry(session: Session, reason: str, now_ms: int) -> Change:
+    """Tasks and epoch stay; the next heartbeat carries everything (a leaving member does not insist)."""
+    leaving = session.in_flight is InFlight.LEAVE or session.state is MemberState.LEAVING
+    session = replace(session, in_flight=None, sent=None, sent_report=None, full=True)
+    if session.state is MemberState.STALE:
+        return replace(session, stale_leave_pending=False), ()
+    if leaving:
+        return _end(session, (LeftGroup(),))
+    session = replace(
+        session,
+        failures=session.failures + 1,
+        back_off_until_ms=now_ms + _back_off_ms(session, session.failures),
+        urgent=True,
+        trouble_since_ms=now_ms if session.trouble_since_ms is None else session.trouble_since_ms,
+    )
+    return session, (HeartbeatTrouble(reason),) if session.failures == 1 else ()
+
+
+def _back_off_ms(session: Session, failures: int) -> int:
+    membership = session.membership
+    return min(membership.retry_backoff_ms << min(failures, 16), membership.retry_backoff_max_ms)
+
+
+def _recovered(session: Session, now_ms: int) -> Change:
+    if session.trouble_since_ms is None:
+        return session, ()
+    outage_ms = now_ms - session.trouble_since_ms
+    return replace(session, failures=0, trouble_since_ms=None), (HeartbeatRecovered(outage_ms),)
+
+
+def _lose_tasks(session: Session, reason: str, now_ms: int) -> Change:
+    lost: tuple[Event, ...] = (TasksLost(reason),) if session.owned or session.assigned else ()
+    if session.state in {MemberState.PREPARE_LEAVING, MemberState.LEAVING}:
+        return _end(session, (*lost, LeftGroup()))
+    back_off_until_ms = now_ms + _back_off_ms(session, session.fences - 1) if session.fences else now_ms
+    session, recovered = _recovered(session, now_ms)
+    session = replace(
+        session,
+        state=MemberState.FENCED,
+        assigned=NOTHING,
+        fences=session.fences + 1,
+        back_off_until_ms=back_off_until_ms,
+        sent=None,
+        sent_report=None,
+    )
+    return (session if session.owned else _rejoin(session, now_ms)), recovered + lost
+
+
+def _rejoin(session: Session, now_ms: int) -> Session:
+    if session.stale_leave_pending or session.in_flight is not None:
+        return session
+    return replace(
+        session,
+        state=MemberState.JOINING,
+        member_epoch=0,
+        assigned=NOTHING,
+        acknowledged=None,
+        full=True,
+        endpoint_epoch=-1,
+        urgent=True,
+        polled_at_ms=now_ms,
+        report=session.report and OffsetReport(session.report.offsets, session.report.end_offsets),
+        sources_missing_since_ms=None,
+        sources_missing_told=False,
+        statuses=(),
+    )
+
+
+def _fatal(session: Session, error: StreamsError) -> Change:
+    if session.leave is not None:
+        return _end(session, (LeftGroup(),))
+    session = replace(session, state=MemberState.FATAL, ended=True, in_flight=None)
+    return session, (MembershipFailed(error),)
+
+
+def _end(session: Session, events: tuple[Event, ...]) -> Change:
+    return replace(session, state=MemberState.UNSUBSCRIBED, ended=True, in_flight=None), events
+
+
+def _after_leave(session: Session, now_ms: int) -> Change:
+    if session.state is not MemberState.STALE:
+        return _end(session, (LeftGroup(),))
+    session = replace(session, stale_leave_pending=False)
+    return _rejoin_if_alive(session, now_ms), ()
+
+
+# -------------------------------------------------------------------------------------------------------------- times
+
+
+def _polled(session: Session, event: Polled, now_ms: int) -> Change:
+    session = replace(session, polled_at_ms=max(session.polled_at_ms, event.at_ms))
+    return (_rejoin_if_alive(session, now_ms) if session.state is MemberState.STALE else session), ()
+
+
+def _rejoin_if_alive(session: Session, now_ms: int) -> Session:
+    alive = now_ms - session.polled_at_ms < session.membership.rebalance_timeout_ms
+    return _rejoin(session, now_ms) if alive and not session.owned else session
+
+
+def _tick(session: Session, _: Tick, now_ms: int) -> Change:
+    return session, ()
+
+
+def _check_times(session: Session, now_ms: int) -> Change:
+    events: tuple[Event, ...] = ()
+    since = session.sources_missing_since_ms
+    if since is not None and not session.sources_missing_told and now_ms >= since + _patience_ms(session):
+        session = replace(session, sources_missing_told=True)
+        detail = next(s.detail for s in session.statuses if s.code is StatusCode.MISSING_SOURCE_TOPICS)
+        events = (SourceTopicsMissing(detail),)
+    if session.state in MEMBER_STATES and now_ms >= session.polled_at_ms + session.membership.rebalance_timeout_ms:
+        reason = f"the processing thread did not poll for {session.membership.rebalance_timeout_ms} ms"
+        session = replace(session, state=MemberState.STALE, assigned=NOTHING, stale_leave_pending=True, full=True)
+        events += (TasksLost(f"{reason} (max.poll.interval.ms)"),)
+    return session, events
+
+
+def _patience_ms(session: Session) -> int:
+    return session.membership.missing_source_topics_timeout_ms
+
+
+# ------------------------------------------------------------------------------------------------------------ sending
+
+
+def _act(session: Session, events: tuple[Event, ...], now_ms: int) -> Step:
+    stale_leave = session.state is MemberState.STALE and session.stale_leave_pending
+    if session.in_flight is not None or not (stale_leave or session.state in SENDING_STATES):
+        return Step(session, events=events, wake_at_ms=_wake_at_ms(session, None))
+    due_ms = now_ms if stale_leave else _due_ms(session, now_ms)
+    if now_ms < due_ms:
+        return Step(session, events=events, wake_at_ms=_wake_at_ms(session, due_ms))
+    if session.heartbeat_version is None:
+        session = replace(session, in_flight=InFlight.COORDINATOR)
+        return Step(session, find_coordinator=True, events=events, wake_at_ms=_wake_at_ms(session, None))
+    leaving = stale_leave or session.state is MemberState.LEAVING
+    session, request = _leave_request(session) if leaving else _heartbeat(session, now_ms)
+    return Step(session, request=request, events=events, wake_at_ms=_wake_at_ms(session, None))
+
+
+def _due_ms(session: Session, now_ms: int) -> int:
+    wanted_ms = now_ms if session.urgent else session.sent_at_ms + session.heartbeat_interval_ms
+    return max(wanted_ms, session.back_off_until_ms)
+
+
+def _wake_at_ms(session: Session, due_ms: int | None) -> int | None:
+    times = [] if due_ms is None else [due_ms]
+    if session.sources_missing_since_ms is not None and not session.sources_missing_told:
+        times.append(session.sources_missing_since_ms + _patience_ms(session))
+    if session.state in MEMBER_STATES:
+        times.append(session.polled_at_ms + session.membership.rebalance_timeout_ms)
+    return min(times, default=None)
+
+
+def _leave_request(session: Session) -> tuple[Session, Request]:
+    membership = session.membership
+    remain = session.leave.remain if session.leave is not None else True
+    epoch = LEAVE_STATIC_EPOCH if membership.instance_id is not None and remain else LEAVE_EPOCH
+    request = Request(
+        group_id=membership.group_id,
+        member_id=membership.member_id,
+        member_epoch=epoch,
+        endpoint_information_epoch=session.endpoint_epoch,
+        instance_id=membership.instance_id,
+        shutdown_application=session.shutdown_application,
+    )
+    return replace(session, in_flight=InFlight.LEAVE), request
+
+
+def _heartbeat(session: Session, now_ms: int) -> tuple[Session, Request]:
+    membership = session.membership
+    joining = session.state is MemberState.JOINING
+    request = Request(
+        group_id=membership.group_id,
+        member_id=membership.member_id,
+        member_epoch=session.member_epoch,
+        endpoint_information_epoch=session.endpoint_epoch,
+        instance_id=membership.instance_id,
+    )
+    owned = NOTHING if joining else session.owned
+    sent = None
+    if session.full or session.state is MemberState.ACKNOWLEDGING or owned != session.acknowledged:
+        sent = owned
+        request.active_tasks = _task_ids(owned.active)
+        request.standby_tasks = _task_ids(owned.standby)
+        request.warmup_tasks = _task_ids(owned.warmup)
+    if session.full:
+        _add_everything(request, membership, joining)
+    report = _due_report(session, now_ms)
+    if report is not None:
+        request.task_offsets = _offsets(report.offsets)
+        request.task_end_offsets = _offsets(report.end_offsets)
+    session = replace(
+        session,
+        in_flight=InFlight.HEARTBEAT,
+        sent=sent,
+        sent_report=report,
+        urgent=False,
+        sent_at_ms=now_ms,
+        state=MemberState.STABLE if session.state is MemberState.ACKNOWLEDGING else session.state,
+    )
+    return session, request
+
+
+def _add_everything(request: Request, membership: GroupMembership, joining: bool) -> None:
+    request.rack_id = membership.rack_id
+    request.rebalance_timeout_ms = membership.rebalance_timeout_ms
+    request.process_id = membership.process_id
+    request.client_tags = [Request.KeyValue(key=k, value=v) for k, v in sorted(membership.client_tags.items())]
+    if membership.endpoint is not None:
+        request.user_endpoint = Request.Endpoint(host=membership.endpoint.host, port=membership.endpoint.port)
+    if joining:
+        request.topology = membership.topology
+
+
+def _task_ids(tasks: frozenset[Task]) -> list[types.StreamsGroupHeartbeatRequest.TaskIds]:
+    partitions: dict[str, list[int]] = {}
+    for subtopology_id, partition in sorted(tasks):
+        partitions.setdefault(subtopology_id, []).append(partition)
+    return [Request.TaskIds(subtopology_id=name, partitions=numbers) for name, numbers in partitions.items()]
+
+
+def _due_report(session: Session, now_ms: int) -> OffsetReport | None:
+    """Task offsets where they are due. Brokers that serve only version 0 of the heartbeat refuse them."""
+    report = session.report
+    if report is None or not session.heartbeat_version:
+        return None
+    tasks, caught_up = frozenset(report.offsets), _caught_up(session, report)
+    due = (
+        session.full
+        or report.reported_at_ms is None
+        or now_ms - report.reported_at_ms >= session.task_offset_interval_ms
+        or tasks != report.reported_tasks
+        or not caught_up <= report.reported_caught_up
+    )
+    if not due:
+        return None
+    return replace(report, reported_at_ms=now_ms, reported_tasks=tasks, reported_caught_up=caught_up)
+
+
+def _caught_up(session: Session, report: OffsetReport) -> frozenset[Task]:
+    if session.acceptable_recovery_lag < 0:
+        return frozenset()
+    return frozenset(
+        task
+        for task in session.owned.warmup
+        if task in report.offsets
+        and task in report.end_offsets
+        and report.end_offsets[task] - report.offsets[task] <= session.acceptable_recovery_lag
+    )
+
+
+def _offsets(offsets: Mapping[Task, int]) -> list[types.StreamsGroupHeartbeatRequest.TaskOffset]:
+    return [
+        Request.TaskOffset(subtopology_id=task[0], partition=task[1], offset=offset)
+        for task, offset in sorted(offsets.items())
+    ]
+
+
+_HANDLERS: dict[type, Callable[[Session, Any, int], Change]] = {
+    Join: _join,
+    ReportOwned: _report_owned,
+    SetTaskOffsets: _set_task_offsets,
+    RequestShutdown: _request_shutdown,
+    Leave: _leave,
+    CoordinatorFound: _coordinator_found,
+    Answered: _answered,
+    RequestFailed: _request_failed,
+    Refused: _refused,
+    Tick: _tick,
+    Polled: _polled,
+}
