@@ -87,13 +87,12 @@ class StateDirectory:
             raise StateError(f"state store {spec.name!r} of partition {partition} is already open in this process")
         if spec.kind not in ("key_value", "window") or spec.retain_duplicates:
             kind = "window store that retains duplicates" if spec.retain_duplicates else f"{spec.kind} store"
-            raise ConfigError(
-                f"state store {spec.name!r} is a {kind}, which can't be kept yet: use a key-value or window store"
-            )
+            raise ConfigError(f"state store {spec.name!r} is a {kind}: only key-value and window stores can be kept")
+        if spec.kind == "window" and spec.retention_ms is None:
+            raise ConfigError(f"window store {spec.name!r} has no retention: give it one with retention_ms")
         path = self.store_path(*place)
         store = RocksDBStore(path, spec.name, self._rocksdb) if spec.persistent else MemoryStore(spec.name)
-        opened: AnyStore = store if spec.kind == "key_value" else _windowed(spec, store)
-        self._open[place] = opened
+        opened = self._open[place] = _windowed(spec, store)
         return opened
 
     def is_open(self, store: str, partition: int) -> bool:
@@ -193,7 +192,7 @@ def _legal(name: str, what: str) -> str:
 
 
 def _windowed(spec: StoreSpec, store: BytesStore) -> AnyStore:
-    if spec.retention_ms is None:
+    if spec.kind != "window" or spec.retention_ms is None:
         return store
     try:
         return WindowBytesStore(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)

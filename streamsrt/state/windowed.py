@@ -58,7 +58,7 @@ class WindowBytesStore:
         stored = store.get(_STREAM_TIME_KEY)
         self._stream_time_ms = -1 if stored is None else int(_TIME.unpack(stored)[0])
         self._live_segment = self._oldest_live_segment()
-        self._deleted_below_segment = 0
+        self._oldest_segment = self._first_stored_segment()
         self._prefixes: dict[bytes, bytes | None] = {}
 
     @property
@@ -84,6 +84,12 @@ class WindowBytesStore:
     def _oldest_live_ms(self) -> int:
         return max(0, self._stream_time_ms - self.retention_ms + 1)
 
+    def _first_stored_segment(self) -> int | None:
+        """No stored row is in an older segment; None where there are no rows."""
+        for row_key, _ in self._store.range(_TIME.pack(0)):
+            return int(_TIME.unpack_from(row_key)[0])
+        return None
+
     def _advance(self, stream_time_ms: int) -> None:
         self._stream_time_ms = stream_time_ms
         live_segment = self._oldest_live_segment()
@@ -99,7 +105,12 @@ class WindowBytesStore:
         if start_ms > self._stream_time_ms:
             self._advance(start_ms)
         segment = start_ms // self.segment_interval_ms
-        prefix = None if segment < self._live_segment else _TIME.pack(segment)
+        if segment < self._live_segment:
+            prefix = None
+        else:
+            prefix = _TIME.pack(segment)
+            if self._oldest_segment is None or segment < self._oldest_segment:
+                self._oldest_segment = segment
         if len(self._prefixes) >= _REMEMBERED_STARTS:
             self._prefixes.clear()
         self._prefixes[packed_start] = prefix
@@ -112,7 +123,7 @@ class WindowBytesStore:
         before_ms = self._stream_time_ms
         rows: list[tuple[bytes, bytes | None]] = []
         pack = _TIME.pack
-        start_ms = -1
+        start_ms: int | None = None
         packed = suffix = b""
         for key, row_start_ms, value in puts:
             if row_start_ms != start_ms:
@@ -158,9 +169,10 @@ class WindowBytesStore:
         self._delete_expired()
 
     def _delete_expired(self) -> None:
-        if self._live_segment > self._deleted_below_segment:
-            self._store.delete_range(_TIME.pack(self._deleted_below_segment), _TIME.pack(self._live_segment))
-            self._deleted_below_segment = self._live_segment
+        oldest = self._oldest_segment
+        if oldest is not None and oldest < self._live_segment:
+            self._store.delete_range(_TIME.pack(oldest), _TIME.pack(self._live_segment))
+            self._oldest_segment = self._live_segment
 
     def expire(self, stream_time_ms: int) -> None:
         """Moves stream time on, if it is behind, and deletes the segments that are beyond retention."""
