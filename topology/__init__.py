@@ -1,1 +1,73 @@
 """The topology DSL: what a stream application computes, as pure values."""
+
+from topology import serdes
+from topology.builder import StreamsBuilder
+from topology.codecs import Serde
+from topology.errors import (
+    CopartitionError,
+    CycleError,
+    IllegalNameError,
+    MissingSerdeError,
+    NameInUseError,
+    TopicInUseError,
+    TopologyError,
+    UnknownStoreError,
+    UnsupportedError,
+    WindowError,
+)
+from topology.grouped import KGroupedStream, TimeWindowedKStream
+from topology.nodes import Subtopology, Topology
+from topology.processor import (
+    Cancellable,
+    FixedKeyProcessor,
+    Headers,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    RecordContext,
+    RecordMetadata,
+)
+from topology.stores import KeyValueStore, ReadOnlyKeyValueStore, Store, ValueAndTimestamp, WindowStore
+from topology.streams import BranchedKStream, KStream
+from topology.tables import KTable
+from topology.windows import TimeWindows, Windowed
+
+__all__ = [
+    "BranchedKStream",
+    "Cancellable",
+    "CopartitionError",
+    "CycleError",
+    "FixedKeyProcessor",
+    "Headers",
+    "IllegalNameError",
+    "KGroupedStream",
+    "KStream",
+    "KTable",
+    "KeyValueStore",
+    "MissingSerdeError",
+    "NameInUseError",
+    "Processor",
+    "ProcessorContext",
+    "PunctuationType",
+    "ReadOnlyKeyValueStore",
+    "Record",
+    "RecordContext",
+    "RecordMetadata",
+    "Serde",
+    "Store",
+    "StreamsBuilder",
+    "Subtopology",
+    "TimeWindowedKStream",
+    "TimeWindows",
+    "TopicInUseError",
+    "Topology",
+    "TopologyError",
+    "UnknownStoreError",
+    "UnsupportedError",
+    "ValueAndTimestamp",
+    "WindowError",
+    "WindowStore",
+    "Windowed",
+    "serdes",
+]

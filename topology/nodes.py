@@ -12,11 +12,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from topology.serdes import Serde
+from topology.codecs import Serde
+from topology.errors import CallSite, MissingSerdeError
 from topology.windows import Windows
 
 AnySerde: TypeAlias = "Serde[Any] | None"
@@ -53,6 +54,8 @@ class StoreSpec:
     value_serde: AnySerde = None
     timestamped: bool = True
     persistent: bool = True
+    default_persistence: bool = False
+    """The program leaves it to the application's configuration whether the store is in memory."""
     caching: bool = True
     logging: bool = True
     changelog_configs: tuple[tuple[str, str], ...] = ()
@@ -62,6 +65,7 @@ class StoreSpec:
     retain_duplicates: bool = False
     source_topic: str | None = None
     """The source topic that is this store's changelog, where the topology is optimised."""
+    site: CallSite | None = field(default=None, compare=False, repr=False)
 
     @property
     def changelog_name(self) -> str:
@@ -261,6 +265,8 @@ class SourceNode:
     offset_reset: Literal["earliest", "latest"] | None = None
     repartition: bool = False
     children: tuple[str, ...] = ()
+    site: CallSite | None = field(default=None, compare=False, repr=False)
+    """The user's line that made this node; it has no part in equality and digests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +279,7 @@ class ProcessorNode:
     parents: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
     sends_old_values: bool = False
+    site: CallSite | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,6 +298,7 @@ class SinkNode:
     partitioner: Function | None = None
     repartition: bool = False
     parents: tuple[str, ...] = ()
+    site: CallSite | None = field(default=None, compare=False, repr=False)
 
 
 Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
@@ -335,6 +343,20 @@ class Subtopology:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MissingSerde:
+    """A step that has to make or read bytes of a type that changed on the way, without a serde being named.
+
+    ``helped_by_default``: the application's default serde takes its place, where there is one.
+    """
+
+    step: str
+    side: Literal["key", "value"]
+    changed_by: str
+    helped_by_default: bool = True
+    site: CallSite | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
     """What an application computes: the result of :meth:`topology.StreamsBuilder.build`.
 
@@ -344,9 +366,38 @@ class Topology:
     subtopologies: tuple[Subtopology, ...]
     digest: str
     epoch: int = 0
+    missing_serdes: tuple[MissingSerde, ...] = field(default=(), compare=False, repr=False)
 
     def describe(self) -> str:
         """The text that ``Topology.describe()`` of Kafka Streams gives for the same program."""
         from topology.describe import describe
 
         return describe(self)
+
+    def mermaid(self) -> str:
+        """The graph as a Mermaid flowchart, which Markdown viewers draw."""
+        from topology.describe import mermaid
+
+        return mermaid(self)
+
+    def configured(self, config: Mapping[str, Any]) -> Topology:
+        """The same topology with the settings of the application's configuration in its internal topics.
+
+        Keys: ``topic.<topic setting>`` for all internal topics, ``windowstore.changelog.additional.retention.ms`` and
+        ``dsl.store.suppliers.class``. The digest stays as it is.
+        """
+        from topology.passes import configure
+
+        return configure(self, config)
+
+    def check_serdes(self, *, default_key: bool, default_value: bool) -> None:
+        """Raises MissingSerdeError for the first step that has no serde, given which default serdes there are."""
+        for missing in self.missing_serdes:
+            has_default = default_key if missing.side == "key" else default_value
+            if not (has_default and missing.helped_by_default):
+                raise MissingSerdeError(
+                    f"{missing.step} has no serde for its {missing.side}s: {missing.changed_by} changed their type. Give it "
+                    f"{missing.side}=serdes...."
+                    + (f", or set default.{missing.side}.serde" if missing.helped_by_default else ""),
+                    missing.site,
+                )

@@ -1,21 +1,42 @@
-"""Serdes: values to bytes and back, with the bytes of the Java client's serdes."""
+"""The serdes by the names that a program uses: ``serdes.string``, ``serdes.json(Model)``, ``serdes.time_windowed(...)``.
 
-from __future__ import annotations
+What they do stands in :mod:`topology.codecs`; there a serde could not be called ``bytes`` or ``float``.
+"""
 
-from typing import Protocol, TypeVar, runtime_checkable
+from topology.codecs import (
+    CallableSerde,
+    JsonSerde,
+    Serde,
+    TimeWindowedSerde,
+    boolean,
+    double,
+    integer,
+    json,
+    long,
+    short,
+    string,
+    time_windowed,
+    uuid,
+    void,
+)
+from topology.codecs import bytes_ as bytes  # noqa: A004
+from topology.codecs import float_ as float  # noqa: A004
 
-T = TypeVar("T")
-
-
-@runtime_checkable
-class Serde(Protocol[T]):
-    """Turns values of one type into bytes and back.
-
-    ``name`` is part of the topology's digest. Neither method is ever given None: a null key or value stays null.
-    """
-
-    name: str
-
-    def serialize(self, value: T) -> bytes: ...
-
-    def deserialize(self, data: bytes) -> T: ...
+__all__ = [
+    "CallableSerde",
+    "JsonSerde",
+    "Serde",
+    "TimeWindowedSerde",
+    "boolean",
+    "bytes",
+    "double",
+    "float",
+    "integer",
+    "json",
+    "long",
+    "short",
+    "string",
+    "time_windowed",
+    "uuid",
+    "void",
+]

@@ -1,0 +1,86 @@
+"""What can be wrong with a topology. All of it is the program's to repair; nothing ran yet.
+
+::
+
+    TopologyError                 exit code 2
+    ├── NameInUseError            a step, store or branch name is given twice
+    ├── IllegalNameError          a name that Kafka would not accept
+    ├── UnknownStoreError         a processor asks for a store that nobody added
+    ├── TopicInUseError           a topic is read by two sources that can't be one
+    ├── CopartitionError          joined topics can't have equal partition counts
+    ├── CycleError                records would come back to where they were read from, for ever
+    ├── MissingSerdeError         bytes are needed and nobody said how to make them
+    ├── WindowError               a window or retention that makes no sense
+    └── UnsupportedError          valid in Kafka Streams, not available here
+
+A message says what is wrong, at which line of the user's program, and what to do.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+
+class CallSite(NamedTuple):
+    """The line of the user's program that called an operator."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def call_site() -> CallSite:
+    """The innermost line of the current call stack outside of this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "topology":
+        frame = frame.f_back
+    return CallSite(frame.f_code.co_filename, frame.f_lineno)
+
+
+class TopologyError(Exception):
+    """The program describes a topology that can't run. ``site`` is the user's line, where it is known."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, site: CallSite | None = None) -> None:
+        super().__init__(f"{site}: {message}" if site else message)
+        self.site = site
+
+
+class NameInUseError(TopologyError):
+    """A name is given twice."""
+
+
+class IllegalNameError(TopologyError):
+    """A name of a step, store or topic is empty, too long or has characters that Kafka does not allow."""
+
+
+class UnknownStoreError(TopologyError):
+    """A processor is connected to a store that was never added."""
+
+
+class TopicInUseError(TopologyError):
+    """A topic is subscribed by two sources."""
+
+
+class CopartitionError(TopologyError):
+    """Topics that are joined need equal partition counts and were told different ones."""
+
+
+class CycleError(TopologyError):
+    """Every record that is read would be written to the topic that it was read from."""
+
+
+class MissingSerdeError(TopologyError):
+    """A key or value has to become bytes and no serde is known for it."""
+
+
+class WindowError(TopologyError):
+    """A window's size, advance, grace or retention is out of bounds."""
+
+
+class UnsupportedError(TopologyError):
+    """Kafka Streams has it; this version has not."""

@@ -1,0 +1,112 @@
+"""From what a program says about a store to what the operator needs.
+
+1. A name is taken as it is; without one the operator generates ``<prefix>STATE-STORE-<number>``.
+2. Serdes: the store's, else the operator's ``key=``/``value=``, else those that the stream carries.
+3. A table without a store name can't be asked for by name; where it needs a store nevertheless, it is the generated one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from topology.errors import TopologyError, WindowError, call_site
+from topology.names import check_name
+from topology.nodes import AnySerde, StoreSpec
+from topology.plan import Carried, Plan, frozen_config
+from topology.stores import Store
+from topology.windows import MIN_SEGMENT_INTERVAL_MS, TimeWindows
+
+STORE_INFIX = "STATE-STORE-"
+
+
+def as_store(store: str | Store | None) -> Store:
+    """The store that is meant by a name, a Store, or nothing."""
+    if store is None:
+        return Store()
+    if isinstance(store, Store):
+        return store
+    return Store(check_name(store, "store"))
+
+
+def given_serdes(store: Store, key: AnySerde, value: AnySerde, operator: str) -> tuple[AnySerde, AnySerde]:
+    """The serdes that the program names for a table. Raises TopologyError where two places name different ones."""
+    for side, own, outer in (("key", store.key, key), ("value", store.value, value)):
+        if own is not None and outer is not None and own != outer:
+            raise TopologyError(
+                f"{operator}() has {side}={outer!r}, its store has {side}={own!r}: give one", call_site()
+            )
+    return store.key or key, store.value or value
+
+
+def key_value_store(store: Store, name: str, key: Carried, value: Carried) -> StoreSpec:
+    """The store of a table by key."""
+    if store.kind != "key_value":
+        raise TopologyError(f"store {name!r} has kind {store.kind!r}, here a key_value store is needed", call_site())
+    return _spec(store, name, key.serde, value.serde)
+
+
+def window_store(store: Store, name: str, key: Carried, value: Carried, windows: TimeWindows) -> StoreSpec:
+    """The store of a table by key and window. Raises WindowError where its retention is too short for the windows."""
+    if store.window_size_ms not in (None, windows.size_ms):
+        raise WindowError(
+            f"store {name!r} has windows of {store.window_size_ms} ms, the operator has {windows.size_ms} ms",
+            call_site(),
+        )
+    shortest_ms = windows.size_ms + windows.grace_ms
+    retention_ms = shortest_ms if store.retention_ms is None else store.retention_ms
+    if retention_ms < shortest_ms:
+        raise WindowError(
+            f"store {name!r} keeps windows for {retention_ms} ms, but they need size + grace = {shortest_ms} ms: "
+            "raise its retention",
+            call_site(),
+        )
+    return windowed_spec(_spec(store, name, key.serde, value.serde), retention_ms, windows.size_ms)
+
+
+def added_store(store: Store) -> StoreSpec:
+    """A store that processors connect to. Raises TopologyError where it has no name, or is a window store without times."""
+    if store.name is None:
+        raise TopologyError("a store for processors needs a name: Store('name', ...)", call_site())
+    spec = replace(
+        _spec(store, store.name, store.key, store.value),
+        caching=bool(store.caching),
+        timestamped=bool(store.timestamped),
+        default_persistence=False,
+    )
+    if store.kind == "window":
+        if store.retention_ms is None or store.window_size_ms is None:
+            raise WindowError(f"window store {store.name!r} needs retention= and window_size=", call_site())
+        if store.retention_ms < store.window_size_ms:
+            raise WindowError(f"window store {store.name!r} has a retention below its window size", call_site())
+        spec = windowed_spec(spec, store.retention_ms, store.window_size_ms)
+    return spec
+
+
+def windowed_spec(spec: StoreSpec, retention_ms: int, window_size_ms: int) -> StoreSpec:
+    return replace(
+        spec,
+        kind="window",
+        retention_ms=retention_ms,
+        segment_interval_ms=max(retention_ms // 2, MIN_SEGMENT_INTERVAL_MS),
+        window_size_ms=window_size_ms,
+    )
+
+
+def generated_store_name(plan: Plan, prefix: str) -> str:
+    return plan.number(prefix + STORE_INFIX)
+
+
+def _spec(store: Store, name: str, key: AnySerde, value: AnySerde) -> StoreSpec:
+    return StoreSpec(
+        name=name,
+        key_serde=key,
+        value_serde=value,
+        timestamped=store.timestamped is not False,
+        persistent=not store.in_memory,
+        default_persistence=store.in_memory is None,
+        caching=store.caching is not False,
+        logging=store.logging,
+        changelog_configs=frozen_config(store.changelog_config),
+        retain_duplicates=store.retain_duplicates,
+        site=call_site(),
+    )

@@ -1,0 +1,632 @@
+"""From the steps of a plan to a topology, in passes: each takes a draft and returns a fuller one.
+
+1. Names were given when the operators were called; repartition steps were put in then. The passes do not rename.
+2. Nodes are laid out in the order of their steps, parents first; a child's place among its siblings is its place in that
+   order. This is the order of forwarding, of ``describe()`` and of the subtopologies' numbers.
+3. A subtopology is what hangs together through parents and shared stores. Topics do not connect.
+4. A mistake is raised by the first pass that can see it, with the line of the program that made it.
+
+Source: InternalStreamsBuilder, InternalTopologyBuilder and CopartitionedTopicsEnforcer of Kafka Streams.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from topology.errors import (
+    CallSite,
+    CopartitionError,
+    CycleError,
+    NameInUseError,
+    TopicInUseError,
+    TopologyError,
+    UnknownStoreError,
+    UnsupportedError,
+)
+from topology.identity import subtopology_digest, subtopology_id, topology_digest
+from topology.internal_topics import changelog_topic, repartition_topic
+from topology.names import is_generated
+from topology.nodes import (
+    Branch,
+    InternalTopic,
+    KeyNotNull,
+    Map,
+    MapValues,
+    Node,
+    Operation,
+    PassThrough,
+    Peek,
+    ProcessorNode,
+    SelectKey,
+    SinkNode,
+    SourceNode,
+    StoreSpec,
+    Subtopology,
+    TableSource,
+    TableToStream,
+    Topology,
+)
+from topology.plan import (
+    OperatorStep,
+    Plan,
+    RepartitionStep,
+    SinkStep,
+    SourceStep,
+    SplitStep,
+    Step,
+    StoreStep,
+    TableSourceStep,
+    TableStep,
+)
+
+OPTIMIZATION_KEY = "topology.optimization"
+STORE_SUPPLIERS_KEY = "dsl.store.suppliers.class"
+EXPLICIT_NAMES_KEY = "ensure.explicit.internal.resource.naming"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A topology under construction."""
+
+    plan: Plan
+    config: Mapping[str, Any]
+    steps: tuple[Step, ...] = ()
+    merged: Mapping[str, str] = field(default_factory=dict)
+    """Sources that became one: name -> name of the one that stays."""
+    nodes: tuple[Node, ...] = ()
+    stores: Mapping[str, StoreSpec] = field(default_factory=dict)
+    repartitions: Mapping[str, int | None] = field(default_factory=dict)
+    """Repartition topics and the partition counts that the program gives."""
+    copartition_groups: tuple[tuple[str, ...], ...] = ()
+    subtopologies: tuple[Subtopology, ...] = ()
+
+
+def build(plan: Plan, config: Mapping[str, Any] | None, epoch: int) -> Topology:
+    """The topology of a plan. Raises TopologyError."""
+    if epoch < 0:
+        raise TopologyError(f"a topology epoch is 0 or above, not {epoch}")
+    draft = Draft(plan=plan, config=config or {})
+    for run in PASSES:
+        draft = run(draft)
+    topology = Topology(
+        subtopologies=draft.subtopologies,
+        digest=topology_digest(draft.subtopologies),
+        epoch=epoch,
+        missing_serdes=tuple(plan.missing_serdes),
+    )
+    if config is None:
+        return topology
+    topology.check_serdes(
+        default_key=config.get("default.key.serde") is not None,
+        default_value=config.get("default.value.serde") is not None,
+    )
+    return configure(topology, config)
+
+
+def configure(topology: Topology, config: Mapping[str, Any]) -> Topology:
+    """See :meth:`topology.nodes.Topology.configured`."""
+    persistent = not _in_memory_by_default(config)
+    subtopologies = []
+    for subtopology in topology.subtopologies:
+        stores = tuple(
+            replace(store, persistent=persistent) if store.default_persistence else store
+            for store in subtopology.stores
+        )
+        repartitions = tuple(
+            repartition_topic(topic.name, topic.partitions, config) for topic in subtopology.repartition_source_topics
+        )
+        subtopologies.append(
+            replace(
+                subtopology,
+                stores=stores,
+                changelog_topics=_changelogs(stores, config),
+                repartition_source_topics=repartitions,
+            )
+        )
+    return replace(topology, subtopologies=tuple(subtopologies))
+
+
+# -------------------------------------------------------------------------------------------------------------- passes
+
+
+def check_config(draft: Draft) -> Draft:
+    """Refuses settings that would give another topology than the one that would be built."""
+    optimization = str(draft.config.get(OPTIMIZATION_KEY, "none"))
+    if optimization != "none":
+        raise UnsupportedError(
+            f"{OPTIMIZATION_KEY}={optimization} is not supported: set it to none. An optimized Java application can't be "
+            "moved here as it is, since its topics differ"
+        )
+    return draft
+
+
+def merge_sources(draft: Draft) -> Draft:
+    """Streams of the same topics, or of the same pattern, read them once: the first one's source serves all."""
+    kept: list[Step] = []
+    first: dict[tuple[tuple[str, ...], str | None], SourceStep] = {}
+    of_topic: dict[str, SourceStep] = {}
+    merged: dict[str, str] = {}
+    for step in sorted(draft.plan.steps, key=lambda step: step.order):
+        if type(step) is not SourceStep:
+            kept.append(step)
+            continue
+        main = first.setdefault((tuple(sorted(step.topics)), step.pattern), step)
+        if main is not step:
+            _check_same_reset(main, step)
+            merged[step.name] = main.name
+            continue
+        kept.append(step)
+        for topic in step.topics:
+            other = of_topic.setdefault(topic, step)
+            if other is not step:
+                raise TopicInUseError(
+                    f"topic {topic!r} is read here among {list(step.topics)} and at {other.site} among "
+                    f"{list(other.topics)}: read the same topics at both places, or each topic in one place",
+                    step.site,
+                )
+    return replace(draft, steps=tuple(kept), merged=merged)
+
+
+def lay_out(draft: Draft) -> Draft:
+    """Makes the nodes of each step, parents before children."""
+    layout = _Layout(draft.merged)
+    for step in _in_order(draft.steps, draft.merged):
+        layout.add(step)
+    return replace(draft, nodes=layout.finished(), stores=layout.stores, repartitions=layout.repartitions)
+
+
+def check_names(draft: Draft) -> Draft:
+    """No two nodes have one name."""
+    seen: dict[str, Node] = {}
+    for node in draft.nodes:
+        other = seen.setdefault(node.name, node)
+        if other is not node:
+            raise NameInUseError(
+                f"the name {node.name!r} is taken by the step at {other.site}: choose another", node.site
+            )
+    return draft
+
+
+def check_topics(draft: Draft) -> Draft:
+    """Each topic is read by one source."""
+    sources = [node for node in draft.nodes if isinstance(node, SourceNode)]
+    if not sources:
+        raise TopologyError("the topology reads no topic: begin it with stream() or table()")
+    patterns: list[tuple[str, SourceNode]] = []
+    topics: dict[str, SourceNode] = {}
+    for node in sources:
+        for topic in node.topics:
+            if topic in topics:
+                raise TopicInUseError(
+                    f"topic {topic!r} is read already at {topics[topic].site}: a topic has one source. Use that stream or "
+                    "table here too",
+                    node.site,
+                )
+            topics[topic] = node
+        if node.pattern is not None:
+            patterns.append((node.pattern, node))
+    for pattern, node in patterns:
+        for topic, other in topics.items():
+            if re.fullmatch(pattern, topic):
+                raise TopicInUseError(
+                    f"the pattern {pattern!r} matches topic {topic!r}, read at {other.site}", node.site
+                )
+    return draft
+
+
+def connect_stores(draft: Draft) -> Draft:
+    """Every store that a node uses is there."""
+    for node in draft.nodes:
+        for store in node.stores if isinstance(node, ProcessorNode) else ():
+            if store not in draft.stores:
+                known = ", ".join(sorted(draft.stores)) or "none"
+                raise UnknownStoreError(
+                    f"there is no store {store!r}: add it with add_state_store(Store({store!r}, ...)) or name it in an "
+                    f"operator's store=. Stores of this topology: {known}",
+                    node.site,
+                )
+    return draft
+
+
+def check_feedback(draft: Draft) -> Draft:
+    """Refuses a circle in which every record that is read is written again to where it is read."""
+    topics_after: dict[str, set[str]] = defaultdict(set)
+    site_of: dict[str, CallSite | None] = {}
+    children = _children(draft.nodes)
+    by_name = {node.name: node for node in draft.nodes}
+    for source in draft.nodes:
+        if not isinstance(source, SourceNode):
+            continue
+        for sink in _always_reached(source, by_name, children):
+            for topic in source.topics:
+                topics_after[topic].add(sink.topic or "")
+            site_of[sink.topic or ""] = sink.site
+    for topic in sorted(topics_after):
+        circle = _circle(topic, topics_after)
+        if circle:
+            raise CycleError(
+                f"records go in a circle, {' -> '.join(circle)}: each one that is read is written again, for ever. Write to "
+                "another topic, or filter",
+                site_of.get(circle[-1]),
+            )
+    return draft
+
+
+def copartition(draft: Draft) -> Draft:
+    """Finds the topics that need equal partition counts, and refuses counts that the program makes unequal."""
+    topics_of = {node.name: node.topics for node in draft.nodes if isinstance(node, SourceNode)}
+    groups = _Groups()
+    for sources, site in draft.plan.copartitioned:
+        topics = sorted({topic for source in sources for topic in topics_of[draft.merged.get(source, source)]})
+        for topic in topics:
+            groups.unite(topics[0], topic)
+        _check_partitions(groups.members(topics[0]) if topics else [], draft.repartitions, site)
+    together = [tuple(sorted(group)) for group in groups.all() if len(group) > 1]
+    return replace(draft, copartition_groups=tuple(sorted(together)))
+
+
+def cut(draft: Draft) -> Draft:
+    """Cuts the graph into subtopologies, numbered by their first source."""
+    groups = _Groups()
+    user_of_store: dict[str, str] = {}
+    for node in draft.nodes:
+        groups.unite(node.name, node.name)
+        for parent in () if isinstance(node, SourceNode) else node.parents:
+            groups.unite(parent, node.name)
+        for store in node.stores if isinstance(node, ProcessorNode) else ():
+            groups.unite(user_of_store.setdefault(store, node.name), node.name)
+    members: dict[str, list[Node]] = {}
+    sources_first = sorted(draft.nodes, key=lambda node: not isinstance(node, SourceNode))
+    for node in sources_first:
+        members.setdefault(groups.root(node.name), [])
+    for node in draft.nodes:
+        members[groups.root(node.name)].append(node)
+    parts = enumerate(members.values())
+    return replace(draft, subtopologies=tuple(_subtopology(draft, number, tuple(nodes)) for number, nodes in parts))
+
+
+def check_identity(draft: Draft) -> Draft:
+    """No two subtopologies have one id."""
+    seen: dict[str, Subtopology] = {}
+    for subtopology in draft.subtopologies:
+        other = seen.setdefault(subtopology.id, subtopology)
+        if other is not subtopology:
+            raise NameInUseError(
+                f"subtopologies {other.number} and {subtopology.number} have the same id {subtopology.id}, by chance: name "
+                "a store or repartition topic of one of them differently"
+            )
+    return draft
+
+
+def check_explicit_names(draft: Draft) -> Draft:
+    """Where the application asks for it: stores and internal topics have names that the program gave."""
+    if str(draft.config.get(EXPLICIT_NAMES_KEY, "false")).lower() != "true":
+        return draft
+    generated = [f"store {name}" for name in sorted(draft.stores) if is_generated(name)]
+    for topic in sorted(draft.repartitions):
+        if is_generated(topic.removesuffix("-repartition")):
+            generated.append(f"repartition topic {topic}")
+    if generated:
+        raise TopologyError(
+            f"{EXPLICIT_NAMES_KEY} is set, but these have no name of their own: {', '.join(generated)}. Name them with "
+            "store= and name="
+        )
+    return draft
+
+
+PASSES: tuple[Callable[[Draft], Draft], ...] = (
+    check_config,
+    merge_sources,
+    lay_out,
+    check_names,
+    check_topics,
+    connect_stores,
+    check_feedback,
+    copartition,
+    cut,
+    check_identity,
+    check_explicit_names,
+)
+
+
+# ------------------------------------------------------------------------------------------------------------- details
+
+
+def _check_same_reset(main: SourceStep, other: SourceStep) -> None:
+    if main.offset_reset != other.offset_reset:
+        raise TopicInUseError(
+            f"offset_reset is {other.offset_reset!r} here and {main.offset_reset!r} at {main.site}, for the same topics: give "
+            "one",
+            other.site,
+        )
+
+
+def _in_order(steps: tuple[Step, ...], merged: Mapping[str, str]) -> Iterable[Step]:
+    """Parents first; among those whose parents are done, by order."""
+    by_name = {step.name: step for step in steps}
+    waiting: dict[int, set[int]] = {}
+    children: dict[int, list[Step]] = defaultdict(list)
+    ready: list[tuple[int, int, Step]] = []
+    for step in steps:
+        parents = [by_name[merged[parent.name]] if parent.name in merged else parent for parent in step.parents]
+        waiting[id(step)] = {id(parent) for parent in parents}
+        for parent in parents:
+            children[id(parent)].append(step)
+        if not parents:
+            heapq.heappush(ready, (step.order, id(step), step))
+    done = 0
+    while ready:
+        _, _, step = heapq.heappop(ready)
+        done += 1
+        yield step
+        for child in children[id(step)]:
+            if id(step) in waiting[id(child)]:
+                waiting[id(child)].discard(id(step))
+                if not waiting[id(child)]:
+                    heapq.heappush(ready, (child.order, id(child), child))
+    if done < len(steps):
+        stuck = next(step for step in steps if waiting[id(step)])
+        raise CycleError(f"the step {stuck.name!r} comes after itself", stuck.site)
+
+
+class _Layout:
+    """Nodes as they are added, without their children yet."""
+
+    def __init__(self, merged: Mapping[str, str]) -> None:
+        self.merged = merged
+        self.nodes: list[Node] = []
+        self.stores: dict[str, StoreSpec] = {}
+        self.repartitions: dict[str, int | None] = {}
+
+    def add(self, step: Step) -> None:
+        parents = tuple(dict.fromkeys(self.merged.get(parent.name, parent.name) for parent in step.parents))
+        match step:
+            case TableSourceStep():
+                self._source(step, step.source_name)
+                self._table(step, (step.source_name,))
+            case SourceStep():
+                self._source(step, step.name)
+            case TableStep():
+                self._table(step, parents)
+            case OperatorStep():
+                for store in step.own_stores:
+                    self._store(store)
+                self._processor(step, step.name, step.operation, parents, step.stores)
+            case SplitStep():
+                operation = Branch(predicates=tuple(step.predicates), children=tuple(step.branches))
+                self._processor(step, step.name, operation, parents)
+            case RepartitionStep():
+                self._repartition(step, parents)
+            case SinkStep():
+                self.nodes.append(
+                    SinkNode(
+                        name=step.name,
+                        topic=step.topic,
+                        topic_extractor=step.topic_extractor,
+                        key_serde=step.key_serde,
+                        value_serde=step.value_serde,
+                        partitioner=step.partitioner,
+                        parents=parents,
+                        site=step.site,
+                    )
+                )
+            case StoreStep():
+                self._store(step.store)
+
+    def finished(self) -> tuple[Node, ...]:
+        children = _children(self.nodes)
+        return tuple(
+            node if isinstance(node, SinkNode) else replace(node, children=tuple(children[node.name]))
+            for node in self.nodes
+        )
+
+    def _processor(
+        self,
+        step: Step,
+        name: str,
+        operation: Operation,
+        parents: tuple[str, ...],
+        stores: tuple[str, ...] = (),
+        sends_old_values: bool = False,
+    ) -> None:
+        self.nodes.append(
+            ProcessorNode(
+                name=name,
+                operation=operation,
+                stores=stores,
+                parents=parents,
+                sends_old_values=sends_old_values,
+                site=step.site,
+            )
+        )
+
+    def _source(self, step: SourceStep, name: str) -> None:
+        self.nodes.append(
+            SourceNode(
+                name=name,
+                topics=step.topics,
+                pattern=step.pattern,
+                key_serde=step.key_serde,
+                value_serde=step.value_serde,
+                timestamp_extractor=step.timestamp_extractor,
+                offset_reset=step.offset_reset,
+                site=step.site,
+            )
+        )
+
+    def _table(self, step: TableSourceStep | TableStep, parents: tuple[str, ...]) -> None:
+        table = step.table
+        own: tuple[str, ...] = ()
+        if table.materialized and table.store is not None:
+            self._store(table.store)
+            own = (table.store.name,)
+        operation = table.make(own[0] if own else None)
+        self._processor(step, step.name, operation, parents, own, table.sends_old_values)
+
+    def _repartition(self, step: RepartitionStep, parents: tuple[str, ...]) -> None:
+        if self.repartitions.setdefault(step.topic, step.partitions) != step.partitions or any(
+            node.name == step.sink_name for node in self.nodes
+        ):
+            raise NameInUseError(
+                f"the repartition topic {step.topic!r} is there already: give this operator another name=", step.site
+            )
+        self._processor(step, step.filter_name, PassThrough() if step.keeps_null_keys else KeyNotNull(), parents)
+        self.nodes.append(
+            SinkNode(
+                name=step.sink_name,
+                topic=step.topic,
+                key_serde=step.key_serde,
+                value_serde=step.value_serde,
+                partitioner=step.partitioner,
+                repartition=True,
+                parents=(step.filter_name,),
+                site=step.site,
+            )
+        )
+        self.nodes.append(
+            SourceNode(
+                name=step.name,
+                topics=(step.topic,),
+                key_serde=step.key_serde,
+                value_serde=step.value_serde,
+                repartition=True,
+                site=step.site,
+            )
+        )
+
+    def _store(self, store: StoreSpec) -> None:
+        other = self.stores.setdefault(store.name, store)
+        if other is not store and other != store:
+            raise NameInUseError(
+                f"another store {store.name!r} is added at {other.site}: choose another name, or share one Store",
+                store.site,
+            )
+
+
+class _Groups:
+    """Disjoint sets of names."""
+
+    def __init__(self) -> None:
+        self._parent: dict[str, str] = {}
+
+    def root(self, name: str) -> str:
+        parent = self._parent.setdefault(name, name)
+        while parent != self._parent[parent]:
+            parent = self._parent[parent]
+        self._parent[name] = parent
+        return parent
+
+    def unite(self, one: str, other: str) -> None:
+        self._parent[self.root(other)] = self.root(one)
+
+    def members(self, name: str) -> list[str]:
+        root = self.root(name)
+        return [other for other in self._parent if self.root(other) == root]
+
+    def all(self) -> list[list[str]]:
+        groups: dict[str, list[str]] = defaultdict(list)
+        for name in list(self._parent):
+            groups[self.root(name)].append(name)
+        return list(groups.values())
+
+
+def _children(nodes: Iterable[Node]) -> dict[str, list[str]]:
+    children: dict[str, list[str]] = defaultdict(list)
+    for node in nodes:
+        for parent in () if isinstance(node, SourceNode) else node.parents:
+            children[parent].append(node.name)
+    return children
+
+
+_FORWARDS_EVERYTHING = (Map, MapValues, SelectKey, Peek, PassThrough, TableSource, TableToStream)
+
+
+def _always_reached(
+    source: SourceNode, by_name: Mapping[str, Node], children: Mapping[str, list[str]]
+) -> list[SinkNode]:
+    """The sinks with a fixed topic to which every record of the source comes."""
+    sinks: list[SinkNode] = []
+    pending = list(children.get(source.name, ()))
+    seen = set(pending)
+    while pending:
+        node = by_name[pending.pop()]
+        if isinstance(node, SinkNode):
+            if node.topic is not None:
+                sinks.append(node)
+        elif isinstance(node, ProcessorNode) and isinstance(node.operation, _FORWARDS_EVERYTHING):
+            for child in children.get(node.name, ()):
+                if child not in seen:
+                    seen.add(child)
+                    pending.append(child)
+    return sinks
+
+
+def _circle(start: str, after: Mapping[str, set[str]]) -> list[str]:
+    """A way from ``start`` back to it, or nothing."""
+    paths = [[start]]
+    seen: set[str] = set()
+    while paths:
+        path = paths.pop()
+        for topic in sorted(after.get(path[-1], ())):
+            if topic == start:
+                return [*path, start]
+            if topic not in seen:
+                seen.add(topic)
+                paths.append([*path, topic])
+    return []
+
+
+def _check_partitions(topics: list[str], repartitions: Mapping[str, int | None], site: CallSite) -> None:
+    given = {topic: repartitions[topic] for topic in sorted(topics) if repartitions.get(topic) is not None}
+    if len(set(given.values())) > 1:
+        counts = ", ".join(f"{topic} {partitions}" for topic, partitions in given.items())
+        raise CopartitionError(
+            f"joined topics need equal partition counts, but repartition() gives: {counts}. Give all the same partitions=",
+            site,
+        )
+
+
+def _subtopology(draft: Draft, number: int, nodes: tuple[Node, ...]) -> Subtopology:
+    sources = [node for node in nodes if isinstance(node, SourceNode)]
+    used = dict.fromkeys(store for node in nodes if isinstance(node, ProcessorNode) for store in node.stores)
+    stores = tuple(draft.stores[name] for name in used)
+    topics = tuple(sorted(topic for node in sources if not node.repartition for topic in node.topics))
+    patterns = tuple(sorted(node.pattern for node in sources if node.pattern is not None))
+    repartitions = tuple(
+        repartition_topic(topic, draft.repartitions[topic], {})
+        for topic in sorted(topic for node in sources if node.repartition for topic in node.topics)
+    )
+    sinks = {node.topic for node in nodes if isinstance(node, SinkNode) and node.repartition and node.topic is not None}
+    read = {*topics, *(topic.name for topic in repartitions)}
+    groups = tuple(group for group in draft.copartition_groups if read.intersection(group))
+    changelogs = _changelogs(stores, {})
+    return Subtopology(
+        number=number,
+        id=subtopology_id(
+            (topic.name for topic in changelogs), (topic.name for topic in repartitions), topics, patterns
+        ),
+        digest=subtopology_digest(nodes, stores, repartitions, groups),
+        nodes=nodes,
+        stores=stores,
+        source_topics=topics,
+        source_topic_patterns=patterns,
+        repartition_source_topics=repartitions,
+        repartition_sink_topics=tuple(sorted(sinks)),
+        changelog_topics=changelogs,
+        copartition_groups=groups,
+    )
+
+
+def _changelogs(stores: Iterable[StoreSpec], config: Mapping[str, Any]) -> tuple[InternalTopic, ...]:
+    topics = [changelog_topic(store, config) for store in stores if store.logging]
+    return tuple(sorted(topics, key=lambda topic: topic.name))
+
+
+def _in_memory_by_default(config: Mapping[str, Any]) -> bool:
+    supplier = str(config.get(STORE_SUPPLIERS_KEY, ""))
+    return supplier == "in_memory" or supplier.endswith("InMemoryDslStoreSuppliers")

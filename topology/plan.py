@@ -1,0 +1,207 @@
+"""What the calls of a program say, step by step, before the passes make a graph of it.
+
+1. A step is added by one operator call and takes its names from the plan's counter right then, in the order of Kafka
+   Streams: that makes generated names equal. Everything else is decided by the passes.
+2. A step knows its parents. ``order`` is the order in which steps were added; a step that several operators share takes the
+   place of its last use.
+3. A table's step holds a :class:`TableState`: later operators may ask the table to keep a store, or to send old values.
+4. Nothing here is changed by building: a plan can be built again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from topology.errors import CallSite, call_site
+from topology.nodes import AnySerde, Function, MissingSerde, Operation, StoreSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The serde of what flows: None where nobody named one, with ``changed_by`` where an operator changed the type."""
+
+    serde: AnySerde = None
+    changed_by: str | None = None
+    helped_by_default: bool = True
+
+    def or_given(self, serde: AnySerde) -> Carried:
+        return self if serde is None else Carried(serde)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Step:
+    """One operator call. ``name`` is the name that following steps know it by as a parent."""
+
+    name: str
+    site: CallSite
+    parents: tuple[Step, ...] = ()
+    order: int = 0
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class SourceStep(Step):
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    key_serde: AnySerde = None
+    value_serde: AnySerde = None
+    timestamp_extractor: Function | None = None
+    offset_reset: Literal["earliest", "latest"] | None = None
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class TableSourceStep(SourceStep):
+    """A source and the table behind it: two nodes. ``name`` is the table's."""
+
+    source_name: str
+    table: TableState
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class OperatorStep(Step):
+    """``stores``: names of stores that it uses; ``own_stores``: those that it adds."""
+
+    operation: Operation
+    stores: tuple[str, ...] = ()
+    own_stores: tuple[StoreSpec, ...] = ()
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class SplitStep(Step):
+    """Sends each record to one of the branches, which are steps of their own."""
+
+    predicates: list[Function | None] = field(default_factory=list)
+    branches: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class TableStep(Step):
+    """A step that makes a table; its operation depends on what was asked of the table since."""
+
+    table: TableState
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class RepartitionStep(Step):
+    """Writes to an internal topic and reads it again: three nodes. ``name`` is the source's.
+
+    ``keeps_null_keys``: a left join follows, which wants records without a key too.
+    """
+
+    topic: str
+    sink_name: str
+    filter_name: str
+    key_serde: AnySerde = None
+    value_serde: AnySerde = None
+    partitioner: Function | None = None
+    partitions: int | None = None
+    keeps_null_keys: bool = False
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class SinkStep(Step):
+    topic: str | None = None
+    topic_extractor: Function | None = None
+    key_serde: AnySerde = None
+    value_serde: AnySerde = None
+    partitioner: Function | None = None
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class StoreStep(Step):
+    """A store that the program adds by itself, for processors to connect to."""
+
+    store: StoreSpec
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class TableState:
+    """What a table has been asked to do. ``kind`` source: keeps a store only when asked; derived: reads its parent's.
+
+    ``operation`` is made by the passes from ``make``: (name of its store or None) -> operation.
+    """
+
+    kind: Literal["source", "aggregate", "derived"]
+    name: str
+    store: StoreSpec | None
+    materialized: bool
+    make: Function
+    parent: TableState | None = None
+    sends_old_values: bool = False
+
+    def materialize(self) -> tuple[str, ...]:
+        """Asks for random access to the table's rows. The names of the stores that give it (``storeNames``)."""
+        if self.kind == "source":
+            self.materialized = True
+        if self.materialized and self.store is not None:
+            return (self.store.name,)
+        return self.parent.materialize() if self.parent is not None else ()
+
+    def send_old_values(self, *, force: bool) -> bool:
+        """Asks for old values beside the new ones; ``force`` also where that needs a store more. Whether it will."""
+        if self.sends_old_values:
+            return True
+        if self.kind == "source":
+            if not self.materialized and not force:
+                return False
+            self.materialized = True
+        elif self.kind == "derived" and not self.materialized:
+            if self.parent is None or not self.parent.send_old_values(force=force):
+                return False
+        self.sends_old_values = True
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """The steps of one builder and its counter."""
+
+    steps: list[Step] = field(default_factory=list)
+    copartitioned: list[tuple[frozenset[str], CallSite]] = field(default_factory=list)
+    """Names of sources that are joined."""
+    missing_serdes: list[MissingSerde] = field(default_factory=list)
+    _next_number: int = 0
+    _next_order: int = 0
+
+    def number(self, prefix: str) -> str:
+        """A generated name: the prefix and the counter's next value."""
+        name = f"{prefix}{self._next_number:010d}"
+        self._next_number += 1
+        return name
+
+    def named(self, name: str | None, prefix: str) -> str:
+        """The given name, or a generated one; takes a number either way."""
+        generated = self.number(prefix)
+        return generated if name is None else name
+
+    def add(self, step: Step) -> None:
+        """Adds a step behind all others; one that was added before moves there."""
+        step.order = self._next_order
+        self._next_order += 1
+        if step not in self.steps:
+            self.steps.append(step)
+
+    def needs_serdes(self, step: str, key: Carried, value: Carried, site: CallSite | None = None) -> None:
+        """Notes that ``step`` makes or reads bytes."""
+        sides: Mapping[Literal["key", "value"], Carried] = {"key": key, "value": value}
+        for side, carried in sides.items():
+            if carried.serde is None and carried.changed_by is not None:
+                self.missing_serdes.append(
+                    MissingSerde(
+                        step=step,
+                        side=side,
+                        changed_by=carried.changed_by,
+                        helped_by_default=carried.helped_by_default,
+                        site=site or call_site(),
+                    )
+                )
+
+
+def changed(operator: str, site: CallSite) -> Carried:
+    """The type is another one behind ``operator``."""
+    return Carried(None, f"{operator}() at {site}")
+
+
+def frozen_config(config: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((str(key), str(value)) for key, value in config.items()))

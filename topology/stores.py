@@ -1,0 +1,178 @@
+"""State stores as a program asks for them, and as a processor sees them.
+
+A :class:`Store` says what the program wants; what it leaves open is filled in by the operator that uses it (its serdes, its
+kind, whether values carry timestamps, whether it is cached).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+from topology.codecs import Serde
+from topology.errors import UnsupportedError, WindowError, call_site
+from topology.names import check_name
+from topology.windows import Duration, Windowed, to_ms
+
+K = TypeVar("K")
+V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
+
+KINDS = ("key_value", "window")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Store:
+    """What a state store should be like.
+
+    ``name``: None lets the operator generate one. ``kind``: ``key_value`` or ``window``. ``key``, ``value``: serdes; None:
+    the operator's. ``retention``, ``window_size`` (window stores): timedelta or int milliseconds. ``caching`` None: on in
+    the DSL's operators, off for stores added with ``add_state_store``. ``logging`` False: no changelog, the state is lost
+    with its directory. ``changelog_config``: topic settings of the changelog. ``in_memory`` None: as the application is
+    configured (``dsl.store.suppliers.class``). ``timestamped`` None: on in the DSL's operators, off otherwise.
+
+    Raises IllegalNameError, WindowError, UnsupportedError. Source: Materialized, Stores and StoreBuilder of Kafka Streams.
+    """
+
+    name: str | None
+    kind: Literal["key_value", "window"] = "key_value"
+    key: Serde[Any] | None = None
+    value: Serde[Any] | None = None
+    retention_ms: int | None = None
+    window_size_ms: int | None = None
+    retain_duplicates: bool = False
+    caching: bool | None = None
+    logging: bool = True
+    changelog_config: Mapping[str, str] = field(default_factory=dict)
+    in_memory: bool | None = None
+    timestamped: bool | None = None
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        kind: Literal["key_value", "window"] = "key_value",
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        retention: Duration | None = None,
+        window_size: Duration | None = None,
+        retain_duplicates: bool = False,
+        caching: bool | None = None,
+        logging: bool = True,
+        changelog_config: Mapping[str, str | int] | None = None,
+        in_memory: bool | None = None,
+        timestamped: bool | None = None,
+    ) -> None:
+        if name is not None:
+            check_name(name, "store")
+        if kind not in KINDS:
+            raise UnsupportedError(
+                f"stores of kind {kind!r} are not supported: use one of {', '.join(KINDS)}", call_site()
+            )
+        if changelog_config and not logging:
+            raise UnsupportedError("a store without logging has no changelog to configure", call_site())
+        values: dict[str, Any] = {
+            "name": name,
+            "kind": kind,
+            "key": key,
+            "value": value,
+            "retention_ms": _positive(retention, "the retention"),
+            "window_size_ms": _positive(window_size, "the window size"),
+            "retain_duplicates": retain_duplicates,
+            "caching": caching,
+            "logging": logging,
+            "changelog_config": {str(k): str(v) for k, v in (changelog_config or {}).items()},
+            "in_memory": in_memory,
+            "timestamped": timestamped,
+        }
+        for attribute, value_ in values.items():
+            object.__setattr__(self, attribute, value_)
+
+
+def _positive(duration: Duration | None, what: str) -> int | None:
+    if duration is None:
+        return None
+    milliseconds = to_ms(duration, what)
+    if milliseconds <= 0:
+        raise WindowError(f"{what} of a store must be above 0 ms, not {milliseconds}", call_site())
+    return milliseconds
+
+
+class ValueAndTimestamp(NamedTuple, Generic[V]):
+    """A value of a timestamped store; the timestamp is epoch milliseconds."""
+
+    value: V
+    timestamp: int
+
+
+class ReadOnlyKeyValueStore(Protocol[K, V_co]):
+    """Reading a key-value store. Iteration is in the order of the keys' bytes.
+
+    Source: org.apache.kafka.streams.state.ReadOnlyKeyValueStore.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def get(self, key: K) -> V_co | None: ...
+
+    def range(self, start: K | None, end: K | None) -> Iterator[tuple[K, V_co]]:
+        """From ``start`` to ``end``, both included; None: open."""
+
+    def reverse_range(self, start: K | None, end: K | None) -> Iterator[tuple[K, V_co]]: ...
+
+    def all(self) -> Iterator[tuple[K, V_co]]: ...
+
+    def reverse_all(self) -> Iterator[tuple[K, V_co]]: ...
+
+    def prefix_scan(self, prefix: Any, serde: Serde[Any]) -> Iterator[tuple[K, V_co]]:
+        """The entries whose key's bytes start with those of ``prefix``."""
+
+    def approximate_num_entries(self) -> int: ...
+
+
+class KeyValueStore(ReadOnlyKeyValueStore[K, V], Protocol[K, V]):
+    """A key-value store in a processor. Values of a timestamped store are :class:`ValueAndTimestamp`.
+
+    Source: org.apache.kafka.streams.state.KeyValueStore.
+    """
+
+    def put(self, key: K, value: V | None) -> None:
+        """Writes; None deletes."""
+
+    def put_if_absent(self, key: K, value: V) -> V | None:
+        """Writes if there is none, and returns what was there."""
+
+    def put_all(self, entries: list[tuple[K, V | None]]) -> None: ...
+
+    def delete(self, key: K) -> V | None:
+        """Deletes, and returns what was there."""
+
+
+class WindowStore(Protocol[K, V]):
+    """A window store in a processor; times are epoch milliseconds, ranges include both ends.
+
+    Source: org.apache.kafka.streams.state.WindowStore.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def put(self, key: K, value: V | None, window_start: int) -> None: ...
+
+    def fetch(self, key: K, time: int) -> V | None:
+        """The value of the window of ``key`` that starts at ``time``."""
+
+    def fetch_range(self, key: K, time_from: int, time_to: int) -> Iterator[tuple[int, V]]:
+        """Start and value of the windows of ``key`` that start in the range, oldest first."""
+
+    def backward_fetch_range(self, key: K, time_from: int, time_to: int) -> Iterator[tuple[int, V]]: ...
+
+    def fetch_keys(
+        self, key_from: K | None, key_to: K | None, time_from: int, time_to: int
+    ) -> Iterator[tuple[Windowed[K], V]]: ...
+
+    def fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed[K], V]]: ...
+
+    def all(self) -> Iterator[tuple[Windowed[K], V]]: ...

@@ -1,0 +1,188 @@
+"""KTable: a table of the newest value of each key, and the changes that make it.
+
+1. A table keeps a store only where the program names one, or where an operator has to read the table: then the nearest table
+   above it that can have one keeps it.
+2. Old values flow beside the new ones where an operator needs them; a filter takes them where they cost nothing.
+
+Source: org.apache.kafka.streams.kstream.KTable, KTableImpl, KTableFilter and KTableSource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from topology.codecs import Serde
+from topology.errors import call_site
+from topology.functions import Predicate, check_function
+from topology.materialize import as_store, generated_store_name, given_serdes, key_value_store
+from topology.names import check_name
+from topology.nodes import Operation, TableFilter, TableMapValues, TableToStream
+from topology.plan import Carried, OperatorStep, Plan, Step, TableState, TableStep, changed
+from topology.stores import Store
+from topology.streams import KStream
+
+K = TypeVar("K")
+V = TypeVar("V")
+V2 = TypeVar("V2")
+K2 = TypeVar("K2")
+
+
+class KTable(Generic[K, V]):
+    """A table with keys of type ``K`` and values of type ``V``."""
+
+    __slots__ = ("_key", "_plan", "_sources", "_step", "_table", "_value")
+
+    def __init__(
+        self, plan: Plan, step: Step, table: TableState, key: Carried, value: Carried, sources: frozenset[str]
+    ) -> None:
+        self._plan = plan
+        self._step = step
+        self._table = table
+        self._key = key
+        self._value = value
+        self._sources = sources
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """The name of the store by which the table can be asked, or None."""
+        return self._table.store.name if self._table.materialized and self._table.store is not None else None
+
+    def filter(
+        self,
+        predicate: Predicate[K, V],
+        *,
+        name: str | None = None,
+        store: str | Store | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+    ) -> KTable[K, V]:
+        """The rows for which ``predicate(key, value)`` is true; the others are deletions downstream."""
+        check_function(predicate, "filter")
+        return self._derived(
+            "filter",
+            "KTABLE-FILTER-",
+            lambda own: TableFilter(predicate=predicate, store=own),
+            (name, store, key, value),
+            self._value,
+            takes_old_values=True,
+        )
+
+    def filter_not(
+        self,
+        predicate: Predicate[K, V],
+        *,
+        name: str | None = None,
+        store: str | Store | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+    ) -> KTable[K, V]:
+        """The rows for which ``predicate(key, value)`` is false; the others are deletions downstream."""
+        check_function(predicate, "filter_not")
+        return self._derived(
+            "filter_not",
+            "KTABLE-FILTER-",
+            lambda own: TableFilter(predicate=predicate, negate=True, store=own),
+            (name, store, key, value),
+            self._value,
+            takes_old_values=True,
+        )
+
+    @overload
+    def map_values(
+        self,
+        fn: Callable[[V], V2],
+        *,
+        with_key: Literal[False] = False,
+        name: str | None = None,
+        store: str | Store | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> KTable[K, V2]: ...
+    @overload
+    def map_values(
+        self,
+        fn: Callable[[K, V], V2],
+        *,
+        with_key: Literal[True],
+        name: str | None = None,
+        store: str | Store | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> KTable[K, V2]: ...
+    def map_values(
+        self,
+        fn: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        store: str | Store | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[Any] | None = None,
+    ) -> KTable[K, Any]:
+        """The table with each value ``fn(value)``, or ``fn(key, value)`` where ``with_key``. Deletions stay deletions."""
+        check_function(fn, "map_values")
+        return self._derived(
+            "map_values",
+            "KTABLE-MAPVALUES-",
+            lambda own: TableMapValues(fn=fn, with_key=with_key, store=own),
+            (name, store, key, value),
+            changed("map_values", call_site()),
+            takes_old_values=False,
+        )
+
+    @overload
+    def to_stream(self, mapper: None = None, *, name: str | None = None) -> KStream[K, V]: ...
+    @overload
+    def to_stream(self, mapper: Callable[[K, V], K2], *, name: str | None = None) -> KStream[K2, V]: ...
+    def to_stream(
+        self, mapper: Callable[[K, V], Any] | None = None, *, name: str | None = None
+    ) -> KStream[K, V] | KStream[Any, V]:
+        """The changes of the table as a stream of its new values; a deletion is a None.
+
+        ``mapper(key, value)``: the key of the stream's record, as with ``to_stream().select_key(mapper)``.
+        """
+        given = None if name is None else check_name(name, "step")
+        step = OperatorStep(
+            name=self._plan.named(given, "KTABLE-TOSTREAM-"),
+            site=call_site(),
+            parents=(self._step,),
+            operation=TableToStream(),
+        )
+        self._plan.add(step)
+        stream: KStream[K, V] = KStream(self._plan, step, self._key, self._value, self._sources, False)
+        return stream if mapper is None else stream.select_key(mapper)
+
+    def _derived(
+        self,
+        operator: str,
+        prefix: str,
+        make: Callable[[str | None], Operation],
+        options: tuple[str | None, str | Store | None, Serde[Any] | None, Serde[Any] | None],
+        value: Carried,
+        *,
+        takes_old_values: bool,
+    ) -> KTable[K, Any]:
+        name, store, key_given, value_given = options
+        plan, wanted = self._plan, as_store(store)
+        if store is not None and wanted.name is None:
+            generated_store_name(plan, prefix)
+        key_given, value_given = given_serdes(wanted, key_given, value_given, operator)
+        own_key, own_value = self._key.or_given(key_given), value.or_given(value_given)
+        node = plan.named(None if name is None else check_name(name, "step"), prefix)
+        planned = None
+        if wanted.name is not None:
+            planned = key_value_store(wanted, wanted.name, own_key, own_value)
+            plan.needs_serdes(f"{operator}(store={wanted.name!r})", own_key, own_value)
+        table = TableState(
+            kind="derived",
+            name=node,
+            store=planned,
+            materialized=planned is not None,
+            make=make,
+            parent=self._table,
+            sends_old_values=takes_old_values and self._table.send_old_values(force=False),
+        )
+        step = TableStep(name=node, site=call_site(), parents=(self._step,), table=table)
+        plan.add(step)
+        return KTable(plan, step, table, own_key, own_value, self._sources)
