@@ -109,14 +109,16 @@ def _update(
     cached = c.plan.is_cached(op.store)
     before, after, time = e.temp("b"), e.temp("a"), e.temp("t")
     e.line(f"{before} = {entry}.value")
+    # With an initial value in its place, ``before`` is no longer what the row was.
+    was = before if not (node.sends_old_values and not cached) else f"{entry}.value"
     _compute(c, op, flow, before, after, initial_is_old=node.sends_old_values and not cached)
     dirty = c.dirty_list(op.store)
     with e.block(f"if not {entry}.dirty:"):
         e.line(f"{entry}.dirty = True")
-        e.line(f"{entry}.old = {entry}.value")
+        e.line(f"{entry}.old = {was}")
         e.line(f"{dirty}({entry})")
     # A row that was deleted starts anew: its old timestamp does not count.
-    with e.block(f"if {flow.time} > {entry}.timestamp or {entry}.value is None:"):
+    with e.block(f"if {flow.time} > {entry}.timestamp or {was} is None:"):
         e.line(f"{entry}.timestamp = {flow.time}")
     e.line(f"{entry}.value = {after}")
     mark_last(c, op.store, entry, flow.headers)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from streamsrt.errors import ConfigError
+
 
 class HandlerResponse(Enum):
     """The answer of an exception handler."""
@@ -45,6 +47,24 @@ def fail(context: ErrorContext, error: BaseException) -> HandlerResponse:
 def log_and_continue(context: ErrorContext, error: BaseException) -> HandlerResponse:
     """Kafka Streams' LogAndContinue handlers: the record is skipped and counted."""
     return HandlerResponse.CONTINUE
+
+
+def handler_of(setting: object) -> ExceptionHandler:
+    """The handler for a setting: ``"fail"``, ``"continue"``, or a callable ``(context, error) -> HandlerResponse``.
+
+    A callable may answer with the words too. Raises ConfigError for anything else.
+    """
+    if setting == "fail":
+        return fail
+    if setting == "continue":
+        return log_and_continue
+    if not callable(setting):
+        raise ConfigError(f"an exception handler is 'fail', 'continue' or a callable (context, error), not {setting!r}")
+
+    def ask(context: ErrorContext, error: BaseException) -> HandlerResponse:
+        return HandlerResponse(setting(context, error))
+
+    return ask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

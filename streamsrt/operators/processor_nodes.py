@@ -299,7 +299,17 @@ def stateless(op: nodes.Operation, made: PathNode) -> Process:
             return lambda k, v, t, h, o: forward(k, fn(k, v) if with_key else fn(v), t, h)
         case nodes.TableToStream():
             return lambda k, v, t, h, o: forward(k, v, t, h)
-    return _several(op, made)
+    if isinstance(op, nodes.Peek | nodes.ForEach):
+        return _peek(op, made)
+    return forward if isinstance(op, nodes.PassThrough) else _several(op, made)
+
+
+def _peek(op: nodes.Peek | nodes.ForEach, made: PathNode) -> Process:
+    def peek(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        op.fn(key, value)
+        made.forward(key, value, timestamp, headers)
+
+    return peek
 
 
 def _several(op: nodes.Operation, made: PathNode) -> Process:
@@ -326,15 +336,6 @@ def _several(op: nodes.Operation, made: PathNode) -> Process:
                     forward(key, new_value, timestamp, headers)
 
             return flat_map_values
-        case nodes.Peek(fn=fn) | nodes.ForEach(fn=fn):
-
-            def peek(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
-                fn(key, value)
-                forward(key, value, timestamp, headers)
-
-            return peek
-        case nodes.PassThrough():
-            return forward
     raise UserError(
         f"{made.name}: the runtime does not know the operation {type(op).__name__}; install a newer streamsrt"
     )

@@ -68,6 +68,15 @@ class PartitionGroup:
     def partitions(self) -> tuple[TopicPartition, ...]:
         return tuple(self._queues)
 
+    @property
+    def head_timestamp(self) -> int | None:
+        """The timestamp of the record that comes next; None where nothing is buffered."""
+        return min((queue.head for queue in self._queues.values() if queue.head is not None), default=None)
+
+    def add_partition(self, partition: TopicPartition) -> None:
+        """Adds an input partition."""
+        self._queues[partition] = _Queue()
+
     def buffered_of(self, partition: TopicPartition) -> int:
         """Records of that partition that are not processed yet."""
         queue = self._queues[partition]

@@ -113,7 +113,10 @@ class RecordCollector:
         partition: int | Sequence[int] | None = None,
         partition_keys: Keys | None = None,
     ) -> None:
-        """Takes records over. ``partition``: of all of them, or of each; None: by ``partition_keys`` or by key."""
+        """Takes records over. ``partition``: of all of them, or of each; None: by ``partition_keys`` or by key.
+
+        ``partition_keys`` stand in for the keys where those are not what is partitioned by (windowed keys).
+        """
         known = self._topics.get(topic) or self._open(topic)
         if partition is None and len(known.columns) == 1:
             partition = 0
@@ -125,6 +128,9 @@ class RecordCollector:
         if partition is None:
             partition = self._partitions(known, keys if partition_keys is None else partition_keys)
         elif partition:
+            if None in partition:
+                default = self._partitions(known, keys if partition_keys is None else partition_keys)
+                partition = [d if p is None else p for p, d in zip(partition, default, strict=True)]
             self._check(topic, known, min(partition), max(partition))
         self._split(known, keys, values, timestamps, headers, partition)
         for index in range(len(known.columns)):

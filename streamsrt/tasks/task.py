@@ -23,8 +23,9 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import Any, NamedTuple, TypeAlias
 
+from streamsrt.config import StreamsConfig
 from streamsrt.errors import ProcessingError, RecordError, UserError
-from streamsrt.operators.handlers import ExceptionHandlers
+from streamsrt.operators.handlers import ExceptionHandlers, handler_of
 from streamsrt.operators.plan import Plan
 from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import KeyValueCache, RowFormat, WindowCache
@@ -67,6 +68,22 @@ class TaskConfig:
     handlers: ExceptionHandlers = field(default_factory=ExceptionHandlers)
     default_timestamp_extractor: Callable[[Any, int], int] | None = None
     generate: bool = True
+
+    @classmethod
+    def of(cls, config: StreamsConfig, tasks: int = 1) -> TaskConfig:
+        """What each of ``tasks`` tasks takes from the application's configuration. Raises ConfigError."""
+        return cls(
+            default_key_serde=config.default_key_serde,
+            default_value_serde=config.default_value_serde,
+            cache_max_bytes=config.statestore_cache_max_bytes // max(1, tasks),
+            max_task_idle_ms=config.max_task_idle_ms,
+            handlers=ExceptionHandlers(
+                deserialization=handler_of(config.deserialization_exception_handler),
+                processing=handler_of(config.processing_exception_handler),
+                production=handler_of(config.production_exception_handler),
+            ),
+            default_timestamp_extractor=config.default_timestamp_extractor,
+        )
 
 
 class ExtractedRecord(NamedTuple):
@@ -146,6 +163,16 @@ class Task:
             found.update(dict.fromkeys(topics, source))
         return found
 
+    def add_source_topic(self, source: str, topic: str) -> None:
+        """Adds a topic that a pattern source matched after the task was made."""
+        node = self.subtopology.node(source)
+        assert isinstance(node, SourceNode)
+        self._sources[topic] = node
+        added = (topic, self.task_id.partition)
+        self.source_partitions = (*self.source_partitions, added)
+        self._group.add_partition(added)
+        self._partition_times[added] = -1
+
     def _cache(self, spec: StoreSpec) -> Cache:
         serde = self._plan.value_serde(spec)
         row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=spec.timestamped)
@@ -176,6 +203,11 @@ class Task:
     @property
     def buffered_records(self) -> int:
         return self._group.buffered
+
+    @property
+    def head_timestamp(self) -> int | None:
+        """The timestamp of the record that comes next; None where nothing is buffered."""
+        return self._group.head_timestamp
 
     def buffered_of(self, topic: str, partition: int) -> int:
         return self._group.buffered_of((topic, partition))
@@ -394,6 +426,10 @@ class Task:
     def writes_changelog(self, store: str) -> bool:
         """Whether changes of the store are sent to a topic of its own (not where its source topic is the changelog)."""
         return self._plan.writes_changelog(store)
+
+    def key_serde(self, store: str) -> Serde[Any]:
+        """The serde of a store's keys."""
+        return self._plan.key_serde(self._plan.specs[store])
 
     def close(self) -> None:
         """Ends the user's processors and forgets what is not committed. The stores are their owner's to close."""
