@@ -108,10 +108,10 @@ class LogDirectory:
         if self._closed:
             raise LogClosedError(f"data directory {self.path} is closed")
         log = self._logs.get((topic, partition))
-        if log is None:
-            log = PartitionLog(
-                self.partition_path(topic, partition), config or LogConfig(), self.syncer, clean=self.was_clean
-            )
+        if log is None or log.is_closed:
+            clean = self.was_clean and log is None
+            path = self.partition_path(topic, partition)
+            log = PartitionLog(path, config or LogConfig(), self.syncer, clean=clean)
             self._logs[(topic, partition)] = log
         elif config is not None:
             log.config = config
@@ -131,7 +131,8 @@ class LogDirectory:
         The partition must not be open: this is for the answer to its ``CorruptLogError``. See
         :func:`coordinator.log.recovery.truncate_at_corruption`.
         """
-        if (topic, partition) in self._logs:
+        log = self._logs.get((topic, partition))
+        if log is not None and not log.is_closed:
             raise ValueError(f"{topic}-{partition} is open")
         return truncate_at_corruption(self.partition_path(topic, partition))
 

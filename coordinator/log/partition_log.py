@@ -495,7 +495,12 @@ class PartitionLog:
     @property
     def has_unsynced(self) -> bool:
         """Whether something was appended or created that is not known to be on disk."""
-        return self._end > self._synced_offset or bool(self._unsynced_directories)
+        return not self._closed and (self._end > self._synced_offset or bool(self._unsynced_directories))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the log was closed or abandoned."""
+        return self._closed
 
     def flush(self) -> None:
         """Waits until everything appended is on disk. Raises :class:`LogFailedError`."""
