@@ -283,6 +283,10 @@ def decode_response(frame: Buffer, api_key: int, version: int) -> tuple[int, Mes
 # -- records of the coordinators' logs, and the versioned data of consumer groups --------------------------------
 
 
+# Kafka writes values in their highest version, except these (GroupCoordinatorRecordHelpers of Kafka 4.4).
+WRITTEN_VERSIONS: Final = {"GroupMetadataValue": 3}
+
+
 def encode_record_key(key: Message) -> bytes:
     """The key of a coordinator record: int16 record type, then the key's fields (always version 0)."""
     schema = key.SCHEMA
@@ -319,9 +323,9 @@ def leading_int16(buffer: Buffer, what: str) -> int:
 
 
 def encode_record_value(message: Message, version: int | None = None) -> bytes:
-    """A record value or consumer protocol data: int16 version, then the fields. Default: the highest version."""
+    """A record value or consumer protocol data: int16 version, then the fields. Default: the one that Kafka writes."""
     if version is None:
-        version = message.SCHEMA.stable_versions[-1]
+        version = WRITTEN_VERSIONS.get(message.NAME, message.SCHEMA.stable_versions[-1])
     body = encode(message, version)
     return INT16.pack(version) + body
 
