@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 from coordinator.group.streams.configuration import Configuration
-from coordinator.group.streams.records import target_metadata_record, target_record
+from coordinator.group.streams.records import bumped_epoch, metadata_record, target_metadata_record, target_record
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.streams.sticky import AssignorMember, assign
 from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks
 from coordinator.group.values import Record
 
 NONE_CHANGED: frozenset[str] = frozenset()
+
+
+def bump_record(
+    group: StreamsGroup,
+    configuration: Configuration,
+    assignment_configs: tuple[tuple[str, str], ...],
+    *,
+    needed: bool = False,
+) -> Record | None:
+    """The group's metadata with the next epoch, if that is needed or topics or settings are not those of the record."""
+    validated = configuration.topology.epoch if configuration.is_ready else -1
+    same = (configuration.metadata_hash, validated, assignment_configs) == (
+        group.metadata_hash,
+        group.validated_topology_epoch,
+        group.assignment_configs,
+    )
+    if same and not needed:
+        return None
+    return metadata_record(
+        group.group_id,
+        epoch=bumped_epoch(group),
+        metadata_hash=configuration.metadata_hash,
+        validated_topology_epoch=validated,
+        assignment_configs=assignment_configs,
+    )
 
 
 def target_records(

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from coordinator.group.config import GroupConfig
+from coordinator.group.config import GroupConfig, StreamsGroupConfig
 from coordinator.group.refusal import Refused
-from coordinator.group.streams.assignment import target_records
+from coordinator.group.streams.assignment import bump_record, target_records
 from coordinator.group.streams.configuration import (
     ASSIGNMENT_DELAYED,
     SHUTDOWN_APPLICATION,
@@ -25,13 +25,12 @@ from coordinator.group.streams.configuration import (
 )
 from coordinator.group.streams.creation import creation_detail, next_creation
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, find_member, leave
+from coordinator.group.streams.describe import configuration_of
 from coordinator.group.streams.reconcile import Holders, reconcile
 from coordinator.group.streams.records import (
-    bumped_epoch,
     current_record,
     member_record,
     member_tombstones,
-    metadata_record,
     target_record,
     topology_record,
 )
@@ -41,13 +40,12 @@ from coordinator.group.streams.state import (
     NEVER_ASSIGNED,
     Current,
     Endpoint,
-    GroupDraft,
     Member,
     MemberState,
     Soft,
     StreamsGroup,
     TaskOffsets,
-    apply_to_group,
+    applied,
 )
 from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks
 from coordinator.group.streams.topology import Topology
@@ -152,10 +150,7 @@ class _Heartbeat:
 
     def _write(self, *records: Record) -> None:
         self.records += records
-        draft = GroupDraft(self.group)
-        for record in records:
-            apply_to_group(draft, record)
-        self.group = draft.freeze()
+        self.group = applied(self.group, records)
 
     def _soft(self) -> Soft:
         return replace(self.before.soft, **self.soft) if self.soft else self.before.soft  # type: ignore[arg-type]
@@ -315,23 +310,10 @@ class _Heartbeat:
 
     def _bump_epoch(self, configuration: Configuration, needed: bool) -> None:
         group = self.group
-        validated = configuration.topology.epoch if configuration.is_ready else -1
-        needed = needed or (
-            configuration.metadata_hash != group.metadata_hash
-            or validated != group.validated_topology_epoch
-            or self.config.assignment_configs != group.assignment_configs
-        )
-        if not needed:
+        record = bump_record(group, configuration, self.config.assignment_configs, needed=needed)
+        if record is None:
             return
-        self._write(
-            metadata_record(
-                group.group_id,
-                epoch=bumped_epoch(group),
-                metadata_hash=configuration.metadata_hash,
-                validated_topology_epoch=validated,
-                assignment_configs=self.config.assignment_configs,
-            )
-        )
+        self._write(record)
         delay_ms = self.config.initial_rebalance_delay_ms
         if self.before.is_empty and delay_ms > 0:
             deadline = self.now_ms + delay_ms
@@ -430,9 +412,9 @@ class _Heartbeat:
             endpoint_epoch += 1
             self.soft["endpoint_epoch"] = endpoint_epoch
         endpoints = None
-        if request.endpoint_information_epoch != endpoint_epoch:
-            endpoints = partitions_by_endpoint(self.group, configuration, member.member_id)
         is_full = request.rebalance_timeout_ms != -1
+        if is_full or request.endpoint_information_epoch != endpoint_epoch:
+            endpoints = partitions_by_endpoint(self.group, configuration, member.member_id)
         differs = self.owned is not None and self.owned != current.assigned
         response = heartbeat_response(
             member,
@@ -450,6 +432,21 @@ class _Heartbeat:
             replies=(Reply(self.context.request_id, response),),
             effects=tuple(self.effects),
         )
+
+
+def assign_after_delay(group: StreamsGroup, now_ms: int, *, image: TopicsImage, config: StreamsGroupConfig) -> Decision:
+    """The initial rebalance delay is over: the first assignment, for all members that have joined meanwhile."""
+    soft: dict[str, object] = {"delayed_until_ms": None}
+    records: list[Record] = []
+    if group.topology is not None and not group.is_empty and group.epoch > group.assignment_epoch:
+        configuration = configuration_of(group, image)
+        assert configuration is not None
+        bump = bump_record(group, configuration, config.assignment_configs)
+        if bump is not None:
+            records.append(bump)
+            group = applied(group, records)
+        records += target_records(group, configuration, num_standby_replicas=config.num_standby_replicas, now_ms=now_ms)
+    return Decision(records=tuple(records), soft=(SoftUpdate(group.group_id, soft),))
 
 
 def _assignor_view(member: Member) -> tuple[object, ...]:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import NamedTuple
@@ -128,6 +128,11 @@ class StreamsGroup:
     def is_empty(self) -> bool:
         return not self.members
 
+    @property
+    def exists(self) -> bool:
+        """Whether a record of the group is left."""
+        return bool(self.epoch or self.members or self.topology or self.targets or self.current)
+
     def is_stale(self, member: Member) -> bool:
         return self.topology is not None and member.topology_epoch < self.topology.epoch
 
@@ -143,11 +148,6 @@ class GroupDraft:
     def freeze(self) -> StreamsGroup:
         changes = {**self._fields, **self._copies}
         return replace(self._group, **changes) if changes else self._group  # type: ignore[arg-type]
-
-    def is_gone(self) -> bool:
-        """Whether nothing is left that a record could hold."""
-        group = self.freeze()
-        return not (group.members or group.epoch or group.topology or group.targets or group.current)
 
     def _mapping(self, name: str) -> dict[object, object]:
         if name not in self._copies:
@@ -292,3 +292,11 @@ def apply_to_group(draft: GroupDraft, record: Record) -> None:
         setter(record.value)
     else:
         setter(member_id, record.value)
+
+
+def applied(group: StreamsGroup, records: Iterable[Record]) -> StreamsGroup:
+    """The group after these records of it."""
+    draft = GroupDraft(group)
+    for record in records:
+        apply_to_group(draft, record)
+    return draft.freeze()

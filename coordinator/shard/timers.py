@@ -1,0 +1,64 @@
+"""Deadlines by key. Setting one again is a dictionary write: the heap catches up when the old deadline is reached."""
+
+from __future__ import annotations
+
+import heapq
+
+from coordinator.group.values import TimerKey
+
+
+class Timers:
+    """Timers of one shard, in virtual time: somebody asks what is due."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[TimerKey, int] = {}
+        self._heap: list[tuple[int, TimerKey]] = []
+        self._queued: dict[TimerKey, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def set(self, key: TimerKey, deadline_ms: int) -> None:
+        """Sets or moves a timer."""
+        self._deadlines[key] = deadline_ms
+        queued = self._queued.get(key)
+        if queued is None or deadline_ms < queued:
+            self._queued[key] = deadline_ms
+            heapq.heappush(self._heap, (deadline_ms, key))
+
+    def cancel(self, key: TimerKey) -> None:
+        self._deadlines.pop(key, None)
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next timer expires; None without timers."""
+        self._settle()
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now_ms: int) -> TimerKey | None:
+        """Takes out the timer with the earliest deadline, if that has come."""
+        self._settle()
+        if not self._heap or self._heap[0][0] > now_ms:
+            return None
+        _, key = heapq.heappop(self._heap)
+        del self._queued[key]
+        del self._deadlines[key]
+        return key
+
+    def as_dict(self) -> dict[TimerKey, int]:
+        return dict(self._deadlines)
+
+    def _settle(self) -> None:
+        """Brings the entry at the top up to date: drops cancelled timers and moves postponed ones back."""
+        while self._heap:
+            deadline_ms, key = self._heap[0]
+            if self._queued.get(key) != deadline_ms:
+                heapq.heappop(self._heap)
+                continue
+            wanted = self._deadlines.get(key)
+            if wanted == deadline_ms:
+                return
+            heapq.heappop(self._heap)
+            del self._queued[key]
+            if wanted is not None:
+                self._queued[key] = wanted
+                heapq.heappush(self._heap, (wanted, key))
