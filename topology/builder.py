@@ -104,8 +104,8 @@ class StreamsBuilder:
             site=site,
             topics=() if isinstance(topics, re.Pattern) else _topics(topics),
             pattern=topics.pattern if isinstance(topics, re.Pattern) else None,
-            key_serde=key,
-            value_serde=value,
+            key=Carried(key),
+            value=Carried(value),
             timestamp_extractor=_extractor(timestamp_extractor, "stream"),
             offset_reset=offset_reset,
         )
@@ -197,8 +197,8 @@ class StreamsBuilder:
             source_name=source_name,
             table=table,
             topics=topics,
-            key_serde=key,
-            value_serde=value,
+            key=Carried(key),
+            value=Carried(value),
             timestamp_extractor=_extractor(timestamp_extractor, "table"),
             offset_reset=offset_reset,
         )

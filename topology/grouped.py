@@ -10,6 +10,7 @@ Source: org.apache.kafka.streams.kstream.KGroupedStream, TimeWindowedKStream and
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Generic, Literal, TypeVar
 
 from topology.codecs import Serde, long, time_windowed
@@ -18,7 +19,7 @@ from topology.functions import check_function
 from topology.materialize import as_store, generated_store_name, given_serdes, key_value_store, window_store
 from topology.names import check_name
 from topology.nodes import Aggregate, Function
-from topology.plan import Carried, Plan, RepartitionStep, Step, TableState, TableStep, changed
+from topology.plan import Carried, Plan, RepartitionStep, Step, TableState, TableStep
 from topology.stores import Store
 from topology.streams import add_repartition
 from topology.tables import KTable
@@ -75,7 +76,6 @@ class _Group:
             planned = key_value_store(wanted, store_name, own_key, own_value)
         else:
             planned = window_store(wanted, store_name, own_key, own_value, windows)
-        plan.needs_serdes(f"{aggregation}()", own_key, own_value)
         initializer, aggregator = functions
         operation = Aggregate(
             store=store_name, aggregation=aggregation, initializer=initializer, aggregator=aggregator, windows=windows
@@ -92,7 +92,6 @@ class _Group:
         step = add_repartition(self.plan, self.step, self.name or store_name, self.key, self.value)
         if self.repartition is None or self.name is None:
             self.repartition = step
-            self.plan.needs_serdes("the repartition of the group", self.key, self.value)
         self.plan.add(self.repartition)
         return self.repartition, frozenset((self.repartition.name,))
 
@@ -101,7 +100,7 @@ def _table_key(key: Carried, windows: TimeWindows | None) -> Carried:
     if windows is None:
         return key
     if key.serde is None:
-        return Carried(None, changed("windowed_by", call_site()).changed_by, helped_by_default=False)
+        return replace(key, windowed_ms=windows.size_ms)
     return Carried(time_windowed(key.serde, windows.size_ms))
 
 
@@ -169,7 +168,7 @@ class KGroupedStream(Generic[K, V]):
         """
         check_function(initializer, "aggregate")
         check_function(aggregator, "aggregate")
-        options, result = (name, store, key, value), changed("aggregate", call_site())
+        options, result = (name, store, key, value), self._group.value.changed("aggregate", call_site(), keep=False)
         return self._group.aggregate("aggregate", (initializer, aggregator), result, options, None)
 
 
@@ -221,5 +220,5 @@ class TimeWindowedKStream(Generic[K, V]):
         """``aggregator(key, value, aggregate)`` over the values of each key and window, from ``initializer()`` on."""
         check_function(initializer, "aggregate")
         check_function(aggregator, "aggregate")
-        options, result = (name, store, key, value), changed("aggregate", call_site())
+        options, result = (name, store, key, value), self._group.value.changed("aggregate", call_site(), keep=False)
         return self._group.aggregate("aggregate", (initializer, aggregator), result, options, self._windows)

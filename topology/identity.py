@@ -1,7 +1,7 @@
 """Ids and digests: what two members of a group compare, also when they run other code or another version of Python.
 
 1. A subtopology's id is a hash over what it owns: its stores with a changelog; without any, the repartition topics that it
-   reads; without any, its source topics and patterns. So it stays when code, a stateless step or another subtopology changes.
+   reads; without any, its source topics and patterns. It stays when code, a stateless step or another subtopology changes.
 2. A digest is a hash over the whole structure: nodes with their kinds, names and order, serdes by name, stores with their
    settings, topics, copartition groups. What the user's functions do has no part in it, nor what only says how they are
    called (``with_key``) or which answer of a predicate keeps a record; nor has where in the program an operator stands.

@@ -12,7 +12,7 @@ from dataclasses import replace
 from topology.errors import TopologyError, WindowError, call_site
 from topology.names import check_name
 from topology.nodes import AnySerde, StoreSpec
-from topology.plan import Carried, Plan, frozen_config
+from topology.plan import Carried, Plan, PlannedStore, frozen_config
 from topology.stores import Store
 from topology.windows import MIN_SEGMENT_INTERVAL_MS, TimeWindows
 
@@ -38,14 +38,14 @@ def given_serdes(store: Store, key: AnySerde, value: AnySerde, operator: str) ->
     return store.key or key, store.value or value
 
 
-def key_value_store(store: Store, name: str, key: Carried, value: Carried) -> StoreSpec:
+def key_value_store(store: Store, name: str, key: Carried, value: Carried) -> PlannedStore:
     """The store of a table by key."""
     if store.kind != "key_value":
         raise TopologyError(f"store {name!r} has kind {store.kind!r}, here a key_value store is needed", call_site())
-    return _spec(store, name, key.serde, value.serde)
+    return PlannedStore(_spec(store, name, key.serde, value.serde), key, value)
 
 
-def window_store(store: Store, name: str, key: Carried, value: Carried, windows: TimeWindows) -> StoreSpec:
+def window_store(store: Store, name: str, key: Carried, value: Carried, windows: TimeWindows) -> PlannedStore:
     """The store of a table by key and window. Raises WindowError where its retention is too short for the windows."""
     if store.window_size_ms not in (None, windows.size_ms):
         raise WindowError(
@@ -60,10 +60,11 @@ def window_store(store: Store, name: str, key: Carried, value: Carried, windows:
             "raise its retention",
             call_site(),
         )
-    return windowed_spec(_spec(store, name, key.serde, value.serde), retention_ms, windows.size_ms)
+    spec = windowed_spec(_spec(store, name, key.serde, value.serde), retention_ms, windows.size_ms)
+    return PlannedStore(spec, key, value)
 
 
-def added_store(store: Store) -> StoreSpec:
+def added_store(store: Store) -> PlannedStore:
     """A store that processors connect to. Raises TopologyError where it has no name, or is a window store without times."""
     if store.name is None:
         raise TopologyError("a store for processors needs a name: Store('name', ...)", call_site())
@@ -79,7 +80,7 @@ def added_store(store: Store) -> StoreSpec:
         if store.retention_ms < store.window_size_ms:
             raise WindowError(f"window store {store.name!r} has a retention below its window size", call_site())
         spec = windowed_spec(spec, store.retention_ms, store.window_size_ms)
-    return spec
+    return PlannedStore(spec, Carried(store.key), Carried(store.value))
 
 
 def windowed_spec(spec: StoreSpec, retention_ms: int, window_size_ms: int) -> StoreSpec:

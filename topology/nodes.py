@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from topology.codecs import Serde
-from topology.errors import CallSite, MissingSerdeError
+from topology.errors import CallSite
 from topology.windows import Windows
 
 AnySerde: TypeAlias = "Serde[Any] | None"
@@ -310,7 +310,7 @@ class Subtopology:
 
     ``number`` is Java's id. ``id`` is what the group knows it by (see ``subtopology.id``); it does not change when code, a
     stateless step or another subtopology changes. ``digest`` covers the whole structure. Topic names carry no application
-    id where the topic is internal. ``copartition_groups``: sets of topics of this subtopology that need equal partition counts.
+    id where the topic is internal. ``copartition_groups``: sets of its topics that need equal partition counts.
     """
 
     number: int
@@ -343,16 +343,19 @@ class Subtopology:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MissingSerde:
-    """A step that has to make or read bytes of a type that changed on the way, without a serde being named.
+class OpenSerde:
+    """A serde of a node or store that the program does not name, and what is known about it.
 
-    ``helped_by_default``: the application's default serde takes its place, where there is one.
+    ``changed_by``: the operator that changed the type, if one did. ``assumed``: the serde from before that.
+    ``windowed_ms``: what is needed is a serde of windows of this size over the serde in question.
     """
 
-    step: str
+    owner: str
+    of_store: bool
     side: Literal["key", "value"]
-    changed_by: str
-    helped_by_default: bool = True
+    changed_by: str | None = None
+    assumed: AnySerde = None
+    windowed_ms: int | None = None
     site: CallSite | None = None
 
 
@@ -366,7 +369,7 @@ class Topology:
     subtopologies: tuple[Subtopology, ...]
     digest: str
     epoch: int = 0
-    missing_serdes: tuple[MissingSerde, ...] = field(default=(), compare=False, repr=False)
+    open_serdes: tuple[OpenSerde, ...] = field(default=(), compare=False, repr=False)
 
     def describe(self) -> str:
         """The text that ``Topology.describe()`` of Kafka Streams gives for the same program."""
@@ -390,14 +393,12 @@ class Topology:
 
         return configure(self, config)
 
-    def check_serdes(self, *, default_key: bool, default_value: bool) -> None:
-        """Raises MissingSerdeError for the first step that has no serde, given which default serdes there are."""
-        for missing in self.missing_serdes:
-            has_default = default_key if missing.side == "key" else default_value
-            if not (has_default and missing.helped_by_default):
-                raise MissingSerdeError(
-                    f"{missing.step} has no serde for its {missing.side}s: {missing.changed_by} changed their type. Give it "
-                    f"{missing.side}=serdes...."
-                    + (f", or set default.{missing.side}.serde" if missing.helped_by_default else ""),
-                    missing.site,
-                )
+    def with_default_serdes(self, key: AnySerde = None, value: AnySerde = None) -> Topology:
+        """The same topology with every serde known: what the program leaves open is the default given here.
+
+        Without a default: the serde from before the type may have changed; where nothing was said at all, bytes. Raises
+        MissingSerdeError where the type did change, into one that nobody named. The digest stays as it is.
+        """
+        from topology.defaults import with_default_serdes
+
+        return with_default_serdes(self, key, value)

@@ -11,7 +11,6 @@ Source: InternalStreamsBuilder, InternalTopologyBuilder and CopartitionedTopicsE
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -30,15 +29,14 @@ from topology.errors import (
 )
 from topology.identity import subtopology_digest, subtopology_id, topology_digest
 from topology.internal_topics import changelog_topic, repartition_topic
+from topology.layout import Layout, children_of, in_order
 from topology.names import is_generated
 from topology.nodes import (
-    Branch,
     InternalTopic,
-    KeyNotNull,
     Map,
     MapValues,
     Node,
-    Operation,
+    OpenSerde,
     PassThrough,
     Peek,
     ProcessorNode,
@@ -52,16 +50,9 @@ from topology.nodes import (
     Topology,
 )
 from topology.plan import (
-    OperatorStep,
     Plan,
-    RepartitionStep,
-    SinkStep,
     SourceStep,
-    SplitStep,
     Step,
-    StoreStep,
-    TableSourceStep,
-    TableStep,
 )
 
 OPTIMIZATION_KEY = "topology.optimization"
@@ -84,6 +75,7 @@ class Draft:
     """Repartition topics and the partition counts that the program gives."""
     copartition_groups: tuple[tuple[str, ...], ...] = ()
     subtopologies: tuple[Subtopology, ...] = ()
+    open_serdes: tuple[OpenSerde, ...] = ()
 
 
 def build(plan: Plan, config: Mapping[str, Any] | None, epoch: int) -> Topology:
@@ -97,15 +89,9 @@ def build(plan: Plan, config: Mapping[str, Any] | None, epoch: int) -> Topology:
         subtopologies=draft.subtopologies,
         digest=topology_digest(draft.subtopologies),
         epoch=epoch,
-        missing_serdes=tuple(plan.missing_serdes),
+        open_serdes=draft.open_serdes,
     )
-    if config is None:
-        return topology
-    topology.check_serdes(
-        default_key=config.get("default.key.serde") is not None,
-        default_value=config.get("default.value.serde") is not None,
-    )
-    return configure(topology, config)
+    return topology if config is None else configure(topology, config)
 
 
 def configure(topology: Topology, config: Mapping[str, Any]) -> Topology:
@@ -174,10 +160,16 @@ def merge_sources(draft: Draft) -> Draft:
 
 def lay_out(draft: Draft) -> Draft:
     """Makes the nodes of each step, parents before children."""
-    layout = _Layout(draft.merged)
-    for step in _in_order(draft.steps, draft.merged):
+    layout = Layout(draft.merged)
+    for step in in_order(draft.steps, draft.merged):
         layout.add(step)
-    return replace(draft, nodes=layout.finished(), stores=layout.stores, repartitions=layout.repartitions)
+    return replace(
+        draft,
+        nodes=layout.finished(),
+        stores=layout.stores,
+        repartitions=layout.repartitions,
+        open_serdes=tuple(layout.open_serdes),
+    )
 
 
 def check_names(draft: Draft) -> Draft:
@@ -237,7 +229,7 @@ def check_feedback(draft: Draft) -> Draft:
     """Refuses a circle in which every record that is read is written again to where it is read."""
     topics_after: dict[str, set[str]] = defaultdict(set)
     site_of: dict[str, CallSite | None] = {}
-    children = _children(draft.nodes)
+    children = children_of(draft.nodes)
     by_name = {node.name: node for node in draft.nodes}
     for source in draft.nodes:
         if not isinstance(source, SourceNode):
@@ -340,172 +332,10 @@ PASSES: tuple[Callable[[Draft], Draft], ...] = (
 def _check_same_reset(main: SourceStep, other: SourceStep) -> None:
     if main.offset_reset != other.offset_reset:
         raise TopicInUseError(
-            f"offset_reset is {other.offset_reset!r} here and {main.offset_reset!r} at {main.site}, for the same topics: give "
-            "one",
+            f"offset_reset is {other.offset_reset!r} here and {main.offset_reset!r} at {main.site}, for the same topics: "
+            "give one",
             other.site,
         )
-
-
-def _in_order(steps: tuple[Step, ...], merged: Mapping[str, str]) -> Iterable[Step]:
-    """Parents first; among those whose parents are done, by order."""
-    by_name = {step.name: step for step in steps}
-    waiting: dict[int, set[int]] = {}
-    children: dict[int, list[Step]] = defaultdict(list)
-    ready: list[tuple[int, int, Step]] = []
-    for step in steps:
-        parents = [by_name[merged[parent.name]] if parent.name in merged else parent for parent in step.parents]
-        waiting[id(step)] = {id(parent) for parent in parents}
-        for parent in parents:
-            children[id(parent)].append(step)
-        if not parents:
-            heapq.heappush(ready, (step.order, id(step), step))
-    done = 0
-    while ready:
-        _, _, step = heapq.heappop(ready)
-        done += 1
-        yield step
-        for child in children[id(step)]:
-            if id(step) in waiting[id(child)]:
-                waiting[id(child)].discard(id(step))
-                if not waiting[id(child)]:
-                    heapq.heappush(ready, (child.order, id(child), child))
-    if done < len(steps):
-        stuck = next(step for step in steps if waiting[id(step)])
-        raise CycleError(f"the step {stuck.name!r} comes after itself", stuck.site)
-
-
-class _Layout:
-    """Nodes as they are added, without their children yet."""
-
-    def __init__(self, merged: Mapping[str, str]) -> None:
-        self.merged = merged
-        self.nodes: list[Node] = []
-        self.stores: dict[str, StoreSpec] = {}
-        self.repartitions: dict[str, int | None] = {}
-
-    def add(self, step: Step) -> None:
-        parents = tuple(dict.fromkeys(self.merged.get(parent.name, parent.name) for parent in step.parents))
-        match step:
-            case TableSourceStep():
-                self._source(step, step.source_name)
-                self._table(step, (step.source_name,))
-            case SourceStep():
-                self._source(step, step.name)
-            case TableStep():
-                self._table(step, parents)
-            case OperatorStep():
-                for store in step.own_stores:
-                    self._store(store)
-                self._processor(step, step.name, step.operation, parents, step.stores)
-            case SplitStep():
-                operation = Branch(predicates=tuple(step.predicates), children=tuple(step.branches))
-                self._processor(step, step.name, operation, parents)
-            case RepartitionStep():
-                self._repartition(step, parents)
-            case SinkStep():
-                self.nodes.append(
-                    SinkNode(
-                        name=step.name,
-                        topic=step.topic,
-                        topic_extractor=step.topic_extractor,
-                        key_serde=step.key_serde,
-                        value_serde=step.value_serde,
-                        partitioner=step.partitioner,
-                        parents=parents,
-                        site=step.site,
-                    )
-                )
-            case StoreStep():
-                self._store(step.store)
-
-    def finished(self) -> tuple[Node, ...]:
-        children = _children(self.nodes)
-        return tuple(
-            node if isinstance(node, SinkNode) else replace(node, children=tuple(children[node.name]))
-            for node in self.nodes
-        )
-
-    def _processor(
-        self,
-        step: Step,
-        name: str,
-        operation: Operation,
-        parents: tuple[str, ...],
-        stores: tuple[str, ...] = (),
-        sends_old_values: bool = False,
-    ) -> None:
-        self.nodes.append(
-            ProcessorNode(
-                name=name,
-                operation=operation,
-                stores=stores,
-                parents=parents,
-                sends_old_values=sends_old_values,
-                site=step.site,
-            )
-        )
-
-    def _source(self, step: SourceStep, name: str) -> None:
-        self.nodes.append(
-            SourceNode(
-                name=name,
-                topics=step.topics,
-                pattern=step.pattern,
-                key_serde=step.key_serde,
-                value_serde=step.value_serde,
-                timestamp_extractor=step.timestamp_extractor,
-                offset_reset=step.offset_reset,
-                site=step.site,
-            )
-        )
-
-    def _table(self, step: TableSourceStep | TableStep, parents: tuple[str, ...]) -> None:
-        table = step.table
-        own: tuple[str, ...] = ()
-        if table.materialized and table.store is not None:
-            self._store(table.store)
-            own = (table.store.name,)
-        operation = table.make(own[0] if own else None)
-        self._processor(step, step.name, operation, parents, own, table.sends_old_values)
-
-    def _repartition(self, step: RepartitionStep, parents: tuple[str, ...]) -> None:
-        if self.repartitions.setdefault(step.topic, step.partitions) != step.partitions or any(
-            node.name == step.sink_name for node in self.nodes
-        ):
-            raise NameInUseError(
-                f"the repartition topic {step.topic!r} is there already: give this operator another name=", step.site
-            )
-        self._processor(step, step.filter_name, PassThrough() if step.keeps_null_keys else KeyNotNull(), parents)
-        self.nodes.append(
-            SinkNode(
-                name=step.sink_name,
-                topic=step.topic,
-                key_serde=step.key_serde,
-                value_serde=step.value_serde,
-                partitioner=step.partitioner,
-                repartition=True,
-                parents=(step.filter_name,),
-                site=step.site,
-            )
-        )
-        self.nodes.append(
-            SourceNode(
-                name=step.name,
-                topics=(step.topic,),
-                key_serde=step.key_serde,
-                value_serde=step.value_serde,
-                repartition=True,
-                site=step.site,
-            )
-        )
-
-    def _store(self, store: StoreSpec) -> None:
-        other = self.stores.setdefault(store.name, store)
-        if other is not store and other != store:
-            raise NameInUseError(
-                f"another store {store.name!r} is added at {other.site}: choose another name, or share one Store",
-                store.site,
-            )
 
 
 class _Groups:
@@ -533,14 +363,6 @@ class _Groups:
         for name in list(self._parent):
             groups[self.root(name)].append(name)
         return list(groups.values())
-
-
-def _children(nodes: Iterable[Node]) -> dict[str, list[str]]:
-    children: dict[str, list[str]] = defaultdict(list)
-    for node in nodes:
-        for parent in () if isinstance(node, SourceNode) else node.parents:
-            children[parent].append(node.name)
-    return children
 
 
 _FORWARDS_EVERYTHING = (Map, MapValues, SelectKey, Peek, PassThrough, TableSource, TableToStream)

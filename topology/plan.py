@@ -14,20 +14,43 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from topology.errors import CallSite, call_site
-from topology.nodes import AnySerde, Function, MissingSerde, Operation, StoreSpec
+from topology.errors import CallSite
+from topology.nodes import AnySerde, Function, Operation, StoreSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The serde of what flows: None where nobody named one, with ``changed_by`` where an operator changed the type."""
+    """What is known of the serde of what flows.
+
+    ``serde`` None: nobody named one. Then ``changed_by`` says which operator changed the type, if one did, ``assumed`` is
+    the serde from before that, and ``windowed_ms`` is set where what flows is windows of the type in question.
+    """
 
     serde: AnySerde = None
     changed_by: str | None = None
-    helped_by_default: bool = True
+    assumed: AnySerde = None
+    windowed_ms: int | None = None
 
     def or_given(self, serde: AnySerde) -> Carried:
         return self if serde is None else Carried(serde)
+
+    def changed(self, operator: str, site: CallSite, *, keep: bool = True) -> Carried:
+        """What is known behind an operator that may change the type. ``keep`` False: it surely makes another type."""
+        before = None if self.windowed_ms is not None or not keep else self.serde or self.assumed
+        return Carried(None, f"{operator}() at {site}", before)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStore:
+    """A store as the operator that has it would make it."""
+
+    spec: StoreSpec
+    key: Carried
+    value: Carried
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -42,10 +65,12 @@ class Step:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class SourceStep(Step):
+    """Reads topics, or the topics that a pattern matches."""
+
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    key_serde: AnySerde = None
-    value_serde: AnySerde = None
+    key: Carried
+    value: Carried
     timestamp_extractor: Function | None = None
     offset_reset: Literal["earliest", "latest"] | None = None
 
@@ -64,7 +89,7 @@ class OperatorStep(Step):
 
     operation: Operation
     stores: tuple[str, ...] = ()
-    own_stores: tuple[StoreSpec, ...] = ()
+    own_stores: tuple[PlannedStore, ...] = ()
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -92,8 +117,8 @@ class RepartitionStep(Step):
     topic: str
     sink_name: str
     filter_name: str
-    key_serde: AnySerde = None
-    value_serde: AnySerde = None
+    key: Carried
+    value: Carried
     partitioner: Function | None = None
     partitions: int | None = None
     keeps_null_keys: bool = False
@@ -101,10 +126,12 @@ class RepartitionStep(Step):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class SinkStep(Step):
+    """Writes to a topic, or to the one that the extractor names."""
+
     topic: str | None = None
     topic_extractor: Function | None = None
-    key_serde: AnySerde = None
-    value_serde: AnySerde = None
+    key: Carried
+    value: Carried
     partitioner: Function | None = None
 
 
@@ -112,7 +139,7 @@ class SinkStep(Step):
 class StoreStep(Step):
     """A store that the program adds by itself, for processors to connect to."""
 
-    store: StoreSpec
+    store: PlannedStore
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -124,7 +151,7 @@ class TableState:
 
     kind: Literal["source", "aggregate", "derived"]
     name: str
-    store: StoreSpec | None
+    store: PlannedStore | None
     materialized: bool
     make: Function
     parent: TableState | None = None
@@ -146,9 +173,9 @@ class TableState:
             if not self.materialized and not force:
                 return False
             self.materialized = True
-        elif self.kind == "derived" and not self.materialized:
-            if self.parent is None or not self.parent.send_old_values(force=force):
-                return False
+        elif self.kind == "derived" and not self.materialized and self.parent is not None:
+            self.sends_old_values = self.parent.send_old_values(force=force)
+            return self.sends_old_values
         self.sends_old_values = True
         return True
 
@@ -160,7 +187,6 @@ class Plan:
     steps: list[Step] = field(default_factory=list)
     copartitioned: list[tuple[frozenset[str], CallSite]] = field(default_factory=list)
     """Names of sources that are joined."""
-    missing_serdes: list[MissingSerde] = field(default_factory=list)
     _next_number: int = 0
     _next_order: int = 0
 
@@ -181,26 +207,6 @@ class Plan:
         self._next_order += 1
         if step not in self.steps:
             self.steps.append(step)
-
-    def needs_serdes(self, step: str, key: Carried, value: Carried, site: CallSite | None = None) -> None:
-        """Notes that ``step`` makes or reads bytes."""
-        sides: Mapping[Literal["key", "value"], Carried] = {"key": key, "value": value}
-        for side, carried in sides.items():
-            if carried.serde is None and carried.changed_by is not None:
-                self.missing_serdes.append(
-                    MissingSerde(
-                        step=step,
-                        side=side,
-                        changed_by=carried.changed_by,
-                        helped_by_default=carried.helped_by_default,
-                        site=site or call_site(),
-                    )
-                )
-
-
-def changed(operator: str, site: CallSite) -> Carried:
-    """The type is another one behind ``operator``."""
-    return Carried(None, f"{operator}() at {site}")
 
 
 def frozen_config(config: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

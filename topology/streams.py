@@ -3,7 +3,9 @@
 1. An operator adds one step to the plan and returns a new value; nothing runs, and the stream itself does not change.
 2. An operator that may change the key marks what follows: the next one that needs records of a key in one place
    (grouping, join, table) puts a repartition topic in between.
-3. The key's serde is kept while the key is, the value's while the value is.
+3. The key's serde is kept while the key is, the value's while the value is. Behind an operator that may change the type, the
+   serde is the one that the program names, else the application's default, else the one from before: it refuses values that
+   are of another type after all.
 4. ``name=`` names the step. Functions take ``(key, value)`` where Kafka Streams' do; ``with_key=True`` gives the operators
    of values the key too.
 
@@ -32,7 +34,6 @@ from topology.nodes import (
     Peek,
     Process,
     SelectKey,
-    StoreSpec,
     StreamTableJoin,
     TableSource,
 )
@@ -40,13 +41,13 @@ from topology.plan import (
     Carried,
     OperatorStep,
     Plan,
+    PlannedStore,
     RepartitionStep,
     SinkStep,
     SplitStep,
     Step,
     TableState,
     TableStep,
-    changed,
 )
 from topology.processor import FixedKeyProcessor, Processor
 from topology.stores import Store
@@ -84,8 +85,8 @@ def add_repartition(
         topic=topic,
         sink_name=sink,
         filter_name=null_keys,
-        key_serde=key.serde,
-        value_serde=value.serde,
+        key=key,
+        value=value,
         partitioner=partitioner,
         partitions=partitions,
     )
@@ -129,17 +130,21 @@ class KStream(Generic[K, V]):
     def map(self, fn: Callable[[K, V], tuple[K2, V2]], *, name: str | None = None) -> KStream[K2, V2]:
         """Each record becomes the ``(key, value)`` that ``fn(key, value)`` returns."""
         step = self._operator("map", "KSTREAM-MAP-", name, fn, Map(fn=fn))
-        return self._next(step, changed("map", step.site), changed("map", step.site), rekeyed=True)
+        return self._next(
+            step, self._key.changed("map", step.site), self._value.changed("map", step.site), rekeyed=True
+        )
 
     def flat_map(self, fn: Callable[[K, V], Iterable[tuple[K2, V2]]], *, name: str | None = None) -> KStream[K2, V2]:
         """Each record becomes the ``(key, value)`` pairs that ``fn(key, value)`` returns."""
         step = self._operator("flat_map", "KSTREAM-FLATMAP-", name, fn, FlatMap(fn=fn))
-        return self._next(step, changed("flat_map", step.site), changed("flat_map", step.site), rekeyed=True)
+        return self._next(
+            step, self._key.changed("flat_map", step.site), self._value.changed("flat_map", step.site), rekeyed=True
+        )
 
     def select_key(self, fn: Callable[[K, V], K2], *, name: str | None = None) -> KStream[K2, V]:
         """Each record gets the key that ``fn(key, value)`` returns."""
         step = self._operator("select_key", "KSTREAM-KEY-SELECT-", name, fn, SelectKey(fn=fn))
-        return self._next(step, changed("select_key", step.site), self._value, rekeyed=True)
+        return self._next(step, self._key.changed("select_key", step.site), self._value, rekeyed=True)
 
     @overload
     def map_values(
@@ -153,7 +158,7 @@ class KStream(Generic[K, V]):
         """Each value becomes ``fn(value)``, or ``fn(key, value)`` where ``with_key``."""
         operation = MapValues(fn=fn, with_key=with_key)
         step = self._operator("map_values", "KSTREAM-MAPVALUES-", name, fn, operation)
-        return self._next(step, self._key, changed("map_values", step.site))
+        return self._next(step, self._key, self._value.changed("map_values", step.site))
 
     @overload
     def flat_map_values(
@@ -169,18 +174,17 @@ class KStream(Generic[K, V]):
         """Each value becomes the values of ``fn(value)``, or ``fn(key, value)`` where ``with_key``."""
         operation = FlatMapValues(fn=fn, with_key=with_key)
         step = self._operator("flat_map_values", "KSTREAM-FLATMAPVALUES-", name, fn, operation)
-        return self._next(step, self._key, changed("flat_map_values", step.site))
+        return self._next(step, self._key, self._value.changed("flat_map_values", step.site))
 
     def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
         """The records of both streams, in no order between them. Serdes are kept where both streams have the same."""
         self._same_builder(other, "merge")
         step = self._operator("merge", "KSTREAM-MERGE-", name, None, PassThrough(), parents=(self._step, other._step))
-        either = changed("merge", step.site)
         return KStream(
             self._plan,
             step,
-            self._key if self._key == other._key else either,
-            self._value if self._value == other._value else either,
+            self._key if self._key == other._key else self._key.changed("merge", step.site, keep=False),
+            self._value if self._value == other._value else self._value.changed("merge", step.site, keep=False),
             self._sources | other._sources,
             self._repartition_required or other._repartition_required,
         )
@@ -247,13 +251,11 @@ class KStream(Generic[K, V]):
             parents=(self._step,),
             topic=fixed,
             topic_extractor=None if isinstance(topic, str) else topic,
-            key_serde=key or self._key.serde,
-            value_serde=value or self._value.serde,
+            key=self._key.or_given(key),
+            value=self._value.or_given(value),
             partitioner=partitioner,
         )
         self._plan.add(step)
-        what = f"to({fixed!r})" if fixed else "to()"
-        self._plan.needs_serdes(what, self._key.or_given(key), self._value.or_given(value))
 
     def repartition(
         self,
@@ -277,7 +279,6 @@ class KStream(Generic[K, V]):
             self._plan, self._step, prefix, own_key, own_value, partitioner=partitioner, partitions=partitions
         )
         self._plan.add(step)
-        self._plan.needs_serdes("repartition()", own_key, own_value)
         return KStream(self._plan, step, own_key, own_value, frozenset((step.name,)), False)
 
     def group_by_key(
@@ -311,7 +312,7 @@ class KStream(Generic[K, V]):
         from topology.grouped import KGroupedStream
 
         step = self._operator("group_by", "KSTREAM-KEY-SELECT-", name, fn, SelectKey(fn=fn))
-        rekeyed = changed("group_by", step.site).or_given(key)
+        rekeyed = self._key.changed("group_by", step.site).or_given(key)
         return KGroupedStream(
             self._plan, step, rekeyed, self._value.or_given(value), self._sources, True, _checked(name)
         )
@@ -336,7 +337,6 @@ class KStream(Generic[K, V]):
         if self._repartition_required:
             parent = add_repartition(plan, parent, node, own_key, own_value)
             plan.add(parent)
-            plan.needs_serdes("to_table()", own_key, own_value)
             sources = frozenset((parent.name,))
         table = TableState(
             kind="source",
@@ -454,7 +454,6 @@ class KStream(Generic[K, V]):
         if self._repartition_required:
             through = self._repartition_for_join(name or self._step.name, own_key, own_value)
             through.keeps_null_keys |= left
-            self._plan.needs_serdes(f"{operator}()", own_key, own_value)
             parent, sources = through, frozenset((through.name,))
         sources |= table._sources
         self._plan.copartitioned.append((sources, call_site()))
@@ -466,7 +465,7 @@ class KStream(Generic[K, V]):
             stores=table._table.materialize(),
         )
         self._plan.add(step)
-        return KStream(self._plan, step, own_key, changed(operator, step.site), sources, False)
+        return KStream(self._plan, step, own_key, own_value.changed(operator, step.site, keep=False), sources, False)
 
     def _repartition_for_join(self, prefix: str, key: Carried, value: Carried) -> RepartitionStep:
         """The repartition of this stream for joins: unnamed joins share one."""
@@ -492,7 +491,12 @@ class KStream(Generic[K, V]):
         join behind it goes through a repartition topic.
         """
         step = self._process("process", supplier, stores, name, fixed_key=False)
-        return self._next(step, changed("process", step.site), changed("process", step.site), rekeyed=True)
+        return self._next(
+            step,
+            self._key.changed("process", step.site, keep=False),
+            self._value.changed("process", step.site, keep=False),
+            rekeyed=True,
+        )
 
     def process_values(
         self,
@@ -503,7 +507,7 @@ class KStream(Generic[K, V]):
     ) -> KStream[K, V2]:
         """As :meth:`process`, with a processor that keeps each record's key."""
         step = self._process("process_values", supplier, stores, name, fixed_key=True)
-        return self._next(step, self._key, changed("process_values", step.site))
+        return self._next(step, self._key, self._value.changed("process_values", step.site, keep=False))
 
     def _process(
         self,
@@ -517,7 +521,7 @@ class KStream(Generic[K, V]):
         check_function(supplier, operator)
         if isinstance(stores, (str, Store)):
             raise TopologyError(f"{operator}() takes a list of stores: stores=[{stores!r}]", call_site())
-        own: list[StoreSpec] = []
+        own: list[PlannedStore] = []
         used: list[str] = []
         for store in stores:
             if isinstance(store, Store):

@@ -18,7 +18,7 @@ from topology.functions import Predicate, check_function
 from topology.materialize import as_store, generated_store_name, given_serdes, key_value_store
 from topology.names import check_name
 from topology.nodes import Operation, TableFilter, TableMapValues, TableToStream
-from topology.plan import Carried, OperatorStep, Plan, Step, TableState, TableStep, changed
+from topology.plan import Carried, OperatorStep, Plan, Step, TableState, TableStep
 from topology.stores import Store
 from topology.streams import KStream
 
@@ -127,7 +127,7 @@ class KTable(Generic[K, V]):
             "KTABLE-MAPVALUES-",
             lambda own: TableMapValues(fn=fn, with_key=with_key, store=own),
             (name, store, key, value),
-            changed("map_values", call_site()),
+            self._value.changed("map_values", call_site()),
             takes_old_values=False,
         )
 
@@ -173,7 +173,6 @@ class KTable(Generic[K, V]):
         planned = None
         if wanted.name is not None:
             planned = key_value_store(wanted, wanted.name, own_key, own_value)
-            plan.needs_serdes(f"{operator}(store={wanted.name!r})", own_key, own_value)
         table = TableState(
             kind="derived",
             name=node,

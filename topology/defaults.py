@@ -1,0 +1,58 @@
+"""The serdes that a program leaves open, filled in when the application's configuration is known.
+
+In this order: the application's default serde; the serde from before an operator that may have changed the type; bytes, for
+what no operator changed. Windows of such a key get a windowed serde over it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from topology.codecs import Serde, bytes_, time_windowed
+from topology.errors import MissingSerdeError
+from topology.nodes import AnySerde, OpenSerde, ProcessorNode, SinkNode, SourceNode, StoreSpec, Topology
+
+SerdeOwner = TypeVar("SerdeOwner", bound=SourceNode | SinkNode | StoreSpec)
+Found = dict[tuple[bool, str, str], Serde[Any]]
+
+
+def with_default_serdes(topology: Topology, key: AnySerde, value: AnySerde) -> Topology:
+    """See :meth:`topology.nodes.Topology.with_default_serdes`."""
+    defaults = {"key": key, "value": value}
+    found: Found = {
+        (missing.of_store, missing.owner, missing.side): _serde(missing, defaults[missing.side])
+        for missing in topology.open_serdes
+    }
+    subtopologies = tuple(
+        replace(
+            subtopology,
+            nodes=tuple(
+                node if isinstance(node, ProcessorNode) else _filled(node, found, of_store=False)
+                for node in subtopology.nodes
+            ),
+            stores=tuple(_filled(store, found, of_store=True) for store in subtopology.stores),
+        )
+        for subtopology in topology.subtopologies
+    )
+    return replace(topology, subtopologies=subtopologies, open_serdes=())
+
+
+def _filled(owner: SerdeOwner, found: Found, *, of_store: bool) -> SerdeOwner:
+    return replace(
+        owner,
+        key_serde=owner.key_serde or found[of_store, owner.name, "key"],
+        value_serde=owner.value_serde or found[of_store, owner.name, "value"],
+    )
+
+
+def _serde(missing: OpenSerde, default: AnySerde) -> Serde[Any]:
+    serde = default or missing.assumed or (bytes_ if missing.changed_by is None else None)
+    if serde is None:
+        what = "store" if missing.of_store else "step"
+        raise MissingSerdeError(
+            f"no serde for the {missing.side}s of {what} {missing.owner!r}: {missing.changed_by} made another type. Give "
+            f"{missing.side}=serdes.... here, or set default.{missing.side}.serde",
+            missing.site,
+        )
+    return serde if missing.windowed_ms is None else time_windowed(serde, missing.windowed_ms)

@@ -1,0 +1,230 @@
+"""From steps to nodes: the order of the steps, and the nodes that each of them makes."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Literal
+
+from topology.errors import CallSite, CycleError, NameInUseError
+from topology.nodes import (
+    Branch,
+    KeyNotNull,
+    Node,
+    OpenSerde,
+    Operation,
+    PassThrough,
+    ProcessorNode,
+    SinkNode,
+    SourceNode,
+    StoreSpec,
+)
+from topology.plan import (
+    Carried,
+    OperatorStep,
+    PlannedStore,
+    RepartitionStep,
+    SinkStep,
+    SourceStep,
+    SplitStep,
+    Step,
+    StoreStep,
+    TableSourceStep,
+    TableStep,
+)
+
+
+def in_order(steps: tuple[Step, ...], merged: Mapping[str, str]) -> Iterable[Step]:
+    """Parents first; among those whose parents are done, by order."""
+    by_name = {step.name: step for step in steps}
+    waiting: dict[int, set[int]] = {}
+    children: dict[int, list[Step]] = defaultdict(list)
+    ready: list[tuple[int, int, Step]] = []
+    for step in steps:
+        parents = [by_name[merged[parent.name]] if parent.name in merged else parent for parent in step.parents]
+        waiting[id(step)] = {id(parent) for parent in parents}
+        for parent in parents:
+            children[id(parent)].append(step)
+        if not parents:
+            heapq.heappush(ready, (step.order, id(step), step))
+    done = 0
+    while ready:
+        _, _, step = heapq.heappop(ready)
+        done += 1
+        yield step
+        for child in children[id(step)]:
+            if id(step) in waiting[id(child)]:
+                waiting[id(child)].discard(id(step))
+                if not waiting[id(child)]:
+                    heapq.heappush(ready, (child.order, id(child), child))
+    if done < len(steps):
+        stuck = next(step for step in steps if waiting[id(step)])
+        raise CycleError(f"the step {stuck.name!r} comes after itself", stuck.site)
+
+
+class Layout:
+    """Nodes as they are added, without their children yet."""
+
+    def __init__(self, merged: Mapping[str, str]) -> None:
+        self.merged = merged
+        self.nodes: list[Node] = []
+        self.stores: dict[str, StoreSpec] = {}
+        self.repartitions: dict[str, int | None] = {}
+        self.open_serdes: list[OpenSerde] = []
+
+    def add(self, step: Step) -> None:
+        parents = tuple(dict.fromkeys(self.merged.get(parent.name, parent.name) for parent in step.parents))
+        match step:
+            case TableSourceStep():
+                self._source(step, step.source_name)
+                self._table(step, (step.source_name,))
+            case SourceStep():
+                self._source(step, step.name)
+            case TableStep():
+                self._table(step, parents)
+            case OperatorStep():
+                for store in step.own_stores:
+                    self._store(store)
+                self._processor(step, step.name, step.operation, parents, step.stores)
+            case SplitStep():
+                operation = Branch(predicates=tuple(step.predicates), children=tuple(step.branches))
+                self._processor(step, step.name, operation, parents)
+            case RepartitionStep():
+                self._repartition(step, parents)
+            case SinkStep():
+                self.nodes.append(
+                    SinkNode(
+                        name=step.name,
+                        topic=step.topic,
+                        topic_extractor=step.topic_extractor,
+                        key_serde=step.key.serde,
+                        value_serde=step.value.serde,
+                        partitioner=step.partitioner,
+                        parents=parents,
+                        site=step.site,
+                    )
+                )
+                self._open(step.name, step.key, step.value, step.site)
+            case StoreStep():
+                self._store(step.store)
+
+    def finished(self) -> tuple[Node, ...]:
+        children = children_of(self.nodes)
+        return tuple(
+            node if isinstance(node, SinkNode) else replace(node, children=tuple(children[node.name]))
+            for node in self.nodes
+        )
+
+    def _processor(
+        self,
+        step: Step,
+        name: str,
+        operation: Operation,
+        parents: tuple[str, ...],
+        stores: tuple[str, ...] = (),
+        sends_old_values: bool = False,
+    ) -> None:
+        self.nodes.append(
+            ProcessorNode(
+                name=name,
+                operation=operation,
+                stores=stores,
+                parents=parents,
+                sends_old_values=sends_old_values,
+                site=step.site,
+            )
+        )
+
+    def _source(self, step: SourceStep, name: str) -> None:
+        self.nodes.append(
+            SourceNode(
+                name=name,
+                topics=step.topics,
+                pattern=step.pattern,
+                key_serde=step.key.serde,
+                value_serde=step.value.serde,
+                timestamp_extractor=step.timestamp_extractor,
+                offset_reset=step.offset_reset,
+                site=step.site,
+            )
+        )
+        self._open(name, step.key, step.value, step.site)
+
+    def _table(self, step: TableSourceStep | TableStep, parents: tuple[str, ...]) -> None:
+        table = step.table
+        own: tuple[str, ...] = ()
+        if table.materialized and table.store is not None:
+            self._store(table.store)
+            own = (table.store.name,)
+        operation = table.make(own[0] if own else None)
+        self._processor(step, step.name, operation, parents, own, table.sends_old_values)
+
+    def _repartition(self, step: RepartitionStep, parents: tuple[str, ...]) -> None:
+        if self.repartitions.setdefault(step.topic, step.partitions) != step.partitions or any(
+            node.name == step.sink_name for node in self.nodes
+        ):
+            raise NameInUseError(
+                f"the repartition topic {step.topic!r} is there already: give this operator another name=", step.site
+            )
+        self._processor(step, step.filter_name, PassThrough() if step.keeps_null_keys else KeyNotNull(), parents)
+        self.nodes.append(
+            SinkNode(
+                name=step.sink_name,
+                topic=step.topic,
+                key_serde=step.key.serde,
+                value_serde=step.value.serde,
+                partitioner=step.partitioner,
+                repartition=True,
+                parents=(step.filter_name,),
+                site=step.site,
+            )
+        )
+        self.nodes.append(
+            SourceNode(
+                name=step.name,
+                topics=(step.topic,),
+                key_serde=step.key.serde,
+                value_serde=step.value.serde,
+                repartition=True,
+                site=step.site,
+            )
+        )
+        self._open(step.sink_name, step.key, step.value, step.site)
+        self._open(step.name, step.key, step.value, step.site)
+
+    def _store(self, store: PlannedStore) -> None:
+        spec = store.spec
+        other = self.stores.setdefault(spec.name, spec)
+        if other is spec:
+            self._open(spec.name, store.key, store.value, spec.site, of_store=True)
+        elif other != spec:
+            raise NameInUseError(
+                f"another store {spec.name!r} is added at {other.site}: choose another name, or share one Store",
+                spec.site,
+            )
+
+    def _open(self, owner: str, key: Carried, value: Carried, site: CallSite | None, *, of_store: bool = False) -> None:
+        sides: tuple[tuple[Literal["key", "value"], Carried], ...] = (("key", key), ("value", value))
+        for side, carried in sides:
+            if carried.serde is None:
+                self.open_serdes.append(
+                    OpenSerde(
+                        owner=owner,
+                        of_store=of_store,
+                        side=side,
+                        changed_by=carried.changed_by,
+                        assumed=carried.assumed,
+                        windowed_ms=carried.windowed_ms,
+                        site=site,
+                    )
+                )
+
+
+def children_of(nodes: Iterable[Node]) -> dict[str, list[str]]:
+    children: dict[str, list[str]] = defaultdict(list)
+    for node in nodes:
+        for parent in () if isinstance(node, SourceNode) else node.parents:
+            children[parent].append(node.name)
+    return children
