@@ -28,6 +28,8 @@ _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _INT32 = Struct(">i")
 _LITTLE_UINT32 = Struct("<I")
+_SNAPPY_RATIO_MAXIMUM = 22  # a copy of 64 bytes takes three
+_UNTOUCHED = b"\xa5\x5a\xc3\x3c\x96\x69\xf0\x0f"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
@@ -106,7 +108,7 @@ def _copied(source: memoryview, head: Buffer, limit_bytes: int) -> memoryview:
 
 def _check_size(codec: Compression, size_bytes: int, limit_bytes: int) -> None:
     if size_bytes > limit_bytes:
-        raise DecodeError(f"{codec.type_name} data holds {size_bytes} bytes, more than the limit of {limit_bytes}")
+        raise DecodeError(f"{codec.type_name} data holds {size_bytes} bytes or more; the limit is {limit_bytes}")
 
 
 _INTO = {
@@ -117,35 +119,41 @@ _INTO = {
 
 
 def _stream_inflate(codec: Compression, source: memoryview, head: Buffer, limit_bytes: int) -> memoryview:
-    capacity = _promised_bytes(codec, source)
-    _check_size(codec, capacity, limit_bytes)
-    capacity = min(max(capacity, 4 * len(source), 1024), limit_bytes)
+    capacity = _first_capacity(codec, source, limit_bytes)
     start = len(head)
     while True:
-        buffer = bytearray(start + capacity + SLACK_BYTES)
+        end = start + capacity
+        buffer = bytearray(end + SLACK_BYTES)
+        buffer[max(start, end - len(_UNTOUCHED)) : end] = _UNTOUCHED[:capacity]
         try:
-            written = _INTO[codec](source, memoryview(buffer)[start : start + capacity])
-        except cramjam.DecompressionError as error:
-            # The library has one error for "broken" and "does not fit"; the first also fails in a larger buffer.
+            written = _INTO[codec](source, memoryview(buffer)[start:end])
+        except cramjam.DecompressionError:
+            # The library has one error for "broken" and "does not fit", but only the second fills the buffer.
+            if buffer[end - len(_UNTOUCHED) : end] == _UNTOUCHED:
+                raise
             if capacity == limit_bytes:
-                raise DecodeError(
-                    f"{codec.type_name} data of {len(source)} bytes is broken or holds more than the limit of "
-                    f"{limit_bytes} bytes: {error}"
-                ) from error
+                _check_size(codec, limit_bytes + 1, limit_bytes)
             capacity = min(capacity * 4, limit_bytes)
             continue
+        if codec is Compression.ZSTD and written < _zstd_content_bytes(source):
+            raise DecodeError(f"zstd data of {len(source)} bytes ends after {written} of the bytes that it promises")
         buffer[:start] = head
+        behind = max(start + written, end - len(_UNTOUCHED))
+        buffer[behind:end] = bytes(end - behind)
         return memoryview(buffer)[: start + written]
 
 
-def _promised_bytes(codec: Compression, source: memoryview) -> int:
-    """Size that the data states about itself; 0 where it does not."""
+def _first_capacity(codec: Compression, source: memoryview, limit_bytes: int) -> int:
+    promised = 0
     if codec is Compression.ZSTD:
-        return _zstd_content_bytes(source)
-    if codec is Compression.GZIP and len(source) >= 18:
-        # Modulo 2**32 and of the last member only: a hint. Deflate can't shrink further than 1032:1.
-        return min(int(_LITTLE_UINT32.unpack_from(source, len(source) - 4)[0]), 1032 * len(source))
-    return 0
+        promised = _zstd_content_bytes(source)
+        _check_size(codec, promised, limit_bytes)
+    elif codec is Compression.GZIP and len(source) >= 18:
+        # Modulo 2**32 and of the last member only: a hint.
+        promised = int(_LITTLE_UINT32.unpack_from(source, len(source) - 4)[0])
+    # A promise alone gets no memory: what is larger than usual has to prove it by filling the smaller buffer.
+    capacity = promised if promised <= 64 * len(source) + 65536 else 0
+    return min(max(capacity, 4 * len(source), 1024), limit_bytes)
 
 
 def _zstd_content_bytes(source: memoryview) -> int:
@@ -175,6 +183,8 @@ def _snappy_inflate(source: memoryview, head: Buffer, limit_bytes: int) -> memor
     blocks = _xerial_blocks(source) if source[:8] == _XERIAL_MAGIC else [source]
     sizes = [int(cramjam.snappy.decompress_raw_len(block)) for block in blocks]
     _check_size(Compression.SNAPPY, sum(sizes), limit_bytes)
+    if sum(sizes) > _SNAPPY_RATIO_MAXIMUM * len(source):
+        raise DecodeError(f"snappy data of {len(source)} bytes claims to hold {sum(sizes)}")
     buffer = bytearray(len(head) + sum(sizes) + SLACK_BYTES)
     buffer[: len(head)] = head
     position = len(head)

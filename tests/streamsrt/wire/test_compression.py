@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import tracemalloc
 import zlib
 
 import cramjam
@@ -76,6 +77,27 @@ def test_inflate_puts_the_head_before_and_zeros_behind(codec: Compression) -> No
 def test_a_bomb_is_refused(codec: Compression) -> None:
     with pytest.raises(DecodeError, match="limit"):
         decompress(codec, BOMBS[codec], limit_bytes=1_000_000)
+
+
+def test_a_mere_promise_gets_no_memory() -> None:
+    promises = {
+        Compression.SNAPPY: b"\x80\x80\x80\x28" + b"\x00x",
+        Compression.ZSTD: b"\x28\xb5\x2f\xfd\xa0" + (80 << 20).to_bytes(4, "little") + b"\x01\x00\x00",
+        Compression.GZIP: zlib.compress(b"", wbits=31)[:-4] + (80 << 20).to_bytes(4, "little"),
+    }
+    tracemalloc.start()
+    try:
+        for codec, data in promises.items():
+            with pytest.raises(DecodeError):
+                decompress(codec, data)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_much_of_the_same_fits(codec: Compression) -> None:
+    assert decompress(codec, BOMBS[codec]) == bytes(30_000_000)
 
 
 @pytest.mark.parametrize("codec", list(Compression))
