@@ -9,7 +9,14 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_EXPORTS: dict[str, str] = {}
+_EXPORTS: dict[str, str] = {
+    "KafkaStreams": "streamsrt.app",
+    "Progress": "streamsrt.runtime.values",
+    "State": "streamsrt.runtime.values",
+    "StreamsConfig": "streamsrt.config",
+    "StreamsError": "streamsrt.errors",
+    "TopologyTestDriver": "streamsrt.testing.topology_test_driver",
+}
 
 __all__ = sorted(_EXPORTS)
 

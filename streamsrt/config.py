@@ -105,7 +105,6 @@ class StreamsConfig(BaseModel):
     reconnect_backoff_ms: Milliseconds = Field(default=50, ge=0)
     reconnect_backoff_max_ms: Milliseconds = Field(default=1_000, ge=0)
     metadata_max_age_ms: Milliseconds = Field(default=300_000, ge=0)
-    connections_max_idle_ms: Milliseconds = Field(default=540_000, ge=0)
 
     # Security, by the names of Kafka's and librdkafka's clients
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"

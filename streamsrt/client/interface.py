@@ -168,10 +168,17 @@ class GroupMember(Protocol):
 class Network(Protocol):
     """Connections to one cluster, on a thread of their own."""
 
-    fetcher: Fetching
-    restorer: Fetching
-    producer: Producing
-    admin: Administering
+    @property
+    def fetcher(self) -> Fetching: ...
+
+    @property
+    def restorer(self) -> Fetching: ...
+
+    @property
+    def producer(self) -> Producing: ...
+
+    @property
+    def admin(self) -> Administering: ...
 
     def start(self, timeout_s: float = 30.0) -> ClusterInfo:
         """Start the thread and connect.

@@ -36,11 +36,9 @@ class InputBuffer:
         self.high_watermark = fetched.high_watermark
 
     def next_columns(self) -> RecordColumns | None:
-        """The next batch that holds records, decoded; None: there is none. Raises DecodeError."""
-        while True:
+        """The next batch, decoded; None: there is none. One without records only moves the position. Raises DecodeError."""
+        while self._open is not None or self._fetches:
             if self._open is None:
-                if not self._fetches:
-                    return None
                 fetched = self._fetches.popleft()
                 self.buffered_bytes -= len(fetched.buffer)
                 self._open = iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted)
@@ -48,10 +46,12 @@ class InputBuffer:
             columns = next(self._open, None)
             if columns is None:
                 self._open = None
-                self.position = self._open_end
-            elif columns.keys:
-                self.position = columns.next_offset
-                return columns
+                if self._open_end == self.position:
+                    continue
+                columns = RecordColumns([], [], [], self._open_end, self._open_end)
+            self.position = columns.next_offset
+            return columns
+        return None
 
     @property
     def lag_records(self) -> int | None:

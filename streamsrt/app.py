@@ -1,0 +1,395 @@
+"""``KafkaStreams``: one instance of an application, from its start to its end.
+
+1. ``run()`` processes on the thread that calls it; ``start()`` on a thread of its own. Either way the network has a thread
+   of its own, so that heartbeats don't depend on what the application's functions do.
+2. Whatever was opened is closed, in the opposite order, whether the end is a request, a signal or a failure.
+3. A failure is raised by ``run()`` and by ``close()``; the state is then ``ERROR``.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from types import FrameType, TracebackType
+from typing import Any, Literal
+
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import ClientConfig, FetchConfig, ProducerConfig, SecurityConfig
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import ConfigError, MissingTopicError, StreamsError, UserError
+from streamsrt.membership.member import Member
+from streamsrt.membership.topology_metadata import topology_metadata
+from streamsrt.membership.values import Endpoint, GroupMembership
+from streamsrt.operators.handlers import ExceptionHandler, ExceptionHandlers, fail, log_and_continue
+from streamsrt.runtime.commit import Committer
+from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
+from streamsrt.runtime.tuning import tune_process
+from streamsrt.runtime.values import STATE_TRANSITIONS, Progress, State
+from streamsrt.state.directory import StateDirectory
+from streamsrt.state.rocksdb import RocksDBOptions
+from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.task import TaskConfig
+from streamsrt.tasks.task_manager import TaskManager, TaskSettings
+from streamsrt.wire.compression import Compression
+from topology.nodes import Topology
+
+logger = logging.getLogger(__name__)
+
+StateListener = Callable[[State, State], None]
+Until = Literal["stopped", "quiet"]
+
+
+class KafkaStreams:
+    """Runs a topology as a member of its application's group.
+
+    ``config``: a :class:`~streamsrt.config.StreamsConfig`, or a mapping with Kafka Streams' keys.
+    ``state_listener(new, old)`` is called on the processing thread.
+    Raises :class:`~streamsrt.errors.ConfigError` for a setting that is wrong.
+    Source: ``org.apache.kafka.streams.KafkaStreams``.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig | Mapping[str, Any],
+        *,
+        state_listener: StateListener | None = None,
+    ) -> None:
+        self.topology = topology
+        self.config = StreamsConfig.of(config)
+        self._listener = state_listener
+        self._state = State.CREATED
+        self._state_lock = threading.Lock()
+        self._loop: StreamThread | None = None
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+        self._stop_requested = False
+        _check_topology(topology)
+
+    # ------------------------------------------------------------------------------------------------------------- state
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def progress(self) -> Progress:
+        """What this instance does now; a snapshot that may be read from any thread."""
+        return Progress(state=self._state) if self._loop is None else self._loop.progress
+
+    def _enter(self, state: State) -> None:
+        with self._state_lock:
+            old = self._state
+            if state is old or state not in STATE_TRANSITIONS[old]:
+                return
+            self._state = state
+        logger.info("application %s: %s -> %s", self.config.application_id, old.value, state.value)
+        if self._listener is not None:
+            self._listener(state, old)
+
+    # ----------------------------------------------------------------------------------------------------------- running
+
+    def start(self) -> None:
+        """Runs on a thread of its own until :meth:`close`. What can be checked before is checked, and raised, here."""
+        ready = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run_in_thread, args=(ready,), name="streamsrt-processing", daemon=True
+        )
+        self._thread.start()
+        ready.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+
+    def _run_in_thread(self, ready: threading.Event) -> None:
+        try:
+            self._run(None, ready)
+        except StreamsError as error:
+            self._failure = error
+        finally:
+            ready.set()
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Commits, leaves the group and ends; False when that takes longer than ``timeout_s``. Raises what had failed."""
+        self.stop()
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout_s)
+            if thread.is_alive():
+                return False
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        return True
+
+    def stop(self) -> None:
+        """Asks :meth:`run` to commit, leave the group and return; it may be called from any thread."""
+        self._stop_requested = True
+        if self._loop is not None:
+            self._loop.stop()
+
+    def __enter__(self) -> KafkaStreams:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(
+        self,
+        *,
+        until: Until = "stopped",
+        timeout_s: float | None = None,
+        records: int | None = None,
+        signals: bool = True,
+    ) -> Progress:
+        """Runs on this thread, and returns what was done.
+
+        ``until``: ``"stopped"`` (by :meth:`stop`, SIGTERM or SIGINT) or ``"quiet"`` (all input that is there now is
+        processed and committed). ``records``, ``timeout_s``: stop after so many processed records, or so long.
+        ``signals``: SIGTERM and SIGINT stop it gracefully, where this is the main thread.
+        Raises :class:`~streamsrt.errors.StreamsError` for whatever ends it early.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+
+        def is_over(loop: StreamThread) -> bool:
+            if deadline is not None and time.monotonic() >= deadline:
+                return True
+            if records is not None and loop.processed_records >= records:
+                return True
+            return until == "quiet" and loop.is_quiet()
+
+        handle = signals and threading.current_thread() is threading.main_thread()
+        before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS} if handle else {}
+        try:
+            self._run(is_over, None)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return self.progress
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        logger.info("%s: committing and leaving the group", signal.Signals(number).name)
+        self.stop()
+
+    def _run(self, until: Callable[[StreamThread], bool] | None, ready: threading.Event | None) -> None:
+        config = self.config
+        tune_process()
+        try:
+            with StateDirectory(
+                config.state_dir, config.application_id, rocksdb=RocksDBOptions(memory_bytes=config.rocksdb_cache_bytes)
+            ) as directory:
+                network = NetworkThread(client_config(config))
+                network.start()
+                try:
+                    self._check_topics(network)
+                    self._run_member(network, directory, until, ready)
+                finally:
+                    network.stop()
+        except StreamsError:
+            self._enter(State.PENDING_ERROR)
+            self._enter(State.ERROR)
+            raise
+        self._enter(State.PENDING_SHUTDOWN)
+        self._enter(State.NOT_RUNNING)
+
+    def _check_topics(self, network: NetworkThread) -> None:
+        outputs = {
+            sink.topic
+            for subtopology in self.topology.subtopologies
+            for sink in subtopology.sinks
+            if sink.topic is not None and not sink.repartition
+        }
+        missing = sorted(outputs - set(network.admin.topics(outputs))) if outputs else []
+        if missing:
+            raise MissingTopicError(
+                f"the application writes to topics that don't exist: {', '.join(missing)}. Create them "
+                f"(streamsrt topics create {' '.join(missing)} --partitions N) and start it again."
+            )
+        standbys = self.config.num_standby_replicas
+        if "num_standby_replicas" in self.config.model_fields_set:
+            network.admin.alter_group_configs(
+                self.config.application_id, {"streams.num.standby.replicas": str(standbys)}
+            )
+
+    def _run_member(
+        self,
+        network: NetworkThread,
+        directory: StateDirectory,
+        until: Callable[[StreamThread], bool] | None,
+        ready: threading.Event | None,
+    ) -> None:
+        config = self.config
+        partitions = PartitionCounts(network)
+        collector = RecordCollector(
+            network.producer.send, partitions, compression=Compression[config.compression_type.upper()]
+        )
+        manager = TaskManager(
+            TaskSettings(
+                application_id=config.application_id,
+                subtopologies={
+                    each.id if config.subtopology_id == "hash" else str(each.number): each
+                    for each in self.topology.subtopologies
+                },
+                task_config=task_config(config),
+                cache_max_bytes=config.statestore_cache_max_bytes,
+                auto_offset_reset=config.auto_offset_reset,
+                input_buffer_bytes=2 * config.max_partition_fetch_bytes,
+                partitions_of_topic=partitions,
+            ),
+            network,
+            directory,
+            collector,
+        )
+        member = network.join_group(Member(self._membership(str(directory.process_id))))
+        self._loop = StreamThread(
+            LoopSettings(
+                commit_interval_ms=config.commit_interval_ms,
+                poll_ms=config.poll_ms,
+                linger_ms=config.linger_ms,
+                purge_interval_ms=config.repartition_purge_interval_ms,
+            ),
+            network,
+            member,
+            manager,
+            Committer(config.application_id, network, collector),
+            flush_outputs=collector.flush,
+            now_ms=lambda: time.time_ns() // 1_000_000,
+            on_state=self._enter,
+        )
+        self._enter(State.REBALANCING)
+        if ready is not None:
+            ready.set()
+        if self._stop_requested:
+            self._loop.stop()
+        self._loop.run(until)
+
+    def _membership(self, process_id: str) -> GroupMembership:
+        config = self.config
+        return GroupMembership(
+            group_id=config.application_id,
+            member_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
+            process_id=process_id,
+            topology=topology_metadata(self.topology, config.application_id, subtopology_id=config.subtopology_id),
+            instance_id=config.group_instance_id,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+            endpoint=_endpoint(config.application_server),
+            client_tags=config.client_tags,
+            retry_backoff_ms=config.retry_backoff_ms,
+            retry_backoff_max_ms=config.retry_backoff_max_ms,
+        )
+
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class PartitionCounts:
+    """How many partitions an output topic has; asked once per topic. Raises MissingTopicError."""
+
+    def __init__(self, network: NetworkThread) -> None:
+        self._network = network
+        self._known: dict[str, int] = {}
+
+    def __call__(self, topic: str) -> int:
+        count = self._known.get(topic)
+        if count is None:
+            count = self._network.admin.partitions_for([topic]).get(topic)
+            if count is None:
+                raise MissingTopicError(
+                    f"topic {topic!r}, to which a record is to be written, does not exist: create it "
+                    f"(streamsrt topics create {topic} --partitions N)"
+                )
+            self._known[topic] = count
+        return count
+
+
+def _check_topology(topology: Topology) -> None:
+    patterns = [pattern for each in topology.subtopologies for pattern in each.source_topic_patterns]
+    if patterns:
+        raise UserError(
+            f"source topics by pattern ({', '.join(patterns)}) can't be run by this version: name the topics in a list"
+        )
+
+
+def _endpoint(server: str) -> Endpoint | None:
+    if not server:
+        return None
+    host, _, port = server.rpartition(":")
+    if not host or not port.isdigit():
+        raise ConfigError(f"application.server={server!r}: expected HOST:PORT")
+    return Endpoint(host, int(port))
+
+
+def client_config(config: StreamsConfig) -> ClientConfig:
+    """The network's part of the configuration."""
+    return ClientConfig(
+        bootstrap_servers=config.bootstrap_servers,
+        client_id=config.client_id or f"streamsrt-{config.application_id}",
+        security=SecurityConfig(
+            protocol=config.security_protocol,
+            sasl_mechanism=config.sasl_mechanism,
+            sasl_username=config.sasl_username,
+            sasl_password=config.sasl_password,
+            sasl_oauth_token_provider=config.sasl_oauth_token_provider,
+            sasl_kerberos_service_name=config.sasl_kerberos_service_name,
+            sasl_kerberos_domain_name=config.sasl_kerberos_domain_name,
+            ssl_ca_location=config.ssl_ca_location,
+            ssl_certificate_location=config.ssl_certificate_location,
+            ssl_key_location=config.ssl_key_location,
+            ssl_key_password=config.ssl_key_password,
+            ssl_check_hostname=config.ssl_check_hostname,
+        ),
+        request_timeout_ms=config.request_timeout_ms,
+        retry_backoff_ms=config.retry_backoff_ms,
+        retry_backoff_max_ms=config.retry_backoff_max_ms,
+        reconnect_backoff_ms=config.reconnect_backoff_ms,
+        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+        metadata_max_age_ms=config.metadata_max_age_ms,
+        fetch=FetchConfig(
+            min_bytes=config.fetch_min_bytes,
+            max_wait_ms=config.fetch_max_wait_ms,
+            max_bytes=config.fetch_max_bytes,
+            max_partition_bytes=config.max_partition_fetch_bytes,
+            isolation_level=config.isolation_level,
+            buffer_bytes=config.fetch_buffer_bytes,
+        ),
+        restore=FetchConfig(isolation_level="read_committed", buffer_bytes=config.fetch_buffer_bytes),
+        producer=ProducerConfig(
+            max_request_size=config.max_request_size,
+            buffer_memory=config.buffer_memory,
+            max_block_ms=config.max_block_ms,
+            delivery_timeout_ms=config.delivery_timeout_ms,
+        ),
+    )
+
+
+def task_config(config: StreamsConfig) -> TaskConfig:
+    """The tasks' part of the configuration."""
+    return TaskConfig(
+        default_key_serde=config.default_key_serde,
+        default_value_serde=config.default_value_serde,
+        cache_max_bytes=config.statestore_cache_max_bytes,
+        max_task_idle_ms=config.max_task_idle_ms,
+        default_timestamp_extractor=config.default_timestamp_extractor,
+        handlers=ExceptionHandlers(
+            deserialization=_handler("deserialization", config.deserialization_exception_handler),
+            processing=_handler("processing", config.processing_exception_handler),
+            production=_handler("production", config.production_exception_handler),
+        ),
+    )
+
+
+def _handler(name: str, value: object) -> ExceptionHandler:
+    named: dict[object, ExceptionHandler] = {"fail": fail, "continue": log_and_continue}
+    if isinstance(value, str) and value in named:
+        return named[value]
+    if callable(value):
+        return value
+    raise ConfigError(f"{name}.exception.handler={value!r}: give 'fail', 'continue', or a callable(context, error)")

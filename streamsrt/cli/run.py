@@ -1,0 +1,116 @@
+"""``streamsrt run``: runs an application until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from streamsrt.app import KafkaStreams
+from streamsrt.cli.application import load_application
+from streamsrt.cli.output import note, print_json
+from streamsrt.cli.session import BootstrapServers, bootstrap
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import ConfigError
+from streamsrt.runtime.values import Progress, State
+
+
+def run(
+    application: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of a topology, e.g. examples.flights:topology")],
+    application_id: Annotated[str | None, typer.Option("--application-id", "-a", help="name of the group")] = None,
+    bootstrap_servers: BootstrapServers = None,
+    state_dir: Annotated[Path | None, typer.Option("--state-dir", help="one per process; holds the state stores")] = None,
+    config: Annotated[list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names")] = None,
+    config_file: Annotated[Path | None, typer.Option("--config-file", help="a Java properties file of settings")] = None,
+    until: Annotated[str, typer.Option("--until", help="stopped, or quiet: all input that is there is processed")] = "stopped",
+    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error")] = "info",
+    progress_interval_s: Annotated[float, typer.Option("--progress-interval", help="seconds; 0: none")] = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help="progress as JSON lines on stdout")] = False,
+) -> None:
+    """Run an application as one member of its group; start it again elsewhere to share the work."""
+    _set_up_logging(log_level)
+    if until not in ("stopped", "quiet"):
+        raise ConfigError(f"--until {until}: give stopped or quiet")
+    loaded = load_application(application)
+    values: dict[str, Any] = dict(loaded.config)
+    if config_file is not None:
+        values.update(_read_properties(config_file))
+    values.update(_pairs(config or []))
+    if bootstrap_servers is None:
+        bootstrap_servers = values.get("bootstrap.servers", values.get("bootstrap_servers"))
+    # What can be refused without a cluster is refused before one is started.
+    StreamsConfig.of(values, application_id=application_id, state_dir=state_dir)
+    with bootstrap(bootstrap_servers) as address:
+        settings = StreamsConfig.of(
+            values, application_id=application_id, state_dir=state_dir, bootstrap_servers=address
+        )
+        streams = KafkaStreams(loaded.topology, settings)
+        stop = threading.Event()
+        reporter = threading.Thread(target=_report, args=(streams, progress_interval_s, as_json, stop), daemon=True)
+        if progress_interval_s > 0:
+            reporter.start()
+        try:
+            done = streams.run(until="quiet" if until == "quiet" else "stopped")
+        finally:
+            stop.set()
+        _show(done, streams.state, as_json=as_json)
+
+
+def _set_up_logging(level: str) -> None:
+    if level.lower() not in ("debug", "info", "warning", "error"):
+        raise ConfigError(f"--log-level {level}: give debug, info, warning or error")
+    logging.basicConfig(
+        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+
+
+def _read_properties(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(f"--config-file {path}: {error.strerror}") from None
+    return _pairs([line for line in map(str.strip, lines) if line and line[0] not in "#!"], source=str(path))
+
+
+def _pairs(texts: list[str], source: str = "--config") -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise ConfigError(f"{source} {text}: expected KEY=VALUE")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _report(streams: KafkaStreams, interval_s: float, as_json: bool, stop: threading.Event) -> None:
+    while not stop.wait(interval_s):
+        _show(streams.progress, streams.state, as_json=as_json)
+
+
+def _show(progress: Progress, state: State, *, as_json: bool) -> None:
+    restoring = sum(each.remaining_records for task in progress.tasks for each in task.restoring)
+    if as_json:
+        print_json(
+            {
+                "state": state.value,
+                "processed_records": progress.processed_records,
+                "restored_records": progress.restored_records,
+                "lag_records": progress.lag_records,
+                "restoring_records": restoring,
+                "commits": progress.commits,
+                "tasks": {task.task_id: f"{task.role} {task.phase}" for task in progress.tasks},
+                "statuses": progress.statuses,
+            }
+        )
+        sys.stdout.flush()
+        return
+    parts = [f"{state.value}: {len(progress.tasks)} tasks, {progress.processed_records} records processed"]
+    if progress.restored_records or restoring:
+        parts.append(f"{progress.restored_records} restored, {restoring} to restore")
+    parts.append(f"lag {progress.lag_records}")
+    parts.extend(progress.statuses)
+    note(", ".join(parts))

@@ -1,0 +1,104 @@
+"""Committing, at least once.
+
+The order is what makes a crash harmless:
+
+1. Every task flushes its caches: changelog records and outputs go to the producer.
+2. The producer is flushed: all of it is acknowledged.
+3. The stores are written, each in one batch with the offset of its changelog that it stands for.
+4. The input offsets are committed.
+
+A crash before 4 has the input since the last commit processed again. Input offsets that could not be committed (the
+coordinator is away, the member epoch moved on) stay pending and are committed with the next ones; the tasks go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from streamsrt.client.interface import Network
+from streamsrt.client.values import (
+    CommitError,
+    OffsetAndMetadata,
+    RequestTimedOutError,
+    StaleMemberEpochError,
+    TopicPartition,
+    UnknownMemberError,
+)
+from streamsrt.errors import BrokerError
+from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.record_collector import RecordCollector
+
+logger = logging.getLogger(__name__)
+
+_COMMIT_TIMEOUT_S = 10.0
+
+
+class Committer:
+    """Commits tasks. Belongs to the processing thread."""
+
+    def __init__(self, group_id: str, network: Network, collector: RecordCollector) -> None:
+        self._group_id = group_id
+        self._network = network
+        self._collector = collector
+        self._pending: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.commits = 0
+        self.committed_records_end: dict[TopicPartition, int] = {}
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether offsets wait to be committed."""
+        return bool(self._pending)
+
+    def commit(self, tasks: Sequence[OwnedTask], member_id: str, member_epoch: int) -> None:
+        """Commits what these tasks have done. Raises RecordError and ProductionError; after the latter the tasks are to be
+        opened again, since it is not known which of their results were written."""
+        busy = [owned for owned in tasks if owned.task.commit_needed]
+        if busy:
+            states = [(owned, owned.task.prepare_commit()) for owned in busy]
+            self._collector.flush()
+            ends = self._network.producer.flush()
+            for owned, state in states:
+                owned.task.post_commit(_changelog_ends(owned, ends))
+                for place, (offset, metadata) in state.offsets.items():
+                    self._pending[place] = OffsetAndMetadata(offset, metadata)
+        self.commit_pending(member_id, member_epoch)
+
+    def commit_pending(self, member_id: str, member_epoch: int) -> None:
+        """Commits the offsets that wait. What can't be committed now goes on waiting, or is dropped with the membership."""
+        if not self._pending or member_epoch < 0:
+            return
+        offsets = dict(self._pending)
+        try:
+            self._network.admin.commit(
+                self._group_id, offsets, member_id=member_id, member_epoch=member_epoch, timeout_s=_COMMIT_TIMEOUT_S
+            )
+        except StaleMemberEpochError:
+            logger.info("offsets wait for the next member epoch")
+        except UnknownMemberError as error:
+            logger.warning("offsets can't be committed, the group does not know this member any more: %s", error)
+            self._pending.clear()
+        except (CommitError, RequestTimedOutError, BrokerError) as error:
+            logger.warning("offsets could not be committed, trying again: %s", error)
+        else:
+            self.commits += 1
+            self.committed_records_end.update({place: offset.offset for place, offset in offsets.items()})
+            self._pending.clear()
+
+    def forget(self, places: Iterable[TopicPartition] | None = None) -> None:
+        """Drops pending offsets: of partitions that others may own by now, or all."""
+        if places is None:
+            self._pending.clear()
+            return
+        for place in places:
+            self._pending.pop(place, None)
+
+
+def _changelog_ends(owned: OwnedTask, ends: dict[TopicPartition, int]) -> dict[str, int]:
+    """By store, the offset after its last acknowledged changelog record of this flush."""
+    found = {}
+    for spec in owned.subtopology.stores:
+        place = owned.task.restore_target(spec.name)
+        if place is not None and place in ends:
+            found[spec.name] = ends[place]
+    return found

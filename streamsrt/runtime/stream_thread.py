@@ -1,0 +1,320 @@
+"""The processing thread: poll, process, commit, and do what the group says.
+
+1. Nothing here waits longer than ``poll.ms`` but a commit, which waits for acknowledgements. Heartbeats go on without this
+   thread; they tell the group when it has not polled for ``max.poll.interval.ms``.
+2. Before a task goes away its work is committed, unless the membership was lost: then others may run it already.
+3. A record that can't be handled ends the application, after everything before it was committed, so that the next start
+   begins at that very record.
+4. Results that could not be written while the cluster was away are made again: the tasks start over from what is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streamsrt.client.interface import GroupMember, Network
+from streamsrt.client.values import LATEST
+from streamsrt.errors import BrokerError, MissingTopicError, ProductionError, RecordError, StreamsError
+from streamsrt.membership.values import (
+    NOTHING,
+    AssignmentChanged,
+    Leave,
+    LeftGroup,
+    MembershipFailed,
+    ReleaseTasks,
+    ReportOwned,
+    SourceTopicsMissing,
+    StatusChanged,
+    StatusCode,
+    Tasks,
+    TasksLost,
+)
+from streamsrt.runtime.commit import Committer
+from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
+from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.task_manager import TaskManager
+
+logger = logging.getLogger(__name__)
+
+RECORDS_PER_TASK_AND_POLL = 20_000
+_LEAVE_TIMEOUT_MS = 15_000
+_QUIET_TIMEOUT_S = 5.0
+_QUIET_INTERVAL_MS = 100
+_PUBLISH_INTERVAL_MS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    """What the loop takes from the configuration; times in milliseconds."""
+
+    commit_interval_ms: int
+    poll_ms: int
+    linger_ms: int
+    purge_interval_ms: int
+
+
+class StreamThread:
+    """Runs the tasks of one member until it is told to stop. ``now_ms`` is a clock that never goes back."""
+
+    def __init__(
+        self,
+        settings: LoopSettings,
+        network: Network,
+        member: GroupMember,
+        manager: TaskManager,
+        committer: Committer,
+        *,
+        flush_outputs: Callable[[], None],
+        now_ms: Callable[[], int],
+        on_state: Callable[[State], None],
+    ) -> None:
+        self._settings = settings
+        self._network = network
+        self._member = member
+        self._manager = manager
+        self._committer = committer
+        self._flush_outputs = flush_outputs
+        self._now_ms = now_ms
+        self._on_state = on_state
+        self._wanted: Tasks | None = None
+        self._stopping = False
+        self._leaving_since_ms: int | None = None
+        self._ended = False
+        self._failure: StreamsError | None = None
+        self._committed_at_ms = now_ms()
+        self._purged_at_ms = now_ms()
+        self._sent_at_ms = now_ms()
+        self._processed = 0
+        self._statuses: tuple[str, ...] = ()
+        self._quiet_checked_at_ms = 0
+        self._published_at_ms = 0
+        self.progress = Progress()
+
+    # ------------------------------------------------------------------------------------------------------------- loop
+
+    def stop(self) -> None:
+        """Asks the loop to commit, leave the group and end. May be called from any thread and from a signal handler."""
+        self._stopping = True
+        self._network.wake()
+
+    def run(self, until: Callable[[StreamThread], bool] | None = None) -> None:
+        """Runs until :meth:`stop`, until ``until`` holds, or until something fails; what failed is raised."""
+        try:
+            while not self._ended:
+                self._turn()
+                if until is not None and not self._stopping and until(self):
+                    self._stopping = True
+        except RecordError as error:
+            self._end_after_failure(error)
+            raise
+        finally:
+            self._manager.close_all()
+            self._publish(self._published_at_ms + _PUBLISH_INTERVAL_MS)
+        if self._failure is not None:
+            raise self._failure
+
+    def _turn(self) -> None:
+        now_ms = self._now_ms()
+        self._poll(now_ms)
+        for event in self._member.events():
+            self._handle(event)
+        if self._stopping and self._leaving_since_ms is None and not self._ended:
+            self._on_state(State.PENDING_SHUTDOWN)
+            self._leaving_since_ms = now_ms
+            self._member.tell(Leave())
+        if self._leaving_since_ms is not None and now_ms - self._leaving_since_ms > _LEAVE_TIMEOUT_MS:
+            logger.warning("the group coordinator did not confirm that this member left; it will notice by itself")
+            self._commit_all()
+            self._ended = True
+        if self._ended:
+            return
+        self._manager.start_tasks(now_ms, self._member.member_id, self._member.member_epoch)
+        self._process(now_ms)
+        self._maybe_commit(now_ms)
+        self._publish(now_ms)
+
+    def _poll(self, now_ms: int) -> None:
+        busy = self._manager.has_work(now_ms)
+        if not busy:
+            self._network.wait(self._patience_ms(now_ms) / 1000)
+        for fetched in self._network.restorer.poll(0.0):
+            self._manager.restore(fetched)
+        for fetched in self._network.fetcher.poll(0.0):
+            self._manager.add_input(fetched)
+
+    def _patience_ms(self, now_ms: int) -> int:
+        until_commit = self._committed_at_ms + self._settings.commit_interval_ms - now_ms
+        return max(0, min(self._settings.poll_ms, until_commit))
+
+    def _process(self, now_ms: int) -> None:
+        processed = self._manager.process(RECORDS_PER_TASK_AND_POLL, now_ms)
+        for owned in self._manager.running():
+            owned.task.punctuate(now_ms)
+        self._processed += processed
+        # What was processed must not wait for more records of the same partition longer than the linger time.
+        if now_ms - self._sent_at_ms >= self._settings.linger_ms:
+            self._sent_at_ms = now_ms
+            self._flush_outputs()
+
+    # ------------------------------------------------------------------------------------------------------------ commit
+
+    def _maybe_commit(self, now_ms: int) -> None:
+        requested = any(owned.task.commit_requested for owned in self._manager.running())
+        if not requested and now_ms - self._committed_at_ms < self._settings.commit_interval_ms:
+            return
+        self._commit_all()
+        self._purge_repartition_topics(now_ms)
+
+    def _commit_all(self) -> None:
+        self._commit(self._manager.running())
+        self._committed_at_ms = self._now_ms()
+
+    def _commit(self, tasks: list[OwnedTask]) -> None:
+        try:
+            self._committer.commit(tasks, self._member.member_id, self._member.member_epoch)
+        except ProductionError as error:
+            if error.offset >= 0:
+                raise
+            logger.warning("results could not be written, the tasks start over from what is committed: %s", error)
+            self._committer.forget()
+            self._manager.restart_all()
+
+    def _purge_repartition_topics(self, now_ms: int) -> None:
+        """Deletes what was read from repartition topics and committed: nobody reads it again."""
+        if now_ms - self._purged_at_ms < self._settings.purge_interval_ms:
+            return
+        self._purged_at_ms = now_ms
+        done = self._committer.committed_records_end
+        before = {
+            place: done[place]
+            for owned in self._manager.running()
+            for topic in owned.subtopology.repartition_source_topics
+            for place in owned.inputs
+            if place[0].endswith(f"-{topic.name}") and place in done
+        }
+        if not before:
+            return
+        try:
+            self._network.admin.delete_records(before, timeout_s=_QUIET_TIMEOUT_S)
+        except BrokerError as error:
+            logger.warning("repartition topics could not be purged, trying again later: %s", error)
+
+    # ------------------------------------------------------------------------------------------------------------ events
+
+    def _handle(self, event: object) -> None:
+        match event:
+            case AssignmentChanged(tasks):
+                self._assign(tasks)
+            case TasksLost():
+                self._committer.forget()
+                self._manager.close_all()
+                self._wanted = None
+                self._on_state(State.REBALANCING)
+                self._member.tell(ReportOwned(NOTHING))
+            case ReleaseTasks():
+                self._release()
+            case StatusChanged(statuses):
+                self._statuses = tuple(f"{status.code.name}: {status.detail}" for status in statuses)
+                if any(status.code is StatusCode.SHUTDOWN_APPLICATION for status in statuses):
+                    self._stopping = True
+            case SourceTopicsMissing(detail):
+                self._failure = MissingTopicError(
+                    f"the application can't run without its source topics: {detail} Create them (streamsrt topics create "
+                    "NAME --partitions N) and start it again."
+                )
+                self._stopping = True
+            case MembershipFailed(error):
+                self._failure = error
+                self._ended = True
+            case LeftGroup():
+                self._ended = True
+            case _:
+                pass
+
+    def _assign(self, tasks: Tasks) -> None:
+        before = {place for owned in self._manager.running() for place in owned.inputs}
+        self._on_state(State.REBALANCING)
+        self._wanted = tasks
+        opened = self._manager.assign(tasks, self._commit)
+        still = {place for owned in self._manager for place in owned.task.source_partitions}
+        if self._committer.is_pending:
+            self._committer.commit_pending(self._member.member_id, self._member.member_epoch)
+            self._committer.forget(before - still)
+        self._member.tell(ReportOwned(opened))
+
+    def _release(self) -> None:
+        self._commit_all()
+        self._manager.close_all()
+        self._member.tell(ReportOwned(NOTHING))
+
+    def _end_after_failure(self, error: RecordError) -> None:
+        """Commits what was done before the failed record, and leaves."""
+        logger.error("%s", error)
+        self._on_state(State.PENDING_ERROR)
+        try:
+            self._committer.commit(self._manager.running(), self._member.member_id, self._member.member_epoch)
+        except StreamsError as second:
+            logger.warning("what was done before could not be committed and will be done again: %s", second)
+        self._manager.close_all()
+        self._member.tell(Leave())
+        self._member.tell(ReportOwned(NOTHING))
+        self._member.join(_QUIET_TIMEOUT_S)
+
+    # ---------------------------------------------------------------------------------------------------------- progress
+
+    def _publish(self, now_ms: int) -> None:
+        settled = self._wanted is not None and self._manager.is_settled and self._member.member_epoch > 0
+        if settled and not self._stopping and not self._ended:
+            self._on_state(State.RUNNING)
+        if now_ms - self._published_at_ms < _PUBLISH_INTERVAL_MS:
+            return
+        self._published_at_ms = now_ms
+        self.progress = Progress(
+            state=State.RUNNING if settled else State.REBALANCING,
+            tasks=tuple(_task_progress(owned) for owned in self._manager),
+            processed_records=self._processed,
+            restored_records=self._manager.restored_records,
+            commits=self._committer.commits,
+            statuses=self._statuses,
+        )
+
+    @property
+    def processed_records(self) -> int:
+        return self._processed
+
+    def is_quiet(self) -> bool:
+        """Whether everything that lies in the inputs of this member's tasks is processed and committed."""
+        if self._wanted is None or not self._manager.is_settled or self._manager.has_work(self._now_ms()):
+            return False
+        if not self._wanted and self._statuses:
+            return False
+        now_ms = self._now_ms()
+        if now_ms - self._quiet_checked_at_ms < _QUIET_INTERVAL_MS:
+            return False
+        self._quiet_checked_at_ms = now_ms
+        self._commit_all()
+        if self._committer.is_pending:
+            return False
+        positions = self._manager.positions()
+        try:
+            ends = self._network.admin.list_offsets(dict.fromkeys(positions, LATEST), timeout_s=_QUIET_TIMEOUT_S)
+        except BrokerError:
+            return False
+        return all(positions[place] >= end.offset for place, end in ends.items())
+
+
+def _task_progress(owned: OwnedTask) -> TaskProgress:
+    return TaskProgress(
+        task_id=str(owned),
+        role=owned.role,
+        phase=owned.phase.value,
+        lag_records=owned.lag_records,
+        stream_time_ms=owned.task.stream_time_ms,
+        counters=owned.task.counters(),
+        restoring=tuple(
+            RestoreProgress(each.store, each.restored_records, each.restored_bytes, each.remaining_records)
+            for each in owned.changelogs.values()
+        ),
+    )

@@ -1,0 +1,74 @@
+"""What a running application tells about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+
+
+class State(Enum):
+    """The state of an application, as in ``KafkaStreams.State``."""
+
+    CREATED = "CREATED"
+    REBALANCING = "REBALANCING"
+    RUNNING = "RUNNING"
+    PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
+    NOT_RUNNING = "NOT_RUNNING"
+    PENDING_ERROR = "PENDING_ERROR"
+    ERROR = "ERROR"
+
+
+STATE_TRANSITIONS: Mapping[State, frozenset[State]] = MappingProxyType(
+    {
+        State.CREATED: frozenset({State.REBALANCING, State.PENDING_SHUTDOWN, State.PENDING_ERROR}),
+        State.REBALANCING: frozenset({State.RUNNING, State.PENDING_SHUTDOWN, State.PENDING_ERROR}),
+        State.RUNNING: frozenset({State.REBALANCING, State.PENDING_SHUTDOWN, State.PENDING_ERROR}),
+        State.PENDING_SHUTDOWN: frozenset({State.NOT_RUNNING, State.PENDING_ERROR}),
+        State.NOT_RUNNING: frozenset(),
+        State.PENDING_ERROR: frozenset({State.ERROR}),
+        State.ERROR: frozenset(),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreProgress:
+    """One store that is being restored or followed. ``remaining_records`` counts offsets; compaction makes it fewer."""
+
+    store: str
+    restored_records: int
+    restored_bytes: int
+    remaining_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgress:
+    """One task of this instance."""
+
+    task_id: str
+    role: str
+    phase: str
+    lag_records: int
+    stream_time_ms: int
+    counters: Mapping[str, int]
+    restoring: tuple[RestoreProgress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A snapshot of what this instance does. Made once per poll, read from any thread."""
+
+    state: State = State.CREATED
+    tasks: tuple[TaskProgress, ...] = ()
+    processed_records: int = 0
+    restored_records: int = 0
+    commits: int = 0
+    statuses: tuple[str, ...] = field(default=())
+    """Why nothing happens, if nothing happens: what the group coordinator says of the group."""
+
+    @property
+    def lag_records(self) -> int:
+        """Input that was seen at the broker and is not processed yet."""
+        return sum(task.lag_records for task in self.tasks)

@@ -1,0 +1,83 @@
+"""A task that this member owns, in one of a few phases.
+
+::
+
+    CREATED ──> RESTORING ──> RUNNING          an active task
+       │  ^         │            │
+       │  └─────────┴────────────┘             its state turned out to be worthless, or the role changed
+       └──> STANDBY ──> CREATED                follows its changelogs; promoted in place, with what it has
+    any ──> CLOSED
+
+No other transition is legal; :meth:`OwnedTask.enter` refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+from streamsrt.client.values import TopicPartition
+from streamsrt.membership.values import Role
+from streamsrt.membership.values import Task as TaskKey
+from streamsrt.tasks.input_buffer import InputBuffer
+from streamsrt.tasks.restore import ChangelogProgress
+from streamsrt.tasks.task import Task
+from topology.nodes import Subtopology
+
+
+class Phase(Enum):
+    """What is done with a task now."""
+
+    CREATED = "created"
+    RESTORING = "restoring"
+    RUNNING = "running"
+    STANDBY = "standby"
+    CLOSED = "closed"
+
+
+TRANSITIONS: Mapping[Phase, frozenset[Phase]] = MappingProxyType(
+    {
+        Phase.CREATED: frozenset({Phase.RESTORING, Phase.STANDBY, Phase.CLOSED}),
+        Phase.RESTORING: frozenset({Phase.RUNNING, Phase.CREATED, Phase.CLOSED}),
+        Phase.RUNNING: frozenset({Phase.CREATED, Phase.CLOSED}),
+        Phase.STANDBY: frozenset({Phase.CREATED, Phase.CLOSED}),
+        Phase.CLOSED: frozenset(),
+    }
+)
+
+
+@dataclass(slots=True)
+class OwnedTask:
+    """A task with its stores, its undecoded input and how far its changelogs are read."""
+
+    key: TaskKey
+    role: Role
+    subtopology: Subtopology
+    task: Task
+    stores: dict[str, Any]
+    phase: Phase = Phase.CREATED
+    inputs: dict[TopicPartition, InputBuffer] = field(default_factory=dict)
+    changelogs: dict[str, ChangelogProgress] = field(default_factory=dict)
+    paused: set[TopicPartition] = field(default_factory=set)
+
+    def enter(self, phase: Phase) -> None:
+        """Moves to another phase. Raises ValueError for a transition that is not in :data:`TRANSITIONS`."""
+        if phase not in TRANSITIONS[self.phase]:
+            raise ValueError(f"task {self}: no way from {self.phase.value} to {phase.value}")
+        self.phase = phase
+
+    def __str__(self) -> str:
+        return f"{self.key[0]}_{self.key[1]}"
+
+    @property
+    def is_active(self) -> bool:
+        return self.role == "active"
+
+    @property
+    def lag_records(self) -> int:
+        """Input that was seen at the broker and is not processed yet."""
+        waiting = sum(buffer.lag_records or 0 for buffer in self.inputs.values())
+        return waiting + self.task.buffered_records

@@ -1,0 +1,446 @@
+"""Keeps the tasks of this member as the group wants them.
+
+1. :meth:`TaskManager.assign` is told the complete set of tasks. What is gone is committed and closed; what stays goes on
+   untouched; what is new is opened. What it returns is what is open, and only that is reported to the group.
+2. A task starts where its stores and the committed offsets say. Asking for them may fail while the cluster is away: the
+   task then waits and asks again; nothing else waits for it.
+3. A standby (or warm-up) follows its changelogs. When it becomes active it keeps its stores and reads only what is missing.
+4. A store that can't be trusted is wiped and restored from its changelog, with a line in the log that says so.
+5. Stores are opened and closed here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from streamsrt.client.interface import Network
+from streamsrt.client.values import EARLIEST, LATEST, Fetched, OffsetAndMetadata, OffsetOutOfRangeError, TopicPartition
+from streamsrt.errors import BrokerError, DeserializationError, RequestFailedError, StoreCorruptedError
+from streamsrt.membership.values import Role, Tasks
+from streamsrt.membership.values import Task as TaskKey
+from streamsrt.state.directory import StateDirectory
+from streamsrt.tasks.input_buffer import InputBuffer
+from streamsrt.tasks.owned_task import OwnedTask, Phase
+from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.restore import ChangelogProgress, Restorer
+from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.wire.primitives import DecodeError
+from topology.nodes import Subtopology
+
+logger = logging.getLogger(__name__)
+
+RETRY_BACKOFF_MS = 500
+_ADMIN_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSettings:
+    """What all tasks of a member have in common. ``subtopologies``: by the id that the group knows them by."""
+
+    application_id: str
+    subtopologies: Mapping[str, Subtopology]
+    task_config: TaskConfig
+    cache_max_bytes: int
+    auto_offset_reset: str
+    input_buffer_bytes: int
+    partitions_of_topic: Callable[[str], int]
+
+
+class TaskManager:
+    """The tasks of one member. Belongs to the processing thread."""
+
+    def __init__(
+        self, settings: TaskSettings, network: Network, directory: StateDirectory, collector: RecordCollector
+    ) -> None:
+        self._settings = settings
+        self._network = network
+        self._directory = directory
+        self._collector = collector
+        self._restorer = Restorer()
+        self._tasks: dict[TaskKey, OwnedTask] = {}
+        self._by_input: dict[TopicPartition, OwnedTask] = {}
+        self._by_changelog: dict[TopicPartition, tuple[OwnedTask, str]] = {}
+        self._retry_at_ms = 0
+        self.restored_records = 0
+
+    # --------------------------------------------------------------------------------------------------------- what is
+
+    def __iter__(self) -> Iterator[OwnedTask]:
+        return iter(self._tasks.values())
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def running(self) -> list[OwnedTask]:
+        return [owned for owned in self._tasks.values() if owned.phase is Phase.RUNNING]
+
+    def open_tasks(self) -> Tasks:
+        """What is open now, as it is reported to the group."""
+
+        def of(role: Role) -> frozenset[TaskKey]:
+            return frozenset(key for key, owned in self._tasks.items() if owned.role == role)
+
+        return Tasks(of("active"), of("standby"), of("warmup"))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every active task runs."""
+        return all(owned.phase is Phase.RUNNING for owned in self._tasks.values() if owned.is_active)
+
+    # ------------------------------------------------------------------------------------------------------ assignment
+
+    def assign(self, wanted: Tasks, commit: Callable[[list[OwnedTask]], None]) -> Tasks:
+        """Closes, keeps and opens tasks until exactly ``wanted`` is open. ``commit`` is called for active tasks that go.
+
+        Raises StateError where a store can't be opened, and what ``commit`` raises.
+        """
+        roles: dict[TaskKey, Role] = {key: "warmup" for key in wanted.warmup}
+        roles.update({key: "standby" for key in wanted.standby})
+        roles.update({key: "active" for key in wanted.active})
+        going = [owned for key, owned in self._tasks.items() if key not in roles]
+        demoted = [
+            owned for key, owned in self._tasks.items() if owned.is_active and roles.get(key, "active") != "active"
+        ]
+        leaving = [owned for owned in (*going, *demoted) if owned.phase is Phase.RUNNING]
+        if leaving:
+            commit(leaving)
+        for owned in going:
+            self._close(owned)
+        for owned in demoted:
+            self._restart(owned, roles[owned.key])
+        for key, role in sorted(roles.items()):
+            known = self._tasks.get(key)
+            if known is None:
+                self._open(key, role)
+            elif known.role != role:
+                self._change_role(known, role)
+        self._share_cache()
+        self._retry_at_ms = 0
+        return self.open_tasks()
+
+    def _change_role(self, owned: OwnedTask, role: Role) -> None:
+        if role == "active":
+            logger.info("task %s: promoted from %s", owned, owned.role)
+            self._stop_following(owned)
+            owned.enter(Phase.CREATED)
+        owned.role = role
+
+    def _open(self, key: TaskKey, role: Role) -> None:
+        subtopology = self._settings.subtopologies[key[0]]
+        stores = {spec.name: self._open_store(subtopology, spec.name, key[1]) for spec in subtopology.stores}
+        self._tasks[key] = OwnedTask(key, role, subtopology, self._make_task(subtopology, key[1], stores), stores)
+        logger.info("task %s_%d: opened as %s", *key, role)
+
+    def _make_task(self, subtopology: Subtopology, partition: int, stores: dict[str, object]) -> Task:
+        return Task(
+            subtopology,
+            partition,
+            application_id=self._settings.application_id,
+            stores=stores,
+            collector=self._collector,
+            config=self._settings.task_config,
+            partitions_of_topic=self._settings.partitions_of_topic,
+        )
+
+    def _open_store(self, subtopology: Subtopology, name: str, partition: int) -> object:
+        spec = next(spec for spec in subtopology.stores if spec.name == name)
+        try:
+            return self._directory.open_store(spec, partition)
+        except StoreCorruptedError as error:
+            logger.warning("%s; it is wiped and restored from its changelog", error)
+            self._directory.wipe(name, partition)
+            return self._directory.open_store(spec, partition)
+
+    def _share_cache(self) -> None:
+        stateful = [owned for owned in self._tasks.values() if owned.is_active and owned.task.is_stateful()]
+        total = self._settings.cache_max_bytes
+        share = max(1, total // len(stateful)) if stateful and total else total
+        for owned in stateful:
+            owned.task.config = replace(owned.task.config, cache_max_bytes=share)
+
+    # ---------------------------------------------------------------------------------------------------------- closing
+
+    def close_all(self) -> None:
+        """Closes every task as it is; what is not committed is done again by whoever gets the task."""
+        for owned in list(self._tasks.values()):
+            self._close(owned)
+
+    def _close(self, owned: OwnedTask) -> None:
+        self._stop_reading(owned)
+        self._stop_following(owned)
+        owned.enter(Phase.CLOSED)
+        del self._tasks[owned.key]
+        owned.task.close()
+        for store in owned.stores.values():
+            store.close()
+        logger.info("task %s: closed", owned)
+
+    def _restart(self, owned: OwnedTask, role: Role, *, wipe: Iterable[str] = ()) -> None:
+        """Throws away what the task has in memory, and opens it again."""
+        wiped = set(wipe)
+        self._close(owned)
+        for name in wiped:
+            self._directory.wipe(name, owned.key[1])
+        self._open(owned.key, role)
+
+    def restart_all(self) -> None:
+        """Opens every active task again, from what is committed: what was sent since is not known to be written."""
+        for owned in [owned for owned in self._tasks.values() if owned.is_active]:
+            self._restart(owned, owned.role)
+        self._share_cache()
+
+    def _stop_reading(self, owned: OwnedTask) -> None:
+        if owned.inputs:
+            self._network.fetcher.remove_partitions(owned.inputs)
+        for place in owned.inputs:
+            del self._by_input[place]
+        owned.inputs.clear()
+        owned.paused.clear()
+
+    def _stop_following(self, owned: OwnedTask) -> None:
+        places = [progress.changelog for progress in owned.changelogs.values()]
+        if places:
+            self._network.restorer.remove_partitions(places)
+        for place in places:
+            self._restorer.remove(place)
+            self._by_changelog.pop(place, None)
+        owned.changelogs.clear()
+
+    # --------------------------------------------------------------------------------------------------------- starting
+
+    def start_tasks(self, now_ms: int, member_id: str, member_epoch: int) -> None:
+        """Finds out where new tasks start, and starts them. Does nothing while the cluster does not answer."""
+        created = [owned for owned in self._tasks.values() if owned.phase is Phase.CREATED]
+        if not created or now_ms < self._retry_at_ms or member_epoch < 0:
+            return
+        changelogs = {
+            place: (owned, spec.name)
+            for owned in created
+            for spec in owned.subtopology.stores
+            if (place := owned.task.restore_target(spec.name)) is not None
+        }
+        try:
+            starts = self._list_offsets(changelogs, EARLIEST)
+            ends = self._list_offsets(changelogs, LATEST)
+            positions = self._source_positions(created, member_id, member_epoch)
+        except (BrokerError, RequestFailedError) as error:
+            logger.warning("tasks can't start yet, trying again: %s", error)
+            self._retry_at_ms = now_ms + RETRY_BACKOFF_MS
+            return
+        missing = sorted(place for place in changelogs if place not in ends)
+        if missing:
+            logger.warning("tasks can't start yet, the group coordinator has not made their changelogs: %s", missing)
+            self._retry_at_ms = now_ms + RETRY_BACKOFF_MS
+            return
+        for owned in created:
+            self._begin(owned, starts, ends, positions)
+
+    def _list_offsets(self, places: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(places, which)
+        if not wanted:
+            return {}
+        found = self._network.admin.list_offsets(wanted, timeout_s=_ADMIN_TIMEOUT_S)
+        return {place: at.offset for place, at in found.items()}
+
+    def _source_positions(
+        self, created: list[OwnedTask], member_id: str, member_epoch: int
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        places = [place for owned in created if owned.is_active for place in owned.task.source_partitions]
+        if not places:
+            return {}
+        committed = self._network.admin.committed(
+            self._settings.application_id,
+            places,
+            member_id=member_id,
+            member_epoch=member_epoch,
+            timeout_s=_ADMIN_TIMEOUT_S,
+        )
+        fresh = [place for place in places if place not in committed]
+        earliest = [place for place in fresh if self._reset_policy(place) == "earliest"]
+        found = self._list_offsets(earliest, EARLIEST)
+        found.update(self._list_offsets([place for place in fresh if place not in set(earliest)], LATEST))
+        return {**committed, **{place: OffsetAndMetadata(offset) for place, offset in found.items()}}
+
+    def _reset_policy(self, place: TopicPartition) -> str:
+        for subtopology in self._settings.subtopologies.values():
+            for source in subtopology.sources:
+                if place[0] in source.topics and source.offset_reset is not None:
+                    return source.offset_reset
+            if any(place[0].endswith(f"-{topic.name}") for topic in subtopology.repartition_source_topics):
+                return "earliest"
+        return self._settings.auto_offset_reset
+
+    def _begin(
+        self,
+        owned: OwnedTask,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        positions: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        for spec in owned.subtopology.stores:
+            place = owned.task.restore_target(spec.name)
+            if place is None:
+                continue
+            at = owned.stores[spec.name].changelog_offset()
+            if at is not None and not starts[place] <= at <= ends[place]:
+                logger.warning(
+                    "task %s: store %s is at offset %d of its changelog %s-%d, which holds %d to %d: it is wiped and "
+                    "restored from the start",
+                    owned,
+                    spec.name,
+                    at,
+                    *place,
+                    starts[place],
+                    ends[place],
+                )
+                self._restart(owned, owned.role, wipe=[spec.name])
+                return
+            start = starts[place] if at is None else at
+            owned.changelogs[spec.name] = ChangelogProgress(
+                spec.name, place, start, start, ends[place] if owned.is_active else None
+            )
+        self._follow(owned)
+        if not owned.is_active:
+            owned.enter(Phase.STANDBY)
+            return
+        owned.inputs = {
+            place: InputBuffer(positions[place].offset) for place in owned.task.source_partitions if place in positions
+        }
+        for place in owned.inputs:
+            owned.task.restore_partition_time(*place, positions[place].metadata)
+        owned.enter(Phase.RESTORING)
+        self._run_if_restored(owned)
+
+    def _follow(self, owned: OwnedTask) -> None:
+        wanted: dict[TopicPartition, int] = {}
+        for name, progress in owned.changelogs.items():
+            if progress.is_done:
+                continue
+            self._restorer.add(progress, partial(owned.task.restore, name))
+            self._by_changelog[progress.changelog] = (owned, name)
+            wanted[progress.changelog] = progress.position
+        if wanted:
+            self._network.restorer.add_partitions(wanted)
+
+    def _run_if_restored(self, owned: OwnedTask) -> None:
+        if owned.phase is not Phase.RESTORING or not all(each.is_done for each in owned.changelogs.values()):
+            return
+        restored = sum(each.restored_records for each in owned.changelogs.values())
+        self.restored_records += restored
+        self._stop_following(owned)
+        owned.enter(Phase.RUNNING)
+        self._by_input.update(dict.fromkeys(owned.inputs, owned))
+        self._network.fetcher.add_partitions({place: buffer.position for place, buffer in owned.inputs.items()})
+        logger.info("task %s: runs, %d changelog records restored", owned, restored)
+
+    # ------------------------------------------------------------------------------------------------------------ input
+
+    def restore(self, fetched: Fetched) -> None:
+        """Applies what the restore fetcher brought."""
+        place = (fetched.topic, fetched.partition)
+        known = self._by_changelog.get(place)
+        if known is None:
+            return
+        owned, name = known
+        try:
+            if fetched.error is not None:
+                raise StoreCorruptedError(
+                    f"its changelog {place[0]}-{place[1]} can't be read from there: {fetched.error}"
+                )
+            done = self._restorer.restore(fetched)
+        except StoreCorruptedError as error:
+            logger.warning("task %s: store %s is wiped and restored from the start: %s", owned, name, error)
+            self._restart(owned, owned.role, wipe=[name])
+            return
+        except DecodeError as error:
+            raise DeserializationError(
+                f"the changelog {place[0]}-{place[1]} of store {name} holds a corrupt batch behind offset "
+                f"{fetched.offset}: {error}. Delete the topic to start the store anew, or repair the broker's log",
+                *place,
+                fetched.offset,
+            ) from error
+        if done:
+            self._network.restorer.remove_partitions([place])
+            self._restorer.remove(place)
+            self._by_changelog.pop(place, None)
+            self._run_if_restored(owned)
+
+    def add_input(self, fetched: Fetched) -> None:
+        """Takes over what the main fetcher brought. Raises what the broker said where a partition can't be read."""
+        place = (fetched.topic, fetched.partition)
+        owned = self._by_input.get(place)
+        if owned is None:
+            return
+        if fetched.error is not None:
+            self._reset_position(owned, place, fetched.error)
+            return
+        buffer = owned.inputs[place]
+        buffer.add(fetched)
+        owned.task.note_high_watermark(*place, fetched.high_watermark)
+        if buffer.buffered_bytes > self._settings.input_buffer_bytes and place not in owned.paused:
+            owned.paused.add(place)
+            self._network.fetcher.pause([place])
+
+    def _reset_position(self, owned: OwnedTask, place: TopicPartition, error: RequestFailedError) -> None:
+        if not isinstance(error, OffsetOutOfRangeError):
+            raise error
+        policy = EARLIEST if self._reset_policy(place) == "earliest" else LATEST
+        offset = self._list_offsets([place], policy)[place]
+        logger.warning(
+            "task %s: %s-%d can't be read at offset %d (%s): going on at offset %d, auto.offset.reset",
+            owned,
+            *place,
+            owned.inputs[place].position,
+            error,
+            offset,
+        )
+        owned.inputs[place] = InputBuffer(offset)
+        self._network.fetcher.add_partitions({place: offset})
+
+    def process(self, limit_records: int, now_ms: int) -> int:
+        """Lets every running task process some of its input; how many records. Raises RecordError."""
+        return sum(self._process_task(owned, limit_records, now_ms) for owned in self.running())
+
+    def _process_task(self, owned: OwnedTask, limit_records: int, now_ms: int) -> int:
+        task, done = owned.task, 0
+        while done < limit_records:
+            self._refill(owned)
+            count = task.process(limit_records - done, now_ms)
+            done += count
+            if not count:
+                break
+        return done
+
+    def _refill(self, owned: OwnedTask) -> None:
+        task = owned.task
+        for place, buffer in owned.inputs.items():
+            while task.buffered_of(*place) == 0:
+                try:
+                    columns = buffer.next_columns()
+                except DecodeError as error:
+                    raise DeserializationError(
+                        f"{place[0]}-{place[1]} holds a corrupt batch behind offset {buffer.position}: {error}. Either the "
+                        "broker's log is damaged or what was written to it",
+                        *place,
+                        buffer.position,
+                    ) from error
+                if columns is None:
+                    break
+                task.add_batch(*place, columns)
+            if place in owned.paused and buffer.buffered_bytes <= self._settings.input_buffer_bytes // 2:
+                owned.paused.discard(place)
+                self._network.fetcher.resume([place])
+
+    def has_work(self, now_ms: int) -> bool:
+        """Whether some running task has input that was fetched and not processed."""
+        return any(
+            owned.task.buffered_records or any(buffer.buffered_bytes for buffer in owned.inputs.values())
+            for owned in self.running()
+        )
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """For each input of the running tasks, the offset up to which everything is processed or buffered."""
+        return {place: buffer.position for owned in self.running() for place, buffer in owned.inputs.items()}
