@@ -51,14 +51,19 @@ def fail(*_: object) -> NoReturn:
     raise DecodeError("a length or a null that does not fit")
 
 
-def long_text(buffer: Buffer, offset: int) -> tuple[str, int]:
+def long_text(buffer: Buffer, offset: int) -> tuple[str | None, int]:
+    """A string whose length takes several bytes; as in Kafka that may also be a null that could have taken one."""
     size, offset = read_uvarint(buffer, offset)
+    if size == 0:
+        return None, offset
     end = offset + size - 1
     return str(buffer[offset:end], "utf-8"), end
 
 
-def long_bytes(buffer: Buffer, offset: int) -> tuple[bytes, int]:
+def long_bytes(buffer: Buffer, offset: int) -> tuple[bytes | None, int]:
     size, offset = read_uvarint(buffer, offset)
+    if size == 0:
+        return None, offset
     end = offset + size - 1
     return bytes(buffer[offset:end]), end
 
@@ -272,6 +277,8 @@ class ReaderSource:
             out.block("e = o + n", f"{target} = {convert('b[o + 1:e]')}", "o = e")
             out.add("elif n:")
             out.block(f"{target}, o = long_{'text' if kind == 'string' else 'bytes'}(b, o)")
+            if not nullable:
+                out.block(f"if {target} is None: fail()")
             out.add("else:")
             out.block("o += 1", self.null(target, nullable))
             return
