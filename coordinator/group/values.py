@@ -39,6 +39,8 @@ class TopicsImage(Mapping[str, TopicImage]):
     """All topics at one moment, by name. A change makes a new image, so "the same object" means "unchanged"."""
 
     __slots__ = ("_topics",)
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
 
     def __init__(self, topics: Mapping[str, TopicImage] | None = None) -> None:
         self._topics = dict(topics or {})
