@@ -307,8 +307,8 @@ def _readable(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: i
     that ends a varint and the zero that CPython keeps behind every bytes and bytearray follows, or it is copied.
     """
     end = _batch_end(buffer, position, header)
-    codec = header.compression
-    if codec is not Compression.NONE:
+    if header.attributes & _CODEC_MASK:
+        codec = header.compression
         head = bytearray(buffer[position : position + HEADER_SIZE_BYTES])
         head[_ATTRIBUTES_LOW_BYTE] &= ~_CODEC_MASK
         return inflate(
