@@ -6,9 +6,11 @@ Nothing here does input or output; everything is bytes in, values out, and the r
 module             what is in it
 =================  ==========================================================================
 ``schema_table``   generated: the compact table of every message schema
-``schema``         reads the table: fields, versions, API keys and their ranges
+``schema``         reads the table: fields, versions, API keys and their ranges; builds the classes
 ``primitives``     varints, strings, arrays, :class:`DecodeError`
-``messages``       compiles encoders and decoders, request and response frames
+``messages``       messages, request and response frames, coordinator records to bytes and back
+``compiler``       writes and compiles one encoder and decoder per struct and version
+``inspection``     finds the field that a refused message is wrong in
 ``types``          one slotted class per message, typed by the generated ``types.pyi``
 ``error_codes``    the numbered errors of the protocol, and which of them may be retried
 ``records``        record batches (magic 2) to and from columns
