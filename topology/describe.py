@@ -15,7 +15,7 @@ from topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, Subtopolog
 def describe(topology: Topology) -> str:
     """The text of ``Topology.describe()``."""
     parts = [_describe_subtopology(subtopology) for subtopology in topology.subtopologies]
-    return "Topologies:\n" + "".join(f"   Sub-topology: {i}\n{text}\n" for i, text in enumerate(parts))
+    return "Topologies:\n " + "".join(f"  Sub-topology: {i}\n{text}\n" for i, text in enumerate(parts))
 
 
 def mermaid(topology: Topology) -> str:

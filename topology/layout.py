@@ -71,6 +71,7 @@ class Layout:
         self.merged = merged
         self.nodes: list[Node] = []
         self.stores: dict[str, StoreSpec] = {}
+        self.shared: dict[str, bool] = {}
         self.repartitions: dict[str, int | None] = {}
         self.open_serdes: list[OpenSerde] = []
 
@@ -199,7 +200,8 @@ class Layout:
         other = self.stores.setdefault(spec.name, spec)
         if other is spec:
             self._open(spec.name, store.key, store.value, spec.site, of_store=True)
-        elif other != spec:
+            self.shared[spec.name] = store.shared
+        elif other != spec or not (store.shared and self.shared[spec.name]):
             raise NameInUseError(
                 f"another store {spec.name!r} is added at {other.site}: choose another name, or share one Store",
                 spec.site,

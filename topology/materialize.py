@@ -80,7 +80,7 @@ def added_store(store: Store) -> PlannedStore:
         if store.retention_ms < store.window_size_ms:
             raise WindowError(f"window store {store.name!r} has a retention below its window size", call_site())
         spec = windowed_spec(spec, store.retention_ms, store.window_size_ms)
-    return PlannedStore(spec, Carried(store.key), Carried(store.value))
+    return PlannedStore(spec, Carried(store.key), Carried(store.value), shared=True)
 
 
 def windowed_spec(spec: StoreSpec, retention_ms: int, window_size_ms: int) -> StoreSpec:

@@ -42,11 +42,12 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStore:
-    """A store as the operator that has it would make it."""
+    """A store as the operator that has it would make it. ``shared``: several processors may bring the same one."""
 
     spec: StoreSpec
     key: Carried
     value: Carried
+    shared: bool = False
 
     @property
     def name(self) -> str:

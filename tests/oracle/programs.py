@@ -1,0 +1,434 @@
+"""From a case of the oracle to a topology: what the case's program says, said with the public DSL.
+
+A case is one JSON file of ``tests/golden/oracle/<family>/<case>.json``, captured from Kafka Streams. :func:`unsupported` tells
+what of it is not there yet; all other cases must build.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from tests.oracle.expressions import evaluate, truth
+from tests.oracle.scripts import ScriptedProcessor
+from topology import (
+    KGroupedStream,
+    KStream,
+    KTable,
+    Record,
+    RecordContext,
+    Serde,
+    Store,
+    StreamsBuilder,
+    TimeWindowedKStream,
+    TimeWindows,
+    Topology,
+    serdes,
+)
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "oracle"
+
+Case = dict[str, Any]
+Step = dict[str, Any]
+
+OPERATORS = {
+    "": {"add_state_store", "stream", "table"},
+    "KStream": {
+        "filter", "filter_not", "flat_map", "flat_map_values", "foreach", "group_by", "group_by_key", "join", "left_join",
+        "map", "map_values", "merge", "peek", "process", "process_values", "repartition", "select_key", "split", "to",
+        "to_table",
+    },
+    "KTable": {"filter", "filter_not", "map_values", "to_stream"},
+    "KGroupedStream": {"aggregate", "count", "reduce", "windowed_by"},
+    "TimeWindowedKStream": {"aggregate", "count", "reduce"},
+}  # fmt: skip
+WINDOWS = {"tumbling", "hopping"}
+CONFIG = {
+    "default.key.serde",
+    "default.value.serde",
+    "dsl.store.suppliers.class",
+    "ensure.explicit.internal.resource.naming",
+    "replication.factor",
+    "statestore.cache.max.bytes",
+    "topology.optimization",
+    "windowstore.changelog.additional.retention.ms",
+}
+
+SERDES: dict[str, Serde[Any]] = {
+    "string": serdes.string,
+    "long": serdes.long,
+    "int": serdes.integer,
+    "short": serdes.short,
+    "double": serdes.double,
+    "float": serdes.float,
+    "bool": serdes.boolean,
+    "bytes": serdes.bytes,
+    "uuid": serdes.uuid,
+    "void": serdes.void,
+}
+
+
+class UnsupportedCase(Exception):
+    """The case needs something that is not there yet; the message says what."""
+
+
+@dataclass
+class Program:
+    """A built case. ``topic_serdes``: key and value serde (as the case names them) of each topic that it says them for."""
+
+    topology: Topology
+    topic_serdes: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+
+def cases(family: str | None = None) -> Iterator[Case]:
+    """All cases, or those of one family, in order of their names."""
+    for path in sorted(GOLDEN.glob(f"{family or '*'}/*.json")):
+        yield json.loads(path.read_text())
+
+
+def case_name(case: Case) -> str:
+    return f"{case['family']}/{case['name']}"
+
+
+def unsupported(case: Case) -> str | None:
+    """What keeps the case from being built, e.g. ``unsupported operator: KTable.suppress``; None: it must build."""
+    if "dsl" not in case:
+        return "unsupported program: " + ("Processor API" if "topology" in case else "no topology")
+    for key, value in case.get("config", {}).items():
+        if key.startswith("topic."):
+            continue
+        if key not in CONFIG:
+            return f"unsupported setting: {key}"
+        if key == "topology.optimization" and value != "none":
+            return f"unsupported setting: {key}={value}"
+    try:
+        _Interpreter().run(case)
+    except UnsupportedCase as error:
+        return str(error)
+    except Exception:
+        if "build_error" in case:
+            return None
+        raise
+    return None
+
+
+def build(case: Case, epoch: int = 0) -> Program:
+    """The case's topology. Raises TopologyError where the case is one of those that must not build."""
+    interpreter = _Interpreter()
+    interpreter.run(case)
+    topology = interpreter.builder.build(application_config(case), epoch)
+    return Program(topology, interpreter.topic_serdes)
+
+
+def application_config(case: Case) -> dict[str, Any]:
+    """The case's settings, with serdes for their names."""
+    settings = dict(case.get("config", {}))
+    for key in ("default.key.serde", "default.value.serde"):
+        if key in settings:
+            settings[key] = serde(settings[key])
+    return settings
+
+
+def serde(name: Any) -> Any:
+    """The serde that a case names; None for none."""
+    if name is None:
+        return None
+    if isinstance(name, str):
+        return SERDES[name]
+    if "time_windowed" in name:
+        return serdes.time_windowed(serde(name["time_windowed"]), name["size_ms"])
+    if "string_refusing" in name:
+        return _string_refusing(name["string_refusing"])
+    raise UnsupportedCase(f"unsupported serde: {next(iter(name))}")
+
+
+def to_value(value: Any, serde_name: Any) -> Any:
+    """A key or value as a case's JSON gives it, as the serde takes it."""
+    if value is None:
+        return None
+    if serde_name == "bytes":
+        return bytes.fromhex(value)
+    if serde_name == "uuid":
+        return UUID(value)
+    if serde_name in ("double", "float"):
+        return float(value)
+    return value
+
+
+def _string_refusing(refused: str) -> Serde[str]:
+    def serialize(value: str) -> bytes:
+        if value == refused:
+            raise ValueError(f"refused {refused}")
+        return value.encode()
+
+    return serdes.CallableSerde(f"string refusing {refused}", serialize, bytes.decode)
+
+
+class _Interpreter:
+    def __init__(self) -> None:
+        self.builder = StreamsBuilder()
+        self.variables: dict[str, Any] = {}
+        self.topic_serdes: dict[str, tuple[Any, Any]] = {}
+        self.last: Any = None
+
+    def run(self, case: Case) -> None:
+        for step in case["dsl"]:
+            result = self.step(step, self.variables[step["in"]] if "in" in step else self.last)
+            if result is not None:
+                self.last = result
+            if "as" in step:
+                self.variables[step["as"]] = result
+
+    def step(self, step: Step, receiver: Any) -> Any:
+        name = step["op"]
+        if name in OPERATORS[""]:
+            return getattr(self, f"do_{name}")(step)
+        kind = type(receiver).__name__
+        if name not in OPERATORS.get(kind, ()):
+            raise UnsupportedCase(
+                f"unsupported operator: {kind}.{name}" if receiver is not None else f"unsupported operator: {name}"
+            )
+        own = getattr(self, f"on_{kind.lower()}_{name}", None) or getattr(self, f"on_{name}")
+        return own(receiver, step)
+
+    def note(self, topics: Any, options: Step | None) -> None:
+        for topic in [topics] if isinstance(topics, str) else topics:
+            pair = ((options or {}).get("key"), (options or {}).get("value"))
+            self.topic_serdes.setdefault(topic, pair)
+
+    # --------------------------------------------------------------------------------------------- the builder's
+
+    def do_add_state_store(self, step: Step) -> None:
+        self.builder.add_state_store(_store_builder(step["store"]))
+
+    def do_stream(self, step: Step) -> KStream[Any, Any]:
+        if "pattern" in step:
+            return self.builder.stream(re.compile(step["pattern"]), **_consumed(step.get("consumed")))
+        self.note(step["topic"], step.get("consumed"))
+        return self.builder.stream(step["topic"], **_consumed(step.get("consumed")))
+
+    def do_table(self, step: Step) -> KTable[Any, Any]:
+        self.note(step["topic"], step.get("consumed"))
+        return self.builder.table(step["topic"], store=_materialized(step), **_consumed(step.get("consumed")))
+
+    # ------------------------------------------------------------------------------------------------- streams'
+
+    def on_filter(self, on: Any, step: Step) -> Any:
+        return on.filter(_predicate(step["fn"]), **_named(step), **_store(step))
+
+    def on_filter_not(self, on: Any, step: Step) -> Any:
+        return on.filter_not(_predicate(step["fn"]), **_named(step), **_store(step))
+
+    def on_map_values(self, on: Any, step: Step) -> Any:
+        return on.map_values(_function(step["fn"], "k", "v"), with_key=True, **_named(step), **_store(step))
+
+    def on_map(self, on: KStream[Any, Any], step: Step) -> Any:
+        pair = _function(step["fn"], "k", "v")
+        return on.map(lambda key, value: tuple(pair(key, value)), **_named(step))
+
+    def on_flat_map(self, on: KStream[Any, Any], step: Step) -> Any:
+        pairs = _function(step["fn"], "k", "v")
+        return on.flat_map(lambda key, value: [tuple(pair) for pair in pairs(key, value) or ()], **_named(step))
+
+    def on_flat_map_values(self, on: KStream[Any, Any], step: Step) -> Any:
+        return on.flat_map_values(_function(step["fn"], "k", "v"), with_key=True, **_named(step))
+
+    def on_select_key(self, on: KStream[Any, Any], step: Step) -> Any:
+        return on.select_key(_function(step["fn"], "k", "v"), **_named(step))
+
+    def on_peek(self, on: KStream[Any, Any], step: Step) -> Any:
+        return on.peek(lambda key, value: None, **_named(step))
+
+    def on_foreach(self, on: KStream[Any, Any], step: Step) -> Any:
+        return on.foreach(lambda key, value: None, **_named(step))
+
+    def on_merge(self, on: KStream[Any, Any], step: Step) -> Any:
+        return on.merge(self.variables[step["other"]], **_named(step))
+
+    def on_repartition(self, on: KStream[Any, Any], step: Step) -> Any:
+        given = step.get("repartitioned") or {}
+        options = {**_serdes(given), **_given(given, "name", "partitions")}
+        if given.get("partitioner") is not None:
+            options["partitioner"] = _partitioner(given["partitioner"])
+        return on.repartition(**options)
+
+    def on_to(self, on: KStream[Any, Any], step: Step) -> None:
+        produced = step.get("produced") or {}
+        options = {**_serdes(produced), **_given(produced, "name")}
+        if produced.get("partitioner") is not None:
+            options["partitioner"] = _partitioner(produced["partitioner"])
+        if "topic_fn" in step:
+            on.to(_topic_extractor(step["topic_fn"]), **options)
+            return
+        if "produced" in step:
+            self.note(step["topic"], produced)
+        on.to(step["topic"], **options)
+
+    def on_to_table(self, on: KStream[Any, Any], step: Step) -> Any:
+        return on.to_table(**_named(step), **_store(step))
+
+    def on_group_by_key(self, on: KStream[Any, Any], step: Step) -> Any:
+        grouped = step.get("grouped") or {}
+        return on.group_by_key(**_serdes(grouped), **_given(grouped, "name"))
+
+    def on_group_by(self, on: KStream[Any, Any], step: Step) -> Any:
+        grouped = step.get("grouped") or {}
+        return on.group_by(_function(step["fn"], "k", "v"), **_serdes(grouped), **_given(grouped, "name"))
+
+    def on_split(self, on: KStream[Any, Any], step: Step) -> None:
+        split = on.split(**_named(step))
+        names = [branch["as"] for branch in step["branches"]]
+        for branch in step["branches"]:
+            split.branch(_predicate(branch["if"]), name=branch.get("name"))
+        if step.get("default") is None:
+            streams = split.no_default_branch()
+        else:
+            names.append(step["default"]["as"])
+            streams = split.default_branch(name=step["default"].get("name"))
+        self.variables.update(zip(names, streams.values(), strict=True))
+
+    def on_join(self, on: KStream[Any, Any], step: Step) -> Any:
+        other, joined = self.variables[step["other"]], step.get("joined") or {}
+        if not isinstance(other, KTable):
+            raise UnsupportedCase(f"unsupported operator: KStream.{step['op']} with a {type(other).__name__}")
+        if joined.get("grace_ms") is not None:
+            raise UnsupportedCase("unsupported option: joined.grace_ms")
+        join = on.join if step["op"] == "join" else on.left_join
+        joiner = _function(step["fn"], "k", "v1", "v2")
+        return join(other, joiner, with_key=True, **_serdes(joined), **_given(joined, "name"))
+
+    on_left_join = on_join
+
+    def on_process(self, on: KStream[Any, Any], step: Step) -> Any:
+        script, fixed_key = step["processor"], step["op"] == "process_values"
+        stores = [*step.get("stores", ()), *map(_store_builder, script.get("stores", ()))]
+        process = on.process_values if fixed_key else on.process
+        return process(lambda: ScriptedProcessor(script, fixed_key=fixed_key), stores=stores, **_named(step))
+
+    on_process_values = on_process
+
+    # -------------------------------------------------------------------------------------- tables' and groups'
+
+    def on_to_stream(self, on: KTable[Any, Any], step: Step) -> Any:
+        mapper = _function(step["fn"], "k", "v") if step.get("fn") is not None else None
+        return on.to_stream(mapper, **_named(step))
+
+    def on_windowed_by(self, on: KGroupedStream[Any, Any], step: Step) -> TimeWindowedKStream[Any, Any]:
+        windows = step["windows"]
+        if windows["kind"] not in WINDOWS:
+            raise UnsupportedCase(f"unsupported windows: {windows['kind']}")
+        return on.windowed_by(TimeWindows(windows["size_ms"], windows.get("advance_ms"), windows.get("grace_ms") or 0))
+
+    def on_count(self, on: Any, step: Step) -> Any:
+        return on.count(**_named(step), **_store(step))
+
+    def on_reduce(self, on: Any, step: Step) -> Any:
+        return on.reduce(_function(step["fn"], "agg", "v"), **_named(step), **_store(step))
+
+    def on_aggregate(self, on: Any, step: Step) -> Any:
+        aggregator = _function(step["fn"], "k", "v", "agg")
+        return on.aggregate(lambda: evaluate(step["init"], {}), aggregator, **_named(step), **_store(step))
+
+
+def _function(expression: Any, *variables: str) -> Callable[..., Any]:
+    def apply(*values: Any) -> Any:
+        return evaluate(expression, dict(zip(variables, values, strict=True)))
+
+    return apply
+
+
+def _predicate(expression: Any) -> Callable[[Any, Any], bool]:
+    return lambda key, value: truth(expression, {"k": key, "v": value})
+
+
+def _partitioner(expression: Any) -> Callable[[str, Any, Any, int], Any]:
+    return lambda topic, key, value, partitions: evaluate(expression, {"k": key, "v": value, "n": partitions})
+
+
+def _topic_extractor(expression: Any) -> Callable[[Any, Any, RecordContext], Any]:
+    def topic(key: Any, value: Any, context: RecordContext) -> Any:
+        return evaluate(expression, {"k": key, "v": value, "ts": context.timestamp, "topic": context.topic})
+
+    return topic
+
+
+def _given(options: Step, *names: str) -> dict[str, Any]:
+    return {name: options[name] for name in names if options.get(name) is not None}
+
+
+def _serdes(options: Step | None) -> dict[str, Any]:
+    return {side: serde(options[side]) for side in ("key", "value") if options and options.get(side) is not None}
+
+
+def _named(step: Step) -> dict[str, Any]:
+    return {"name": step["named"]} if step.get("named") is not None else {}
+
+
+def _consumed(consumed: Step | None) -> dict[str, Any]:
+    consumed = consumed or {}
+    options = {**_serdes(consumed), **_given(consumed, "name")}
+    if consumed.get("ts_extractor") is not None:
+        options["timestamp_extractor"] = _timestamp_extractor(consumed["ts_extractor"])
+    if consumed.get("reset") is not None:
+        if consumed["reset"] not in ("earliest", "latest"):
+            raise UnsupportedCase(f"unsupported option: consumed.reset {consumed['reset']}")
+        options["offset_reset"] = consumed["reset"]
+    return options
+
+
+def _timestamp_extractor(extractor: Any) -> Callable[[Record[Any, Any], int], int]:
+    if isinstance(extractor, str):
+        raise UnsupportedCase(f"unsupported option: timestamp extractor {extractor}")
+
+    def extract(record: Record[Any, Any], partition_time_ms: int) -> int:
+        environment = {"k": record.key, "v": record.value, "ts": record.timestamp, "partition_time": partition_time_ms}
+        return int(evaluate(extractor, environment))
+
+    return extract
+
+
+def _store(step: Step) -> dict[str, Any]:
+    store = _materialized(step)
+    return {} if store is None else {"store": store}
+
+
+def _materialized(step: Step) -> Store | None:
+    given = step.get("materialized")
+    if given is None:
+        return None
+    if given.get("supplier") is not None:
+        raise UnsupportedCase(f"unsupported option: store supplier {given['supplier']['kind']}")
+    options: dict[str, Any] = {**_serdes(given), **_logging(given)}
+    if given.get("store_type") is not None:
+        options["in_memory"] = given["store_type"] == "in_memory"
+    if given.get("caching") is not None:
+        options["caching"] = given["caching"]
+    if given.get("retention_ms") is not None:
+        options["retention"] = given["retention_ms"]
+    return Store(given.get("store"), **options)
+
+
+def _store_builder(given: Step) -> Store:
+    supplier = given["supplier"]
+    kinds = {"kv": False, "timestamped_kv": True, "window": False, "timestamped_window": True}
+    kind = supplier["kind"].removeprefix("in_memory_")
+    if kind not in kinds or given["builder"] not in kinds or kinds[kind] != kinds[given["builder"]]:
+        raise UnsupportedCase(f"unsupported option: {given['builder']} store over supplier {supplier['kind']}")
+    options: dict[str, Any] = {**_serdes(given), **_logging(given), "caching": bool(given.get("caching"))}
+    options["in_memory"] = supplier["kind"].startswith("in_memory")
+    if "window" in kind:
+        options |= {"kind": "window", "retention": supplier["retention_ms"], "window_size": supplier["window_ms"]}
+        options["retain_duplicates"] = supplier.get("retain_duplicates", False)
+    return Store(supplier["name"], timestamped=kinds[kind], **options)
+
+
+def _logging(given: Step) -> dict[str, Any]:
+    logging = given.get("logging")
+    if logging is None or logging is True:
+        return {}
+    return {"logging": False} if logging is False else {"changelog_config": logging}
