@@ -44,7 +44,6 @@ from tests.streamsrt.wire import recorded
 from tests.streamsrt.wire.json_form import from_json, to_json
 from tests.streamsrt.wire.samples import Sampler
 
-requirement = pytest.mark.requirement
 # group, member, epoch 7, endpoint epoch -1, no instance and rack, timeout -1, no topology, tasks, process, endpoint,
 # tags and offsets, no shutdown, no tagged fields.
 HEARTBEAT_V0 = bytes.fromhex("0267 026d 00000007 ffffffff 00 00 ffffffff ff 00 00 00 00 ff 00 00 00 00 00")
@@ -128,7 +127,7 @@ def collect_states(plan: Plan, value: Any, seen: set[tuple[str, str, str]]) -> N
         seen |= {(struct.name, f.attribute, s) for s in state}
 
 
-@requirement("SG-011", "SG-012")
+@pytest.mark.requirement("SG-011", "SG-012")
 def test_streams_group_heartbeat_request() -> None:
     as_kafka_encodes("StreamsGroupHeartbeatRequest")
     every_field_in_every_state("StreamsGroupHeartbeatRequest")
@@ -151,7 +150,7 @@ def fields_in_order(name: str, version: int) -> list[str]:
     return [f.name for f in plan.fields(message_schema(name).root)]
 
 
-@requirement("SG-077")
+@pytest.mark.requirement("SG-077")
 def test_streams_group_heartbeat_response() -> None:
     as_kafka_encodes("StreamsGroupHeartbeatResponse")
     every_field_in_every_state("StreamsGroupHeartbeatResponse")
@@ -166,52 +165,50 @@ def test_streams_group_heartbeat_response() -> None:
     ]  # fmt: skip
 
 
-PROVED = {
-    "StreamsGroupDescribeRequest": ("SG-342",),
-    "StreamsGroupDescribeResponse": ("SG-343",),
-    "StreamsGroupMemberMetadata": ("SG-290",),
-    "StreamsGroupMetadata": ("SG-291",),
-    "StreamsGroupTopology": ("SG-293",),
-    "StreamsGroupCurrentMemberAssignment": ("SG-294",),
-    "StreamsGroupTargetAssignmentMember": ("SG-295",),
-    "StreamsGroupTargetAssignmentMetadata": ("SG-296",),
-    "ConsumerGroupHeartbeatRequest": ("CG-014",),
-    "ConsumerGroupHeartbeatResponse": ("CG-040",),
-    "ConsumerGroupDescribeRequest": ("CG-201",),
-    "ConsumerGroupDescribeResponse": ("CG-202", "CG-203"),
-    "OffsetCommitValue": ("CG-200",),
-    "ConsumerGroupMetadata": ("CG-210",),
-    "ConsumerGroupPartitionMetadata": ("CG-211",),
-    "ConsumerGroupMemberMetadata": ("CG-212",),
-    "ConsumerGroupTargetAssignmentMetadata": ("CG-213",),
-    "ConsumerProtocolSubscription": ("CR-013",),
-    "ConsumerProtocolAssignment": ("GA-035",),
-    "FindCoordinator": ("GA-009",),
-    "JoinGroup": ("GA-018",),
-    "SyncGroup": ("GA-031",),
-    "Heartbeat": ("GA-038",),
-    "LeaveGroup": ("GA-043",),
-    "OffsetCommit": ("GA-048",),
-    "OffsetFetch": ("GA-058",),
-    "DescribeGroups": ("GA-065",),
-    "ListGroups": ("GA-068", "CG-207"),
-    "DeleteGroups": ("GA-071",),
-    "OffsetDelete": ("GA-075",),
-}
-
-
-def schema_cases() -> list[Any]:
-    cases = []
-    for subject, ids in PROVED.items():
-        names = [n for n in (subject, *(subject + s for s in ("Request", "Response", "Key", "Value"))) if n in NAMES]
-        cases.append(pytest.param(names, marks=requirement(*ids), id=subject))
-    return cases
+def case(subject: str, mark: pytest.MarkDecorator) -> Any:
+    """The messages of that name: a request and its response, a record's key and value, or the one alone."""
+    names = [subject, *(subject + suffix for suffix in ("Request", "Response", "Key", "Value"))]
+    return pytest.param([name for name in names if name in NAMES], marks=mark, id=subject)
 
 
 NAMES = set(message_names())
 
 
-@pytest.mark.parametrize("names", schema_cases())
+@pytest.mark.parametrize(
+    "names",
+    [
+        case("StreamsGroupDescribeRequest", pytest.mark.requirement("SG-342")),
+        case("StreamsGroupDescribeResponse", pytest.mark.requirement("SG-343")),
+        case("StreamsGroupMemberMetadata", pytest.mark.requirement("SG-290")),
+        case("StreamsGroupMetadata", pytest.mark.requirement("SG-291")),
+        case("StreamsGroupTopology", pytest.mark.requirement("SG-293")),
+        case("StreamsGroupCurrentMemberAssignment", pytest.mark.requirement("SG-294")),
+        case("StreamsGroupTargetAssignmentMember", pytest.mark.requirement("SG-295")),
+        case("StreamsGroupTargetAssignmentMetadata", pytest.mark.requirement("SG-296")),
+        case("ConsumerGroupHeartbeatRequest", pytest.mark.requirement("CG-014")),
+        case("ConsumerGroupHeartbeatResponse", pytest.mark.requirement("CG-040")),
+        case("ConsumerGroupDescribeRequest", pytest.mark.requirement("CG-201")),
+        case("ConsumerGroupDescribeResponse", pytest.mark.requirement("CG-202", "CG-203")),
+        case("OffsetCommitValue", pytest.mark.requirement("CG-200")),
+        case("ConsumerGroupMetadata", pytest.mark.requirement("CG-210")),
+        case("ConsumerGroupPartitionMetadata", pytest.mark.requirement("CG-211")),
+        case("ConsumerGroupMemberMetadata", pytest.mark.requirement("CG-212")),
+        case("ConsumerGroupTargetAssignmentMetadata", pytest.mark.requirement("CG-213")),
+        case("ConsumerProtocolSubscription", pytest.mark.requirement("CR-013")),
+        case("ConsumerProtocolAssignment", pytest.mark.requirement("GA-035")),
+        case("FindCoordinator", pytest.mark.requirement("GA-009")),
+        case("JoinGroup", pytest.mark.requirement("GA-018")),
+        case("SyncGroup", pytest.mark.requirement("GA-031")),
+        case("Heartbeat", pytest.mark.requirement("GA-038")),
+        case("LeaveGroup", pytest.mark.requirement("GA-043")),
+        case("OffsetCommit", pytest.mark.requirement("GA-048")),
+        case("OffsetFetch", pytest.mark.requirement("GA-058")),
+        case("DescribeGroups", pytest.mark.requirement("GA-065")),
+        case("ListGroups", pytest.mark.requirement("GA-068", "CG-207")),
+        case("DeleteGroups", pytest.mark.requirement("GA-071")),
+        case("OffsetDelete", pytest.mark.requirement("GA-075")),
+    ],
+)
 def test_messages_of_groups_and_their_records(names: list[str]) -> None:
     assert names
     for name in names:
@@ -307,7 +304,7 @@ def without_records(data: Any) -> Any:
     return data
 
 
-@requirement("SG-011", "SG-077")
+@pytest.mark.requirement("SG-011", "SG-077")
 def test_recorded_frames_come_back_byte_for_byte() -> None:
     seen = set()
     for row in recorded.frames():
@@ -327,7 +324,7 @@ def test_recorded_frames_come_back_byte_for_byte() -> None:
     assert {(88, 0), (88, 1), (89, 0), (89, 1), (28, 5), (28, 6), (1, 18), (0, 13)} <= seen
 
 
-@requirement("SG-289", "SG-290", "SG-291", "SG-293", "SG-294", "SG-295", "SG-296", "CG-200")
+@pytest.mark.requirement("SG-289", "SG-290", "SG-291", "SG-293", "SG-294", "SG-295", "SG-296", "CG-200")
 def test_recorded_coordinator_records_come_back_byte_for_byte() -> None:
     seen = set()
     for row in recorded.records():
@@ -462,7 +459,7 @@ def test_a_tagged_field_of_the_wrong_size_is_refused() -> None:
 # -- frames and buffers -------------------------------------------------------------------------------------------
 
 
-@requirement("GA-002")
+@pytest.mark.requirement("GA-002")
 def test_headers_change_with_the_first_flexible_version() -> None:
     first_flexible = {8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 15: 5, 16: 3, 42: 2, 47: None}
     for key, first in first_flexible.items():
@@ -661,7 +658,7 @@ def test_warm_leaves_nothing_to_compile() -> None:
 # -- records of the coordinators ----------------------------------------------------------------------------------
 
 
-@requirement("SG-289")
+@pytest.mark.requirement("SG-289")
 def test_record_keys_begin_with_their_own_type() -> None:
     types_of_keys = {}
     for name in message_names():
@@ -690,7 +687,6 @@ def test_the_two_logs_have_their_own_record_types() -> None:
         decode_record_key(b"\0\1\0\1t", transactions=True)
 
 
-@requirement("SG-313")
 def test_an_unknown_record_type_says_its_number() -> None:
     with pytest.raises(UnknownRecordTypeError) as raised:
         decode_record_key(b"\x03\xe8rest")
@@ -709,7 +705,7 @@ def test_group_metadata_is_written_in_the_version_that_kafka_writes() -> None:
     assert encode_record_value(types.OffsetCommitValue(expire_timestamp=5), 1)[:2] == b"\0\1"
 
 
-@requirement("CR-014")
+@pytest.mark.requirement("CR-014")
 def test_consumer_protocol_data_of_other_versions() -> None:
     subscription = types.ConsumerProtocolSubscription
     owned = subscription.TopicPartition(topic="t", partitions=[0])
