@@ -37,30 +37,27 @@ from topology.plan import (
 
 
 def in_order(steps: tuple[Step, ...], merged: Mapping[str, str]) -> Iterable[Step]:
-    """Parents first; among those whose parents are done, by order."""
+    """Parents first; among those whose parents are done, by order. Raises CycleError where that never ends."""
+    by_order = {step.order: step for step in steps}
     by_name = {step.name: step for step in steps}
     waiting: dict[int, set[int]] = {}
-    children: dict[int, list[Step]] = defaultdict(list)
-    ready: list[tuple[int, int, Step]] = []
+    children: dict[int, list[int]] = defaultdict(list)
     for step in steps:
         parents = [by_name[merged[parent.name]] if parent.name in merged else parent for parent in step.parents]
-        waiting[id(step)] = {id(parent) for parent in parents}
-        for parent in parents:
-            children[id(parent)].append(step)
-        if not parents:
-            heapq.heappush(ready, (step.order, id(step), step))
-    done = 0
+        waiting[step.order] = {parent.order for parent in parents}
+        for parent in waiting[step.order]:
+            children[parent].append(step.order)
+    ready = [order for order, parents_left in waiting.items() if not parents_left]
+    heapq.heapify(ready)
     while ready:
-        _, _, step = heapq.heappop(ready)
-        done += 1
-        yield step
-        for child in children[id(step)]:
-            if id(step) in waiting[id(child)]:
-                waiting[id(child)].discard(id(step))
-                if not waiting[id(child)]:
-                    heapq.heappush(ready, (child.order, id(child), child))
-    if done < len(steps):
-        stuck = next(step for step in steps if waiting[id(step)])
+        order = heapq.heappop(ready)
+        yield by_order[order]
+        for child in children[order]:
+            waiting[child].discard(order)
+            if not waiting[child]:
+                heapq.heappush(ready, child)
+    stuck = next((by_order[order] for order, parents_left in waiting.items() if parents_left), None)
+    if stuck is not None:
         raise CycleError(f"the step {stuck.name!r} comes after itself", stuck.site)
 
 

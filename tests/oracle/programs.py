@@ -1,7 +1,7 @@
 """From a case of the oracle to a topology: what the case's program says, said with the public DSL.
 
-A case is one JSON file of ``tests/golden/oracle/<family>/<case>.json``, captured from Kafka Streams. :func:`unsupported` tells
-what of it is not there yet; all other cases must build.
+A case is one JSON file of ``tests/golden/oracle/<family>/<case>.json``, captured from Kafka Streams.
+:func:`unsupported` tells what of it is not there yet; all other cases must build.
 """
 
 from __future__ import annotations
