@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 from struct import Struct as Layout
+from struct import error as layout_error
 from typing import Any, Final, NamedTuple, TypeVar
 
 from streamsrt.wire.compiler import READ_FAULTS, WRITE_FAULTS, Reader, Writer, compile_reader, compile_writer
@@ -153,13 +154,12 @@ def request_head(message: Message, version: int, correlation_id: int, client_id:
     key = message.API_KEY
     if key is None or not message.IS_REQUEST:
         raise EncodeError(f"{type(message).__qualname__} is not a request")
-    name = None if client_id is None else client_id.encode()
     tail = NO_TAGS if version >= REQUEST_VERSIONS[key][2] else b""
-    length = -1 if name is None else len(name)
-    name = name or b""
     try:
+        name = b"" if client_id is None else client_id.encode()
+        length = -1 if client_id is None else len(name)
         head = SIZED_REQUEST_HEADER.pack(10 + len(name) + len(tail) + size, key, version, correlation_id, length)
-    except Exception as error:
+    except WRITE_FAULTS as error:
         raise EncodeError(f"correlation id {correlation_id}, client id {client_id!r:.100}: {error}") from error
     return head + name + tail
 
@@ -192,7 +192,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
     """
     try:
         api_key, version, correlation_id, length = REQUEST_HEADER.unpack_from(frame)
-    except Exception as error:
+    except layout_error as error:
         raise DecodeError(f"a request of {len(frame)} bytes is shorter than its header") from error
     versions = REQUEST_VERSIONS.get(api_key)
     if versions is None or not versions[0] <= version <= versions[1]:
@@ -243,7 +243,7 @@ def response_head(api_key: int, version: int, correlation_id: int, size: int) ->
         if has_flexible_response_header(api_key, version):
             return SIZED_FLEXIBLE_RESPONSE_HEADER.pack(size + 5, correlation_id)
         return SIZED_RESPONSE_HEADER.pack(size + 4, correlation_id)
-    except Exception as error:
+    except WRITE_FAULTS as error:
         raise EncodeError(f"API key {api_key}, correlation id {correlation_id!r}: {error}") from error
 
 

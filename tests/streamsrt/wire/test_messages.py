@@ -645,6 +645,10 @@ def test_encode_errors_of_other_kinds() -> None:
         encode_request(types.HeartbeatRequest(), 0, 1 << 31, None)
     with pytest.raises(EncodeError):
         encode_request(types.HeartbeatRequest(), 0, 1, "x" * 40_000)
+    with pytest.raises(EncodeError):
+        encode_request(types.HeartbeatRequest(), 0, 1, "\ud800")
+    with pytest.raises(EncodeError):
+        encode_response(types.HeartbeatResponse(), 999, 0, 1)
     with pytest.raises(UnsupportedVersionError):
         decode(types.StreamsGroupHeartbeatRequest, 2, b"")
 
