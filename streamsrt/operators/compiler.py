@@ -54,6 +54,7 @@ class Compiler:
         stream_times: dict[str, StreamTime],
         task_partition: int,
         partitions_of_topic: Callable[[str], int],
+        next_sequence: Callable[[], int],
     ) -> None:
         self.plan = plan
         self.caches = caches
@@ -64,11 +65,12 @@ class Compiler:
         self._task_partition = task_partition
         self._partitions_of_topic = partitions_of_topic
         self._nodes = 0
+        self.next_sequence = next_sequence
 
     # ------------------------------------------------------------------------------------------------- functions
 
     def source(self, name: str, *, headers: bool) -> Generated:
-        """``run(keys, values, timestamps[, headers][, sequence])`` for records of a source."""
+        """``run(keys, values, timestamps[, headers])`` for records of a source."""
         node = self.plan.node(name)
         assert isinstance(node, SourceNode)
         self._start(headers)

@@ -83,7 +83,6 @@ class Emitter:
         self.places: list[tuple[str, Stage]] = []
         self.node = ""
         self.stage: Stage = "processing"
-        self.uses_sequence = False
         self._depth = 3
         self._names = count()
         self._by_identity: dict[tuple[str, int], str] = {}
@@ -203,8 +202,6 @@ class Emitter:
 
     def build(self, title: str, columns: list[str], variables: list[str]) -> Generated:
         """The function ``run(<columns>)``: a loop over the columns, then the epilogue."""
-        if self.uses_sequence:
-            columns, variables = [*columns, "sequence"], [*variables, "s"]
         bound = ", ".join(f"{name}={name}" for name in self.bound)
         head = [f"def run({', '.join(columns)}, {'*, ' + bound if bound else ''}):"]
         head += ["    " + text for text in self.prologue]

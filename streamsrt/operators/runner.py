@@ -56,7 +56,7 @@ class Runner:
         shared = (plan, caches, collect, self.counters, stream_times, task_partition, partitions_of_topic)
         self.env = Environment(*shared)
         self.env.system_time_ms = system_time_ms
-        self._compiler = Compiler(*shared)
+        self._compiler = Compiler(*shared, self.env.sequence.__next__)
         self._path = PathBuilder(self.env)
         operations = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]
         self._has_processors = any(isinstance(op, nodes.Process) for op in operations)
@@ -85,7 +85,10 @@ class Runner:
     # ------------------------------------------------------------------------------------------------- records
 
     def run(self, source: str, topic: str, partition: int, columns: RecordColumns) -> None:
-        """Processes all records of ``columns``. RecordError: ``failed_index`` of the runner is the record's index."""
+        """Processes all records of ``columns``. RecordError: ``failed_index`` of the runner is the record's index.
+
+        The stream time of :attr:`env` is the caller's to move, but where user's processors may ask for it.
+        """
         self.failed_index = 0
         if columns.headers is not None:
             self._headers = True
@@ -105,17 +108,11 @@ class Runner:
                 self.failed_index = index
                 self._skip_or_raise(generated, error, topic, partition, columns, index)
                 start = index + 1
-        if columns.timestamps:
-            latest = max(columns.timestamps)
-            if latest > self.env.stream_time_ms:
-                self.env.stream_time_ms = latest
 
     def _arguments(self, generated: Generated, keys: Any, columns: RecordColumns) -> list[Any]:
         arguments: list[Any] = [keys, columns.values, columns.timestamps]
         if self._headers:
             arguments.append(repeat(_EMPTY_HEADERS) if columns.headers is None else columns.headers)
-        if generated.columns[-1] == "sequence":
-            arguments.append(self.env.sequence)
         return arguments
 
     def _function(self, name: str, *, flush: bool) -> Generated | None:
@@ -232,10 +229,8 @@ class Runner:
         if generated is None:
             self._forward_path(node, flushed)
             return
-        sources = {"sequence": self.env.sequence}
-        arguments = [sources.get(name) or getattr(flushed, name, None) for name in generated.columns]
         try:
-            generated.run(*arguments)
+            generated.run(*[getattr(flushed, column) for column in generated.columns])
         except RecordError:
             raise
         except Exception as error:  # a user's function may raise anything

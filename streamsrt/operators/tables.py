@@ -43,7 +43,7 @@ def mark_last(c: Compiler, store: str, entry: str, headers: str | None) -> None:
     """What only a flush that forwards needs: the order of changes, and the headers of the last one."""
     if not c.plan.is_cached(store):
         return
-    c.emitter.uses_sequence = True
+    c.emitter.setup(f"s = {c.emitter.bind('next_sequence', c.next_sequence)}()")
     c.emitter.line(f"{entry}.sequence = s")
     if headers is not None:
         c.emitter.line(f"{entry}.headers = {headers}")

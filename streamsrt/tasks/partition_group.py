@@ -45,9 +45,8 @@ class _Queue:
 
     def open_batch(self) -> None:
         if self.batches:
-            timestamps = self.batches[0].timestamps
-            self.head = timestamps[self.position]
-            self.highest = max(timestamps)
+            self.head = self.batches[0].timestamps[self.position]
+            self.highest = -1
         else:
             self.head = None
 
@@ -137,8 +136,10 @@ class PartitionGroup:
         columns = queue.batches[0]
         start = queue.position
         stop = min(start + limit_records, len(columns.keys))
+        timestamps = columns.timestamps
+        if bound is not None and queue.highest < 0:
+            queue.highest = max(timestamps)
         if bound is not None and queue.highest > bound:
-            timestamps = columns.timestamps
             stop = next((i for i in range(start + 1, stop) if timestamps[i] > bound), stop)
         if stop == len(columns.keys):
             queue.batches.popleft()

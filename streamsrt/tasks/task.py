@@ -307,6 +307,8 @@ class Task:
             latest = max(columns.timestamps)
             if latest > self._partition_times[topic_partition]:
                 self._partition_times[topic_partition] = latest
+            if latest > self._runner.env.stream_time_ms:
+                self._runner.env.stream_time_ms = latest
         self._processed += len(columns.keys)
         self._offsets[topic_partition] = columns.next_offset
         self._uncommitted.add(topic_partition)
