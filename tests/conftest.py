@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tests.fixtures_brokers"]
+
 KNOWN_REQUIREMENTS = {
     line.split()[0]
     for line in (Path(__file__).parent / "requirement_ids.txt").read_text(encoding="utf-8").splitlines()

@@ -42,12 +42,13 @@ class GroupMachine(Protocol):
     @property
     def ended(self) -> bool: ...
     def start(self, now_ms: int) -> Todo: ...
-    def command(self, command: Any, now_ms: int) -> Todo: ...
+    def command(self, command: Any, seen: int, now_ms: int) -> Todo: ...
     def coordinator_found(self, version: int, now_ms: int) -> Todo: ...
     def responded(self, response: Any, now_ms: int) -> Todo: ...
     def request_failed(self, reason: str, now_ms: int) -> Todo: ...
     def refused(self, error: StreamsError, now_ms: int) -> Todo: ...
-    def tick(self, polled_at_ms: int, now_ms: int) -> Todo: ...
+    def tick(self, now_ms: int) -> Todo: ...
+    def polled(self, at_ms: int) -> None: ...
 
 
 class GroupDriver:
@@ -64,6 +65,7 @@ class GroupDriver:
         self._task: asyncio.Task[None] | None = None
         self._polled_at_ms = self._now_ms()
         self._member_epoch = -1
+        self._seen = 0
 
     # ------------------------------------------------------------------------------------ from the processing thread
 
@@ -77,13 +79,13 @@ class GroupDriver:
 
     def tell(self, command: Any) -> None:
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._take, self._machine.command, command)
+            self._loop.call_soon_threadsafe(self._command, command, self._seen)
 
     def events(self) -> list[Any]:
-        events: list[Any] = []
-        while self._events:
-            events.append(self._events.popleft())
-        return events
+        if not self._events:
+            return []
+        self._seen += 1
+        return [self._events.popleft()]
 
     @property
     def has_events(self) -> bool:
@@ -114,10 +116,17 @@ class GroupDriver:
 
     def _take(self, method: Callable[[Any, int], Todo], value: Any) -> None:
         if not self._ended.is_set():
+            self._machine.polled(self._polled_at_ms)
             self._do(method(value, self._now_ms()))
 
+    def _command(self, command: Any, seen: int) -> None:
+        if not self._ended.is_set():
+            self._machine.polled(self._polled_at_ms)
+            self._do(self._machine.command(command, seen, self._now_ms()))
+
     def _tick(self) -> None:
-        self._do(self._machine.tick(self._polled_at_ms, self._now_ms()))
+        self._machine.polled(self._polled_at_ms)
+        self._do(self._machine.tick(self._now_ms()))
 
     def _do(self, todo: Todo) -> None:
         self._member_epoch = self._machine.member_epoch

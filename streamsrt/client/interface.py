@@ -155,7 +155,8 @@ class GroupMember(Protocol):
         """Hand a command of :mod:`streamsrt.membership.values` to the membership."""
 
     def events(self) -> list[Any]:
-        """The events (same module) since the last call, in order."""
+        """The next event (same module), or nothing. One at a time, so that a command is known to answer every event that
+        was taken before it."""
 
     def polled(self) -> None:
         """The processing thread is alive (``max.poll.interval.ms`` counts from here). :meth:`Fetching.poll` of the main

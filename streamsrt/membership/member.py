@@ -7,7 +7,7 @@ of any group protocol (:class:`streamsrt.client.group.GroupMachine`).
 from __future__ import annotations
 
 import logging
-from typing import Any, ClassVar
+from typing import Any
 
 from streamsrt.errors import StreamsError
 from streamsrt.membership import session as machine
@@ -20,7 +20,10 @@ from streamsrt.membership.values import (
     HeartbeatTrouble,
     Join,
     MembershipFailed,
+    ReportOwned,
+    Status,
     StatusChanged,
+    StatusCode,
     TasksLost,
     UnknownStatus,
 )
@@ -32,7 +35,7 @@ log = logging.getLogger(__name__)
 class Member:
     """One member of a streams group. Not thread-safe: the network thread owns it once it has joined."""
 
-    request_type: ClassVar[type] = types.StreamsGroupHeartbeatRequest
+    request_type: type = types.StreamsGroupHeartbeatRequest
 
     def __init__(self, membership: GroupMembership) -> None:
         self.session = Session(membership=membership)
@@ -53,7 +56,10 @@ class Member:
     def start(self, now_ms: int) -> Step:
         return self._step(Join(), now_ms)
 
-    def command(self, command: Command, now_ms: int) -> Step:
+    def command(self, command: Command, seen: int, now_ms: int) -> Step:
+        """``seen``: how many events the processing thread had taken when it sent the command."""
+        if isinstance(command, ReportOwned):
+            return self._step(machine.OwnedReported(command.tasks, seen), now_ms)
         return self._step(command, now_ms)
 
     def coordinator_found(self, version: int, now_ms: int) -> Step:
@@ -69,23 +75,29 @@ class Member:
     def refused(self, error: StreamsError, now_ms: int) -> Step:
         return self._step(machine.Refused(error), now_ms)
 
-    def tick(self, polled_at_ms: int, now_ms: int) -> Step:
-        """``polled_at_ms``: when the processing thread was last seen alive."""
-        return self._step(machine.Polled(polled_at_ms), now_ms)
+    def tick(self, now_ms: int) -> Step:
+        return self._step(machine.Tick(), now_ms)
+
+    def polled(self, at_ms: int) -> None:
+        """When the processing thread was last seen alive. Called before every event."""
+        self.session = machine.alive(self.session, at_ms)
 
     def _step(self, event: Any, now_ms: int) -> Step:
+        known = set(self.session.statuses)
         step = machine.step(self.session, event, now_ms)
         self.session = step.session
         for told in step.events:
-            self._log(told)
+            self._log(told, known)
         return step
 
-    def _log(self, event: Event) -> None:
+    def _log(self, event: Event, known: set[Status]) -> None:
         group, member = self.group_id, self.member_id
         match event:
             case StatusChanged(statuses):
                 for status in statuses:
-                    log.warning("Group %s: %s: %s", group, status.code.name, status.detail)
+                    if status not in known:
+                        level = logging.INFO if status.code is StatusCode.ASSIGNMENT_DELAYED else logging.WARNING
+                        log.log(level, "Group %s: %s: %s", group, status.code.name, status.detail)
             case UnknownStatus(code, detail):
                 log.warning("Group %s: status %d, which this version does not know: %s", group, code, detail)
             case HeartbeatTrouble(reason):

@@ -10,8 +10,8 @@ Rules that it keeps:
 4. An answer's task lists are complete; null leaves the role as it was. When open and assigned tasks are equal, a heartbeat
    that says so goes out at once, as does one for every other change of the open tasks.
 5. Losing the coordinator, a timeout or a retriable error changes neither tasks nor epoch. FENCED_MEMBER_EPOCH,
-   UNKNOWN_MEMBER_ID and a vanished group cost all tasks: no heartbeat is sent until nothing is open; then the member joins
-   anew under its old id.
+   UNKNOWN_MEMBER_ID and a vanished group cost all tasks: no heartbeat is sent until the processing thread, having heard of
+   it, has reported that nothing is open; then the member joins anew under its old id.
 6. After a failure nothing is sent before the back-off is over. Otherwise the interval of the latest answer counts from
    request to request.
 7. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.
@@ -136,9 +136,21 @@ class Session:
     leave: Leave | None = None
     stale_leave_pending: bool = False
     polled_at_ms: int = 0
+    told: int = 0
+    """How many events there have been."""
+    lost_at: int | None = None
+    """That many, including the TasksLost that has not been answered yet."""
 
 
 # ------------------------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedReported:
+    """A ReportOwned of a processing thread that had heard of the first ``seen`` events when it sent it."""
+
+    tasks: Tasks
+    seen: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +185,6 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Polled:
-    """The processing thread was alive at this time."""
-
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
     """What follows: at most one of ``request`` and ``find_coordinator``. ``wake_at_ms``: when to send a Tick."""
 
@@ -201,9 +206,25 @@ def step(session: Session, event: Any, now_ms: int) -> Step:
     if not session.ended:
         session, more = _check_times(session, now_ms)
         events += more
+    session = _count(session, events)
     if session.ended:
         return Step(session, events=events)
     return _act(session, events, now_ms)
+
+
+def alive(session: Session, polled_at_ms: int) -> Session:
+    """The processing thread was alive at this time. To be told before every event."""
+    return replace(session, polled_at_ms=polled_at_ms) if polled_at_ms > session.polled_at_ms else session
+
+
+def _count(session: Session, events: tuple[Event, ...]) -> Session:
+    if not events:
+        return session
+    lost_at = session.lost_at
+    for number, event in enumerate(events, session.told + 1):
+        if isinstance(event, TasksLost):
+            lost_at = number
+    return replace(session, told=session.told + len(events), lost_at=lost_at)
 
 
 # ----------------------------------------------------------------------------------------------------------- commands
@@ -216,10 +237,16 @@ def _join(session: Session, _: Join, now_ms: int) -> Change:
 
 
 def _report_owned(session: Session, event: ReportOwned, now_ms: int) -> Change:
+    return _owned_reported(session, OwnedReported(event.tasks, session.told), now_ms)
+
+
+def _owned_reported(session: Session, event: OwnedReported, now_ms: int) -> Change:
     changed = event.tasks != session.owned
     session = replace(session, owned=event.tasks, polled_at_ms=now_ms)
-    if session.state in {MemberState.FENCED, MemberState.STALE}:
-        return (session if session.owned else _rejoin(session, now_ms)), ()
+    if session.lost_at is not None:
+        if event.seen >= session.lost_at and not event.tasks:
+            session = _rejoin_if_free(replace(session, lost_at=None), now_ms)
+        return session, ()
     if session.state is MemberState.PREPARE_LEAVING and not session.owned:
         return replace(session, state=MemberState.LEAVING, urgent=True), ()
     if session.state not in MEMBER_STATES:
@@ -246,7 +273,7 @@ def _leave(session: Session, event: Leave, now_ms: int) -> Change:
     if never_joined or session.state not in HEARTBEAT_STATES:
         lost = (TasksLost("the member left while it was not part of the group"),) if session.owned else ()
         return _end(session, (*lost, LeftGroup()))
-    if session.owned:
+    if session.owned or session.assigned:
         return replace(session, state=MemberState.PREPARE_LEAVING), (ReleaseTasks(),)
     return replace(session, state=MemberState.LEAVING, urgent=True), ()
 
@@ -418,7 +445,7 @@ def _retry(session: Session, reason: str, now_ms: int) -> Change:
     leaving = session.in_flight is InFlight.LEAVE or session.state is MemberState.LEAVING
     session = replace(session, in_flight=None, sent=None, sent_report=None, full=True)
     if session.state is MemberState.STALE:
-        return replace(session, stale_leave_pending=False), ()
+        return _rejoin_if_free(replace(session, stale_leave_pending=False), now_ms), ()
     if leaving:
         return _end(session, (LeftGroup(),))
     session = replace(
@@ -444,7 +471,7 @@ def _recovered(session: Session, now_ms: int) -> Change:
 
 
 def _lose_tasks(session: Session, reason: str, now_ms: int) -> Change:
-    lost: tuple[Event, ...] = (TasksLost(reason),) if session.owned or session.assigned else ()
+    lost: tuple[Event, ...] = (TasksLost(reason),) if session.member_epoch > 0 else ()
     if session.state in {MemberState.PREPARE_LEAVING, MemberState.LEAVING}:
         return _end(session, (*lost, LeftGroup()))
     back_off_until_ms = now_ms + _back_off_ms(session, session.fences - 1) if session.fences else now_ms
@@ -458,10 +485,13 @@ def _lose_tasks(session: Session, reason: str, now_ms: int) -> Change:
         sent=None,
         sent_report=None,
     )
-    return (session if session.owned else _rejoin(session, now_ms)), recovered + lost
+    return (session if lost else _rejoin_if_free(session, now_ms)), recovered + lost
 
 
-def _rejoin(session: Session, now_ms: int) -> Session:
+def _rejoin_if_free(session: Session, now_ms: int) -> Session:
+    """Join anew, unless tasks are still to be given up or the former membership is still to be ended."""
+    if session.state not in {MemberState.FENCED, MemberState.STALE} or session.lost_at is not None:
+        return session
     if session.stale_leave_pending or session.in_flight is not None:
         return session
     return replace(
@@ -495,21 +525,10 @@ def _end(session: Session, events: tuple[Event, ...]) -> Change:
 def _after_leave(session: Session, now_ms: int) -> Change:
     if session.state is not MemberState.STALE:
         return _end(session, (LeftGroup(),))
-    session = replace(session, stale_leave_pending=False)
-    return _rejoin_if_alive(session, now_ms), ()
+    return _rejoin_if_free(replace(session, stale_leave_pending=False), now_ms), ()
 
 
 # -------------------------------------------------------------------------------------------------------------- times
-
-
-def _polled(session: Session, event: Polled, now_ms: int) -> Change:
-    session = replace(session, polled_at_ms=max(session.polled_at_ms, event.at_ms))
-    return (_rejoin_if_alive(session, now_ms) if session.state is MemberState.STALE else session), ()
-
-
-def _rejoin_if_alive(session: Session, now_ms: int) -> Session:
-    alive = now_ms - session.polled_at_ms < session.membership.rebalance_timeout_ms
-    return _rejoin(session, now_ms) if alive and not session.owned else session
 
 
 def _tick(session: Session, _: Tick, now_ms: int) -> Change:
@@ -674,6 +693,7 @@ def _offsets(offsets: Mapping[Task, int]) -> list[types.StreamsGroupHeartbeatReq
 _HANDLERS: dict[type, Callable[[Session, Any, int], Change]] = {
     Join: _join,
     ReportOwned: _report_owned,
+    OwnedReported: _owned_reported,
     SetTaskOffsets: _set_task_offsets,
     RequestShutdown: _request_shutdown,
     Leave: _leave,
@@ -682,5 +702,4 @@ _HANDLERS: dict[type, Callable[[Session, Any, int], Change]] = {
     RequestFailed: _request_failed,
     Refused: _refused,
     Tick: _tick,
-    Polled: _polled,
 }

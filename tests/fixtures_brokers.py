@@ -1,0 +1,125 @@
+"""Brokers for tests: Apache Kafka, and the bundled one as a process of its own.
+
+``bootstrap_servers`` runs a test once over each; its Apache Kafka half carries the mark ``kafka``. Without Java or Maven
+that half is skipped, but where the environment says ``CI=true`` it fails: what CI proves must not depend on what is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kafka_server import KafkaServer, missing_tools
+
+QUICK_GROUPS = {
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.min.heartbeat.interval.ms": "200",
+    "group.streams.heartbeat.interval.ms": "200",
+    "group.streams.min.session.timeout.ms": "1000",
+    "group.streams.session.timeout.ms": "4000",
+    "group.streams.assignment.interval.ms": "0",
+}
+"""A group that settles within a second, for both brokers."""
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def require_kafka() -> None:
+    """Skip the test, or fail it in CI, where Apache Kafka can't be started."""
+    reason = missing_tools()
+    if reason is None:
+        return
+    if os.environ.get("CI", "").lower() == "true":
+        pytest.fail(f"{reason}. Install a JDK 17 or later and Maven.")
+    pytest.skip(f"{reason}: install a JDK 17 or later and Maven to run this test")
+
+
+class BundledBroker:
+    """``python -m coordinator`` on a free port, which stays the same over restarts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        command = [
+            sys.executable,
+            "-m",
+            "coordinator",
+            "--data-dir",
+            str(self.folder / "data"),
+            "--port",
+            str(self.port),
+        ]
+        for key, value in QUICK_GROUPS.items():
+            command += ["--config", f"{key}={value}"]
+        with (self.folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        assert self._process.stdout is not None
+        address = self._process.stdout.readline().strip()
+        if not address:
+            self.kill()
+            log_text = (self.folder / "server.log").read_text(encoding="utf-8", errors="replace")
+            pytest.fail(f"The bundled broker did not start:\n{log_text[-3000:]}")
+        self.port = int(address.rpartition(":")[2])
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            process.wait(30.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """One Apache Kafka for all tests of the session."""
+    require_kafka()
+    server = KafkaServer(tmp_path_factory.mktemp("kafka"), QUICK_GROUPS)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="session")
+def bundled_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BundledBroker]:
+    """One bundled broker for all tests of the session."""
+    broker = BundledBroker(tmp_path_factory.mktemp("broker"))
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture(params=["bundled", pytest.param("kafka", marks=pytest.mark.kafka)])
+def bootstrap_servers(request: pytest.FixtureRequest) -> str:
+    """The address of a running broker: each test runs over the bundled one and over Apache Kafka."""
+    name = "apache_kafka" if request.param == "kafka" else "bundled_broker"
+    server: KafkaServer | BundledBroker = request.getfixturevalue(name)
+    return server.bootstrap_servers

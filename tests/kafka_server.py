@@ -1,0 +1,232 @@
+"""A real Apache Kafka for tests: one KRaft node from Maven Central's jars, formatted with streams groups on.
+
+1. Needs Java 17 or later and Maven. The classpath is resolved once and kept under
+   ``${XDG_CACHE_HOME:-~/.cache}/streamsrt-kafka``.
+2. Ports are free ones of the loopback interface; data lives in the directory that the test gives.
+3. ``kill`` is SIGKILL. ``start`` after ``kill`` or ``stop`` goes on with the data.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from threading import Event
+
+VERSION = "4.4.0"
+TOOLS_API_VERSION = "4.3.1"  # kafka-tools-api is not published for every release; it holds interfaces only
+LOG4J_VERSION = "2.24.3"
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 30.0
+
+ARTIFACTS = (
+    ("org.apache.kafka", "kafka_2.13", VERSION),
+    ("org.apache.kafka", "kafka-tools-api", TOOLS_API_VERSION),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
+    ("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION),
+    ("org.apache.logging.log4j", "log4j-api", LOG4J_VERSION),
+    ("org.apache.logging.log4j", "log4j-1.2-api", LOG4J_VERSION),
+)
+
+LOGGING = """status=error
+appender.out.type=Console
+appender.out.name=OUT
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=[%d] %p %m (%c)%n
+rootLogger.level=INFO
+rootLogger.appenderRef.out.ref=OUT
+"""
+
+SMALL = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+}
+
+
+def missing_tools() -> str | None:
+    """What is not installed here, or None."""
+    missing = [name for name in ("java", "mvn") if shutil.which(name) is None]
+    return f"Apache Kafka needs {' and '.join(missing)} on the PATH" if missing else None
+
+
+def _cache() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    path = Path(root) / "streamsrt-kafka"
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _pom() -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+        for group, artifact, version in ARTIFACTS
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>streamsrt</groupId>'
+        "<artifactId>kafka-for-tests</artifactId><version>1</version><packaging>pom</packaging>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def classpath() -> str:
+    """The jars, downloaded by Maven when they are not there yet."""
+    pom = _pom()
+    folder = _cache() / sha256(pom.encode()).hexdigest()[:12]
+    kept = folder / "classpath.txt"
+    if kept.exists():
+        jars = kept.read_text(encoding="utf-8").strip()
+        if all(Path(jar).exists() for jar in jars.split(os.pathsep)):
+            return jars
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pom.xml").write_text(pom, encoding="utf-8")
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        out = Path(scratch) / "classpath"
+        command = [
+            "mvn",
+            "-q",
+            "-B",
+            "-f",
+            str(folder / "pom.xml"),
+            "dependency:build-classpath",
+            f"-Dmdep.outputFile={out}",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"Maven could not resolve Kafka {VERSION}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        out.replace(kept)
+    return kept.read_text(encoding="utf-8").strip()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, all different."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def brokers_listed(port: int) -> int:
+    """How many brokers Metadata v1 names; 0 while nobody answers."""
+    body = struct.pack(">hhihi", 3, 1, 1, -1, 0)
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1.0) as connection:
+            connection.settimeout(5.0)
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            answer = connection.makefile("rb").read(12)
+            return int(struct.unpack(">iii", answer)[2])
+    except (OSError, struct.error):
+        return 0
+
+
+class KafkaServer:
+    """One broker. ``settings`` are server properties on top of a small single node's."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.port, self._controller_port = free_ports(2)
+        self._settings = dict(settings or {})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Format the storage if it is new, start, and wait until the broker is listed in its own metadata."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        properties = self.folder / "server.properties"
+        properties.write_text("".join(f"{k}={v}\n" for k, v in self._properties().items()), encoding="utf-8")
+        logging = self.folder / "log4j2.properties"
+        logging.write_text(LOGGING, encoding="utf-8")
+        java = [
+            *("java", "-Xmx768m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+            *("-cp", classpath(), f"-Dlog4j2.configurationFile={logging}"),
+        ]
+        if not (self.folder / "data" / "meta.properties").exists():
+            self._format(java, properties)
+        with (self.folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*java, "kafka.Kafka", str(properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._wait_until_up()
+
+    def _format(self, java: list[str], properties: Path) -> None:
+        cluster_id = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
+        command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
+        done = subprocess.run([*command, "--feature", "streams.version=1"], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"Kafka's storage could not be formatted:\n{done.stdout}{done.stderr}")
+
+    def _properties(self) -> dict[str, str]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": str(self.folder / "data"),
+            **SMALL,
+            **{key: value.format(port=self.port) for key, value in self._settings.items()},
+        }
+
+    def _wait_until_up(self) -> None:
+        assert self._process is not None
+        pause = Event()
+        for _ in range(int(START_TIMEOUT_S * 10)):
+            if self._process.poll() is not None or brokers_listed(self.port):
+                break
+            pause.wait(0.1)
+        if self._process.poll() is not None or not brokers_listed(self.port):
+            self.kill()
+            log = (self.folder / "server.log").read_text(encoding="utf-8", errors="replace")
+            raise RuntimeError(
+                f"Kafka did not come up within {START_TIMEOUT_S:g} s; the end of its log:\n{log[-3000:]}"
+            )
+
+    def stop(self) -> None:
+        """SIGTERM, and wait."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
