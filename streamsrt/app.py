@@ -60,8 +60,8 @@ class KafkaStreams:
         *,
         state_listener: StateListener | None = None,
     ) -> None:
-        self.topology = topology
         self.config = StreamsConfig.of(config)
+        self.topology = topology.with_default_serdes(self.config.default_key_serde, self.config.default_value_serde)
         self._listener = state_listener
         self._state = State.CREATED
         self._state_lock = threading.Lock()

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import orjson
 
-from topology.windows import Windowed
+from topology.windows import Duration, Windowed, to_ms
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -126,11 +126,12 @@ class JsonSerde:
         return "serdes.json"
 
 
-def time_windowed(inner: Serde[K], size_ms: int) -> CallableSerde[Windowed[K]]:
-    """Keys of windows of ``size_ms``: the inner key's bytes, then the window's start as 8 bytes, big-endian.
+def time_windowed(inner: Serde[K], size: Duration) -> CallableSerde[Windowed[K]]:
+    """Keys of windows of that size (milliseconds or a timedelta): the inner key's bytes, then the window's start as 8 bytes, big-endian.
 
     Source: org.apache.kafka.streams.kstream.TimeWindowedSerializer and TimeWindowedDeserializer.
     """
+    size_ms = to_ms(size, "size")
     start = struct.Struct(">q")
     pack, unpack_from = start.pack, start.unpack_from
     serialize_key, deserialize_key = inner.serialize, inner.deserialize

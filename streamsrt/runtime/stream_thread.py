@@ -42,6 +42,7 @@ RECORDS_PER_TASK_AND_POLL = 20_000
 _LEAVE_TIMEOUT_MS = 15_000
 _QUIET_TIMEOUT_S = 5.0
 _QUIET_INTERVAL_MS = 100
+_NO_TASKS_MS = 15_000
 _PUBLISH_INTERVAL_MS = 100
 
 
@@ -79,6 +80,7 @@ class StreamThread:
         self._now_ms = now_ms
         self._on_state = on_state
         self._wanted: Tasks | None = None
+        self._assigned_at_ms = 0
         self._stopping = False
         self._leaving_since_ms: int | None = None
         self._ended = False
@@ -237,6 +239,7 @@ class StreamThread:
         before = {place for owned in self._manager.running() for place in owned.inputs}
         self._on_state(State.REBALANCING)
         self._wanted = tasks
+        self._assigned_at_ms = self._now_ms()
         opened = self._manager.assign(tasks, self._commit)
         still = {place for owned in self._manager for place in owned.task.source_partitions}
         if self._committer.is_pending:
@@ -285,12 +288,15 @@ class StreamThread:
         return self._processed
 
     def is_quiet(self) -> bool:
-        """Whether everything that lies in the inputs of this member's tasks is processed and committed."""
+        """Whether everything that lies in the inputs of this member's tasks is processed and committed.
+
+        A member without tasks is quiet when it has had none for a while: at the start of a group tasks come late.
+        """
         if self._wanted is None or not self._manager.is_settled or self._manager.has_work(self._now_ms()):
             return False
-        if not self._wanted and self._statuses:
-            return False
         now_ms = self._now_ms()
+        if not self._wanted and now_ms - self._assigned_at_ms < _NO_TASKS_MS:
+            return False
         if now_ms - self._quiet_checked_at_ms < _QUIET_INTERVAL_MS:
             return False
         self._quiet_checked_at_ms = now_ms
