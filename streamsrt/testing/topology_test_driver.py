@@ -333,6 +333,10 @@ class TopologyTestDriver:
     def store_names(self) -> tuple[str, ...]:
         return tuple(spec.name for task in self._tasks for spec in task.subtopology.stores)
 
+    def store_kind(self, name: str) -> str:
+        """``key_value`` or ``window``."""
+        return self._store(name)[0].kind
+
     def get_key_value_store(self, name: str, *, timestamped: bool = False) -> KeyValueAccess:
         """A key-value store. ``timestamped``: values are ValueAndTimestamp. What is put there is not logged."""
         spec, cache, serde = self._store(name)

@@ -1,0 +1,137 @@
+"""Replays a case of the oracle in TopologyTestDriver, and says what it did in the words of the case file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from streamsrt.errors import StreamsError
+from streamsrt.testing.topology_test_driver import ProducedRecord, TopologyTestDriver
+from tests.oracle.programs import Case, application_config, build, serde, to_value
+from topology import ValueAndTimestamp
+
+HANDLERS = ("deserialization.exception.handler", "processing.exception.handler", "production.exception.handler")
+LISTS = ("output", "repartition", "changelog")
+
+Sent = dict[str, Any]
+
+
+@dataclass
+class Replayed:
+    """``sent``: what the producer got, by topic and step. ``failed_step``: where a record failed, else None."""
+
+    sent: dict[tuple[str, int], list[Sent]] = field(default_factory=dict)
+    stores: dict[str, list[Any]] = field(default_factory=dict)
+    dropped: int = 0
+    failed_step: int | None = None
+    error: StreamsError | None = None
+
+
+def without_handlers(case: Case) -> Case:
+    """The case as far as its program goes: exception handlers are the driver's business."""
+    config = {key: value for key, value in case.get("config", {}).items() if key not in HANDLERS}
+    return {**case, "config": config}
+
+
+def expected_sent(case: Case) -> dict[tuple[str, int], list[Sent]]:
+    """What Kafka Streams sent, by topic and step, in order."""
+    sent: dict[tuple[str, int], list[Sent]] = {}
+    records = [record for name in LISTS for record in case.get(name, [])]
+    for record in sorted(records, key=lambda record: record["seq"]):
+        sent.setdefault((record["topic"], record["step"]), []).append(
+            {name: record[name] for name in ("key_hex", "value_hex", "ts", "headers")}
+        )
+    return sent
+
+
+def replay(case: Case, *, generate: bool) -> Replayed:
+    """Runs the case's inputs; stops where a record fails."""
+    program = build(without_handlers(case))
+    config: dict[str, Any] = {"statestore.cache.max.bytes": 0, **application_config(case), "application.id": "app"}
+    for key in HANDLERS:
+        if key in config:
+            config[key] = "continue" if config[key] == "continue" else "fail"
+    known = {"default.key.serde", "default.value.serde", "statestore.cache.max.bytes", "application.id", *HANDLERS}
+    driver = TopologyTestDriver(
+        program.topology,
+        {key: value for key, value in config.items() if key in known},
+        initial_wall_clock_ms=case.get("initial_wall_clock_ms", 0),
+        commit="manual" if case.get("commit") == "manual" else "each record",
+        generate=generate,
+    )
+    done = Replayed()
+    seen = 0
+    for step, action in enumerate(case.get("input", [])):
+        try:
+            _act(driver, case, action, program.topic_serdes)
+        except StreamsError as error:
+            done.failed_step, done.error = step, error
+        for record in driver.producer_history[seen:]:
+            done.sent.setdefault((record.topic, step), []).append(_sent(record))
+        seen = len(driver.producer_history)
+        if done.failed_step is not None:
+            break
+    done.dropped = driver.counters()["dropped"]
+    if done.failed_step is None:
+        done.stores = {name: _entries(driver, name) for name in driver.store_names()}
+    driver.close()
+    return done
+
+
+def _act(driver: TopologyTestDriver, case: Case, action: dict[str, Any], topic_serdes: dict[str, Any]) -> None:
+    if "advance_wall_clock_ms" in action:
+        driver.advance_wall_clock_time(action["advance_wall_clock_ms"])
+    elif "commit" in action:
+        driver.commit()
+    else:
+        key_serde, value_serde = topic_serdes.get(action["topic"], (None, None))
+        config = case.get("config", {})
+        driver.pipe_raw(
+            action["topic"],
+            _bytes(action, "key", key_serde or config.get("default.key.serde") or "string"),
+            _bytes(action, "value", value_serde or config.get("default.value.serde") or "string"),
+            action["ts"],
+            tuple((name, None if value is None else bytes.fromhex(value)) for name, value in action.get("headers", [])),
+        )
+
+
+def _bytes(action: dict[str, Any], side: str, serde_name: Any) -> bytes | None:
+    if f"{side}_hex" in action:
+        raw = action[f"{side}_hex"]
+        return None if raw is None else bytes.fromhex(raw)
+    value = action.get(side)
+    if value is None:
+        return None
+    raw = serde(serde_name).serialize(to_value(value, serde_name))
+    assert isinstance(raw, bytes)
+    return raw
+
+
+def _sent(record: ProducedRecord) -> Sent:
+    return {
+        "key_hex": None if record.key is None else record.key.hex(),
+        "value_hex": None if record.value is None else record.value.hex(),
+        "ts": record.timestamp,
+        "headers": [[name, None if value is None else value.hex()] for name, value in record.headers],
+    }
+
+
+def _entries(driver: TopologyTestDriver, name: str) -> list[Any]:
+    if driver.store_kind(name) == "window":
+        rows: Any = driver.get_window_store(name, timestamped=True).all()
+    else:
+        rows = driver.get_key_value_store(name, timestamped=True).all()
+    return [{"key": _json(key), "value": _json(value)} for key, value in rows]
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, ValueAndTimestamp):
+        return {"value": _json(value.value), "ts": value.timestamp}
+    if isinstance(value, tuple) and hasattr(value, "start_ms"):
+        return {"key": _json(value.key), "start": value.start_ms, "end": value.end_ms}
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, UUID):
+        return str(value)
+    return value

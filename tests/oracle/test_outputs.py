@@ -1,0 +1,51 @@
+"""Outputs, repartition and changelog records, final stores and dropped records of each case equal Kafka Streams'."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.oracle.programs import Case, case_name, unsupported
+from tests.oracle.replay import expected_sent, replay, without_handlers
+
+DIFFERENT: dict[str, str] = {}
+"""Cases whose outcome differs on purpose, each with the reason."""
+
+
+@pytest.mark.parametrize("generate", [True, False], ids=["generated", "nodes"])
+def test_case(oracle_case: Case, generate: bool) -> None:
+    case = oracle_case
+    if "build_error" in case:
+        pytest.skip("does not build, on purpose: see the tests of the topology")
+    reason = DIFFERENT.get(case_name(case)) or _not_runnable(case)
+    if reason is not None:
+        pytest.skip(reason)
+    done = replay(case, generate=generate)
+    expected_step = case["error"]["step"] if "error" in case else None
+    if done.failed_step != expected_step and done.error is not None:
+        raise done.error
+    assert done.failed_step == expected_step
+    expected = expected_sent(case)
+    for topic, step in sorted({*done.sent, *expected}):
+        assert done.sent.get((topic, step), []) == expected.get((topic, step), []), f"{topic} at step {step}"
+    if expected_step is None:
+        _check_stores(case, done.stores)
+        assert done.dropped == case["dropped_records"]
+
+
+def _not_runnable(case: Case) -> str | None:
+    if "producer_fails" in case:
+        return "the driver has no broker that refuses records"
+    return unsupported(without_handlers(case))
+
+
+def _check_stores(case: Case, stores: dict[str, list[Any]]) -> None:
+    for name, expected in case["stores"].items():
+        if expected["kind"] == "unconnected":
+            continue
+        assert _sorted(stores[name]) == _sorted(expected["entries"]), f"store {name}"
+
+
+def _sorted(entries: list[Any]) -> list[Any]:
+    return sorted(entries, key=repr)
