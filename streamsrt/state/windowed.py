@@ -141,7 +141,8 @@ class WindowBytesStore:
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:
         """Writes columns of the changelog, together with the offset at which restoring goes on. Expired rows are dropped."""
         before_ms = self._stream_time_ms
-        rows: list[tuple[bytes, bytes | None]] = []
+        stored_keys: list[bytes] = []
+        stored_values: list[bytes | None] = []
         prefixes = self._prefixes
         for key, value in zip(keys, values, strict=True):
             packed = key[-12:-4]
@@ -151,9 +152,16 @@ class WindowBytesStore:
                 prefix = self._prefix(packed)
             else:
                 raise self._malformed(key, next_offset)
-            if prefix is not None:
-                rows.append((prefix + key, value))
-        self._write(rows, before_ms, next_offset)
+            if prefix is None:
+                self.dropped_rows += 1
+            else:
+                stored_keys.append(prefix + key)
+                stored_values.append(value)
+        if self._stream_time_ms > before_ms:
+            stored_keys.append(_STREAM_TIME_KEY)
+            stored_values.append(_TIME.pack(self._stream_time_ms))
+        self._store.restore(stored_keys, stored_values, next_offset)
+        self._delete_expired()
 
     def _malformed(self, key: bytes, next_offset: int) -> StateError:
         return StateError(

@@ -81,6 +81,40 @@ def test_flushed_data_survives_a_kill(tmp_path: Path) -> None:
     store.close()
 
 
+def test_restored_columns_are_there_after_reopening(open_persistent: OpenStore) -> None:
+    store = open_persistent()
+    for first in range(0, 250_000, 1000):
+        # Every key three times: what is gathered is written twice on the way.
+        keys = [b"%07d" % (i % 120_000) for i in range(first, first + 1000)]
+        store.restore(keys, [b"%d" % i for i in range(first, first + 1000)], first + 1000)
+    store.restore([b"0000001", b"0000003"], [None, b"last"], 250_002)
+    store.close()
+    store = open_persistent()
+    assert store.changelog_offset() == 250_002
+    assert [store.get(b"%07d" % i) for i in (0, 1, 2, 3, 10_000, 119_999)] == [
+        b"240000",
+        None,
+        b"240002",
+        b"last",
+        b"130000",
+        b"239999",
+    ]
+    assert sum(1 for _ in store.range()) == 119_999
+    store.close()
+
+
+def test_what_was_restored_is_under_what_is_written_later(open_persistent: OpenStore) -> None:
+    store = open_persistent()
+    store.restore([b"a", b"b"], [b"restored", b"restored"], 10)
+    store.write([(b"a", b"written")], changelog_offset=11)
+    assert [store.get(b"a"), store.get(b"b"), store.changelog_offset()] == [b"written", b"restored", 11]
+    store.restore([b"a"], [None], 12)
+    store.delete_range(b"b", b"c")
+    store.restore([b"c"], [b"3"], 13)
+    assert (list(store.range()), store.changelog_offset()) == ([(b"c", b"3")], 13)
+    store.close()
+
+
 def test_wipe_deletes_the_files_and_the_offset(open_persistent: OpenStore, tmp_path: Path) -> None:
     store = open_persistent()
     store.write(MANY, changelog_offset=5)
@@ -100,14 +134,27 @@ def test_offset_of_a_closed_store_is_read_without_opening_it(tmp_path: Path) -> 
 
 
 def test_stores_share_one_memory_budget(tmp_path: Path) -> None:
-    options = RocksDBOptions(memory_bytes=16 << 20, write_buffers_bytes=4 << 20, write_buffer_bytes=8 << 20)
+    options = RocksDBOptions(memory_bytes=16 << 20, write_buffers_bytes=4 << 20, write_buffer_bytes=64 << 20)
     stores = [RocksDBStore(tmp_path / str(i), f"store-{i}", options) for i in range(4)]
-    for _ in range(4):
+    for _ in range(12):
         for store in stores:
             store.write(MANY)
-    assert 0 < options.used_bytes() <= 20 << 20
+    # More than 60 MB were written, and no write buffer of its own was ever full. Flushing takes a while.
+    assert 0 < options.used_bytes() <= 40 << 20
     for store in stores:
         store.close()
+
+
+@pytest.mark.parametrize("distinct", [150_000, 60_000, 100])
+def test_restoring_distinct_and_repeated_keys_ends_alike(tmp_path: Path, distinct: int) -> None:
+    store = RocksDBStore(tmp_path / "store", "counts", DEFAULTS)
+    for first in range(0, 150_000, 2000):
+        numbers = range(first, first + 2000)
+        store.restore([b"%07d" % (i % distinct) for i in numbers], [b"%d" % i for i in numbers], first + 2000)
+    expected = [(b"%07d" % (i % distinct), b"%d" % i) for i in range(150_000 - distinct, 150_000)]
+    assert list(store.range()) == sorted(expected)
+    assert store.changelog_offset() == 150_000
+    store.close()
 
 
 @pytest.mark.parametrize("compression", ["none", "lz4", "zstd", "snappy"])
@@ -187,9 +234,7 @@ def closed_store_with_data(path: Path) -> None:
 def test_damaged_files_are_told_apart_at_opening(tmp_path: Path, damage: str) -> None:
     closed_store_with_data(tmp_path / "store")
     DAMAGE_SEEN_AT_OPENING[damage](tmp_path / "store")
-    with pytest.raises(
-        StoreCorruptedError, match=r"'counts' in .*/store can't be opened.*wiped and restored"
-    ):
+    with pytest.raises(StoreCorruptedError, match=r"'counts' in .*/store can't be opened.*wiped and restored"):
         RocksDBStore(tmp_path / "store", "counts", DEFAULTS)
     with pytest.raises(StoreCorruptedError):
         read_changelog_offset(tmp_path / "store", "counts")

@@ -145,7 +145,7 @@ def test_restore_twice_is_as_once(store: BytesStore) -> None:
 
 
 def test_columns_of_different_length_are_refused(store: BytesStore) -> None:
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match=r"shorter|2 keys and 1 values"):
         store.restore([b"a", b"b"], [b"1"], 2)
     assert (store.get(b"a"), store.changelog_offset()) == (None, None)
 
