@@ -11,7 +11,7 @@ from struct import Struct
 
 from streamsrt.operators.compiler import Compiler, emits
 from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
-from streamsrt.operators.tables import log_and_forward, mark_last
+from streamsrt.operators.tables import mark_last
 from topology import nodes
 from topology.nodes import ProcessorNode
 from topology.windows import Windows
@@ -117,8 +117,10 @@ def _update(
         e.line(f"{entry}.dirty = True")
         e.line(f"{entry}.old = {was}")
         e.line(f"{dirty}({entry})")
-    # A row that was deleted starts anew: its old timestamp does not count.
-    with e.block(f"if {flow.time} > {entry}.timestamp or {was} is None:"):
+    # A row that was deleted starts anew: its old timestamp does not count. A deletion has its record's time.
+    deletes = op.aggregation != "count"
+    anew = f" or {after} is None" if deletes and cached else ""
+    with e.block(f"if {flow.time} > {entry}.timestamp or {was} is None{anew}:"):
         e.line(f"{entry}.timestamp = {flow.time}")
     e.line(f"{entry}.value = {after}")
     mark_last(c, op.store, entry, flow.headers)
@@ -126,9 +128,14 @@ def _update(
         return
     e.line(f"{time} = {entry}.timestamp")
     result = Flow(windowed or flow.key, Slot(obj=after), time, flow.headers)
+    logged = time
+    if deletes:
+        logged = e.temp("t")
+        e.line(f"{logged} = {flow.time} if {after} is None else {time}")
     if node.sends_old_values:
         result.old = Slot(obj=before)
-    log_and_forward(c, node, op.store, result, store_key)
+    c.log(op.store, store_key, result, logged)
+    c.children(node, result)
 
 
 def _compute(c: Compiler, op: nodes.Aggregate, flow: Flow, before: str, after: str, *, initial_is_old: bool) -> None:

@@ -209,7 +209,7 @@ class Compiler:
         self.emitter.finish(f"{holder}.ms = {name}")
         return name
 
-    def log(self, store: str, key: str, flow: Flow) -> None:
+    def log(self, store: str, key: str, flow: Flow, time: str) -> None:
         """Appends the flow's value to the store's changelog, where it has one."""
         if not self.plan.writes_changelog(store):
             return
@@ -218,7 +218,7 @@ class Compiler:
         topic = self.plan.changelog_topic(store)
         self._append(
             "log",
-            {"k": key, "v": value, "t": flow.time},
+            {"k": key, "v": value, "t": time},
             f"{topic!r}, {{k}}, {{v}}, {{t}}, None, {self._task_partition}",
         )
 

@@ -9,26 +9,8 @@ from typing import Any
 from streamsrt.errors import ProcessingError, ProductionError, RecordError
 from streamsrt.operators.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.plan import Counters, Plan, StreamTime
+from streamsrt.operators.punctuation_queue import PunctuationQueue, Schedule
 from topology.processor import PunctuationType, RecordMetadata
-
-
-class Schedule:
-    """A punctuation: its next time stays on the grid of its interval."""
-
-    __slots__ = ("callback", "cancelled", "interval_ms", "next_ms", "node", "type")
-
-    def __init__(
-        self, type_: PunctuationType, next_ms: int, interval_ms: int, callback: Callable[[int], None], node: str
-    ) -> None:
-        self.type = type_
-        self.next_ms = next_ms
-        self.interval_ms = interval_ms
-        self.callback = callback
-        self.node = node
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
 
 
 class Environment:
@@ -57,7 +39,7 @@ class Environment:
         self.stream_time_ms = -1
         self.system_time_ms = 0
         self.commit_requested = False
-        self.schedules: list[Schedule] = []
+        self._schedules = {type_: PunctuationQueue() for type_ in PunctuationType}
 
     def failed(self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Any) -> None:
         """A user's function raised: skips the record if the handler says so, else raises ProcessingError."""
@@ -90,25 +72,26 @@ class Environment:
             headers=headers,
         )
 
+    def schedule(self, schedule: Schedule) -> None:
+        """Adds a punctuation."""
+        self._schedules[schedule.type].add(schedule)
+
+    def has_schedules(self, type_: PunctuationType) -> bool:
+        return len(self._schedules[type_]) > 0
+
     def punctuate(self, type_: PunctuationType, now_ms: int) -> int:
         """Runs what is due at ``now_ms`` of that kind of time, each schedule once. Returns how many ran."""
-        due = [s for s in self.schedules if s.type is type_ and not s.cancelled and s.next_ms <= now_ms]
-        due.sort(key=lambda schedule: schedule.next_ms)
-        for schedule in due:
-            if schedule.cancelled:
-                continue
-            late = now_ms - schedule.next_ms
-            schedule.next_ms += (late // schedule.interval_ms + 1) * schedule.interval_ms
-            self.metadata = None
+        self.metadata = None
+
+        def run(schedule: Schedule) -> None:
             try:
                 schedule.callback(now_ms)
             except RecordError:
                 raise
             except Exception as error:  # noqa: BLE001  # a user's function may raise anything
                 self.failed(schedule.node, error, None, None, now_ms, ())
-        if any(schedule.cancelled for schedule in self.schedules):
-            self.schedules = [schedule for schedule in self.schedules if not schedule.cancelled]
-        return len(due)
+
+        return self._schedules[type_].run_due(now_ms, run)
 
 
 def where(context: ErrorContext) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 
 from streamsrt.errors import RecordError, UserError
 from streamsrt.operators.aggregate import pack_start
-from streamsrt.operators.environment import Environment, Schedule
+from streamsrt.operators.environment import Environment
 from streamsrt.operators.plan import StreamTime, own_store, table_lookup
+from streamsrt.operators.punctuation_queue import Schedule
 from streamsrt.operators.store_access import KeyValueAccess, WindowAccess
 from streamsrt.state.cache import Entry, WindowCache
 from topology import nodes
@@ -107,13 +108,13 @@ class PathBuilder:
 
         return process
 
-    def _change(self, store: str) -> Callable[[Any, bytes, Any, int, Any, int], Entry]:
+    def _change(self, store: str) -> Callable[[bytes, Any, int, Any, int], Entry]:
         """Writes a row, and logs it unless the store is cached: ``change(raw, value, timestamp, headers, start)``."""
         cache = self.env.caches[store]
         log = self._log(store)
         sequence = self.env.sequence
 
-        def change(key: Any, raw: bytes, value: Any, timestamp: int, headers: Any, start: int = -1) -> Entry:
+        def change(raw: bytes, value: Any, timestamp: int, headers: Any, start: int = -1) -> Entry:
             place = (raw,) if start < 0 else (raw, start)
             entry: Entry = cache.put(*place, value, timestamp, headers, next(sequence))
             if log is not None:
@@ -148,14 +149,13 @@ class PathBuilder:
         def update(key: Any, raw: bytes, value: Any, timestamp: int, headers: Any, entry: Entry, start: int) -> None:
             before = entry.value
             initial, after = compute(key, value, before)
-            if before is not None:
-                timestamp = max(timestamp, entry.timestamp)
-            change(key, raw, after, timestamp, headers, start)
+            latest = timestamp if before is None else max(timestamp, entry.timestamp)
+            change(raw, after, timestamp if after is None else latest, headers, start)
             if cached:
                 return
             if windows is not None:
                 key = Windowed(key, start, start + windows.size_ms)
-            made.forward(key, after, timestamp, headers, initial if node.sends_old_values else None)
+            made.forward(key, after, latest, headers, initial if node.sends_old_values else None)
 
         def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
             if key is None or value is None:
@@ -198,7 +198,7 @@ class PathBuilder:
             if is_filter and sends_old and new is None and before is None:
                 return
             if change is not None and serialize is not None:
-                change(key, serialize(key), new, timestamp, headers, -1)
+                change(serialize(key), new, timestamp, headers, -1)
             if not cached:
                 made.forward(key, new, timestamp, headers, before)
 
@@ -463,7 +463,7 @@ class Context:
         wall = punctuation_type is PunctuationType.WALL_CLOCK_TIME
         first = env.system_time_ms + interval_ms if wall else 0
         schedule = Schedule(punctuation_type, first, interval_ms, callback, self._node.name)
-        env.schedules.append(schedule)
+        env.schedule(schedule)
         return schedule
 
     def commit(self) -> None:

@@ -187,7 +187,7 @@ class Runner:
                 continue
             env.metadata = RecordMetadata(topic, partition, columns.offset_at(index))
             target.forward(key, value, timestamp, header)
-            if env.schedules:
+            if env.has_schedules(PunctuationType.STREAM_TIME):
                 env.punctuate(PunctuationType.STREAM_TIME, env.stream_time_ms)
         env.metadata = None
 
@@ -262,8 +262,6 @@ class Runner:
     def punctuate(self, system_time_ms: int) -> int:
         """Runs the wall-clock punctuations that are due. Returns how many ran."""
         self.env.system_time_ms = system_time_ms
-        if not self.env.schedules:
-            return 0
         return self.env.punctuate(PunctuationType.WALL_CLOCK_TIME, system_time_ms)
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ def log_and_forward(c: Compiler, node: ProcessorNode, store: str, flow: Flow, ke
     """What follows a change at once where the store is not cached."""
     if c.plan.is_cached(store):
         return
-    c.log(store, key, flow)
+    c.log(store, key, flow, flow.time)
     c.children(node, flow)
 
 

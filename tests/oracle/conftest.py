@@ -11,7 +11,9 @@ from tests.oracle.programs import GOLDEN, case_name
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--oracle-dir", default=None, help="directory of families of cases to replay instead of the golden ones")
+    parser.addoption(
+        "--oracle-dir", default=None, help="directory of families of cases to replay instead of the golden ones"
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

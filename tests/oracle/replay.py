@@ -53,14 +53,18 @@ def replay(case: Case, *, generate: bool) -> Replayed:
         if key in config:
             config[key] = "continue" if config[key] == "continue" else "fail"
     known = {"default.key.serde", "default.value.serde", "statestore.cache.max.bytes", "application.id", *HANDLERS}
-    driver = TopologyTestDriver(
-        program.topology,
-        {key: value for key, value in config.items() if key in known},
-        initial_wall_clock_ms=case.get("initial_wall_clock_ms", 0),
-        commit="manual" if case.get("commit") == "manual" else "each record",
-        generate=generate,
-    )
     done = Replayed()
+    try:
+        driver = TopologyTestDriver(
+            program.topology,
+            {key: value for key, value in config.items() if key in known},
+            initial_wall_clock_ms=case.get("initial_wall_clock_ms", 0),
+            commit="manual" if case.get("commit") == "manual" else "each record",
+            generate=generate,
+        )
+    except StreamsError as error:
+        done.failed_step, done.error = -1, error
+        return done
     seen = 0
     for step, action in enumerate(case.get("input", [])):
         try:
