@@ -25,7 +25,6 @@ from coordinator.group.streams.configuration import (
 )
 from coordinator.group.streams.creation import creation_detail, next_creation
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, find_member, leave
-from coordinator.group.streams.describe import configuration_of
 from coordinator.group.streams.reconcile import Holders, reconcile
 from coordinator.group.streams.records import (
     current_record,
@@ -348,7 +347,8 @@ class _Heartbeat:
         group, name = self.group, member.member_id
         stored = group.current.get(name)
         old = stored or NEVER_ASSIGNED
-        new = reconcile(old, target=target, target_epoch=target_epoch, owned=self.owned, held=_holders(group, member))
+        start = NEVER_ASSIGNED if self._has_nothing(name, member) else old
+        new = reconcile(start, target=target, target_epoch=target_epoch, owned=self.owned, held=_holders(group, member))
         if stored is None or new != old:
             self._write(current_record(group.group_id, name, new))
         rebalance = TimerKey(REBALANCE, group.group_id, name)
@@ -358,6 +358,19 @@ class _Heartbeat:
         elif old.state != MemberState.UNREVOKED_TASKS or new.epoch != old.epoch:
             self.timers.append(Timer(rebalance, self.now_ms + member.rebalance_timeout_ms))
         return new
+
+    def _has_nothing(self, name: str, member: Member) -> bool:
+        """Whether what is stored for a member that joins is not its own any more: it opens everything anew.
+
+        A static member that comes back with the topology that it had goes on with its tasks.
+        """
+        if not self.joins:
+            return False
+        stored = self.before.members.get(name)
+        if stored is None and member.instance_id is not None:
+            stored = self.before.members.get(self.before.static_members.get(member.instance_id, ""))
+            return stored is None or stored.topology_epoch != member.topology_epoch
+        return True
 
     def _remember(self, member: Member) -> None:
         request = self.request
@@ -435,16 +448,16 @@ class _Heartbeat:
 
 
 def assign_after_delay(group: StreamsGroup, now_ms: int, *, image: TopicsImage, config: StreamsGroupConfig) -> Decision:
-    """The initial rebalance delay is over: the first assignment, for all members that have joined meanwhile."""
+    """The initial rebalance delay is over: the first assignment, for all members that have joined meanwhile.
+
+    For the topics as the last heartbeat saw them: what changed since is the next heartbeat's to see, which bumps the epoch.
+    """
     soft: dict[str, object] = {"delayed_until_ms": None}
     records: list[Record] = []
     if group.topology is not None and not group.is_empty and group.epoch > group.assignment_epoch:
-        configuration = configuration_of(group, image)
-        assert configuration is not None
-        bump = bump_record(group, configuration, config.assignment_configs)
-        if bump is not None:
-            records.append(bump)
-            group = applied(group, records)
+        known = group.soft.configuration
+        fits = known is not None and known.topology == group.topology
+        configuration = known if known is not None and fits else configure(group.topology, image)
         records += target_records(group, configuration, num_standby_replicas=config.num_standby_replicas, now_ms=now_ms)
     return Decision(records=tuple(records), soft=(SoftUpdate(group.group_id, soft),))
 
