@@ -67,11 +67,11 @@ class RocksDBOptions:
     """What all RocksDB stores of one process share. Make one and give it to every store.
 
     ``memory_bytes`` bounds blocks read and write buffers together; of it, write buffers get at most
-    ``write_buffers_bytes`` before the fullest are flushed. ``write_buffer_bytes`` is one store's write buffer.
+    ``write_buffers_bytes`` (None: half of it) before the fullest are flushed. ``write_buffer_bytes`` is one store's write buffer.
     """
 
     memory_bytes: int = 128 << 20
-    write_buffers_bytes: int = 64 << 20
+    write_buffers_bytes: int | None = None
     write_buffer_bytes: int = 8 << 20
     background_jobs: int = 2
     bloom_filter_bits_per_key: int = 10
@@ -82,7 +82,8 @@ class RocksDBOptions:
     def __post_init__(self) -> None:
         cache = Cache(self.memory_bytes)
         object.__setattr__(self, "_cache", cache)
-        buffers = WriteBufferManager.new_write_buffer_manager_with_cache(self.write_buffers_bytes, False, cache)
+        buffers_bytes = self.memory_bytes // 2 if self.write_buffers_bytes is None else self.write_buffers_bytes
+        buffers = WriteBufferManager.new_write_buffer_manager_with_cache(buffers_bytes, False, cache)
         object.__setattr__(self, "_write_buffers", buffers)
 
     def used_bytes(self) -> int:
