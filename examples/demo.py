@@ -238,7 +238,7 @@ def _show_airlines(delays: Mapping[Windowed[str], flights.Delays]) -> None:
         total[1] += row["late"]
         total[2] += row["total_delay"]
     table = Table(title="Departures from New York City, 2013", title_justify="left")
-    table.add_column("airline")
+    table.add_column("airline", no_wrap=True)
     for column in ("departures", "15 min late or more", "mean delay, min"):
         table.add_column(column, justify="right")
     for airline, (count, late, delay) in sorted(totals.items(), key=lambda item: -item[1][0]):
@@ -247,9 +247,9 @@ def _show_airlines(delays: Mapping[Windowed[str], flights.Delays]) -> None:
 
 
 def _show_worst_hours(delays: Mapping[Windowed[str], flights.Delays]) -> None:
-    table = Table(title="The worst hours (5 departures or more)", title_justify="left")
-    for column in ("hour, UTC", "airline", "departures", "mean delay, min", "worst, min"):
-        table.add_column(column, justify="left" if column in {"hour, UTC", "airline"} else "right")
+    table = Table(title="The worst hours (5 flights or more), delays in minutes", title_justify="left")
+    for column in ("hour, UTC", "airline", "flights", "mean", "worst"):
+        table.add_column(column, justify="left" if column in {"hour, UTC", "airline"} else "right", no_wrap=True)
     busy = [(key, row) for key, row in delays.items() if row["departures"] >= 5]
     busy.sort(key=lambda item: -item[1]["total_delay"] / item[1]["departures"])
     for key, row in busy[:8]:

@@ -13,7 +13,7 @@ import csv
 import importlib.util
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple, TypedDict
@@ -116,16 +116,27 @@ def read_airlines() -> Iterator[tuple[str, str]]:
 
 
 def read_departures() -> Iterator[Row]:
-    """Every departure, in the order of the file: by day, and by departure within the day."""
+    """Every departure, day by day, and in the order of departure within a day.
+
+    The file has the months in alphabetical order; a stream has them as they come.
+    """
     with zipfile.ZipFile(data_folder() / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
-        for row in csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline="")):
-            hour = datetime.fromisoformat(row["time_hour"])
-            scheduled_ms = round(hour.timestamp() * 1000) + round(float(row["minute"])) * 60_000
-            delay = row["dep_delay"]
-            departure = Departure(
-                flight=f"{row['carrier']}{row['flight']}",
-                origin=row["origin"],
-                destination=row["dest"],
-                delay=round(float(delay)) if delay not in {"", "NA"} else None,
-            )
-            yield Row(row["carrier"], departure, scheduled_ms)
+        rows = list(csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline="")))
+    column = {name: index for index, name in enumerate(rows.pop(0))}
+    month, day = column["month"], column["day"]
+    rows.sort(key=lambda row: (int(row[month]), int(row[day])))
+    for row in rows:
+        yield _departure({name: row[index] for name, index in column.items()})
+
+
+def _departure(row: Mapping[str, str]) -> Row:
+    hour = datetime.fromisoformat(row["time_hour"])
+    scheduled_ms = round(hour.timestamp() * 1000) + round(float(row["minute"])) * 60_000
+    delay = row["dep_delay"]
+    departure = Departure(
+        flight=f"{row['carrier']}{row['flight']}",
+        origin=row["origin"],
+        destination=row["dest"],
+        delay=round(float(delay)) if delay not in {"", "NA"} else None,
+    )
+    return Row(row["carrier"], departure, scheduled_ms)

@@ -229,7 +229,10 @@ class KafkaStreams:
         config = self.config
         partitions = PartitionCounts(network)
         collector = RecordCollector(
-            network.producer.send, partitions, compression=Compression[config.compression_type.upper()]
+            network.producer.send,
+            partitions,
+            compression=Compression[config.compression_type.upper()],
+            batch_bytes_max=min(config.max_request_size, 1 << 20) - _BATCH_SLACK_BYTES,
         )
         manager = TaskManager(
             TaskSettings(
@@ -286,6 +289,9 @@ class KafkaStreams:
             retry_backoff_max_ms=config.retry_backoff_max_ms,
         )
 
+
+_BATCH_SLACK_BYTES = 16_384
+"""What a request has around its batches; a batch of that much less than ``max.request.size`` fits into one."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from streamsrt.client.interface import GroupMember, Network
-from streamsrt.client.values import LATEST
-from streamsrt.errors import BrokerError, MissingTopicError, ProductionError, RecordError, StreamsError
+from streamsrt.client.values import LATEST, DeliveryTimeoutError
+from streamsrt.errors import BrokerError, MissingTopicError, RecordError, StreamsError
 from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,
@@ -133,7 +133,10 @@ class StreamThread:
         if self._ended:
             return
         self._manager.start_tasks(now_ms, self._member.member_id, self._member.member_epoch)
-        self._process(now_ms)
+        try:
+            self._process(now_ms)
+        except DeliveryTimeoutError as error:
+            self._start_over(error)
         self._maybe_commit(now_ms)
         self._publish(now_ms)
 
@@ -176,12 +179,13 @@ class StreamThread:
     def _commit(self, tasks: list[OwnedTask]) -> None:
         try:
             self._committer.commit(tasks, self._member.member_id, self._member.member_epoch)
-        except ProductionError as error:
-            if error.offset >= 0:
-                raise
-            logger.warning("results could not be written, the tasks start over from what is committed: %s", error)
-            self._committer.forget()
-            self._manager.restart_all()
+        except DeliveryTimeoutError as error:
+            self._start_over(error)
+
+    def _start_over(self, error: DeliveryTimeoutError) -> None:
+        logger.warning("results could not be written, the tasks start over from what is committed: %s", error)
+        self._committer.forget()
+        self._manager.restart_all()
 
     def _purge_repartition_topics(self, now_ms: int) -> None:
         """Deletes what was read from repartition topics and committed: nobody reads it again."""

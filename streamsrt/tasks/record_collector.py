@@ -6,6 +6,7 @@
 3. A record without an explicit partition goes where the Java client's default partitioner sends its key: murmur2. Records
    without a key stay together: one partition per call, the next one at the next call.
 4. Headers cost only partitions that get some.
+5. No batch is larger than ``batch_bytes_max`` unless a single record is: brokers refuse what is above ``max.message.bytes``.
 """
 
 from __future__ import annotations
@@ -94,12 +95,16 @@ class RecordCollector:
         *,
         compression: Compression = Compression.NONE,
         batch_records_min: int = 1000,
+        batch_records_max: int = 4000,
+        batch_bytes_max: int = 1_000_000,
         transactional: bool = False,
     ) -> None:
         self._sink = sink
         self._partitions_of_topic = partitions_of_topic
         self._compression = compression
         self._batch_records_min = batch_records_min
+        self._batch_records_max = batch_records_max
+        self._batch_bytes_max = batch_bytes_max
         self._transactional = transactional
         self._topics: dict[str, _Topic] = {}
 
@@ -184,12 +189,21 @@ class RecordCollector:
             self._send(topic, partition, known.columns[partition])
 
     def _send(self, topic: str, partition: int, columns: _Columns) -> None:
+        count = len(columns.keys)
+        for start in range(0, count, self._batch_records_max):
+            self._send_slice(topic, partition, columns, start, min(start + self._batch_records_max, count))
+        columns.clear()
+
+    def _send_slice(self, topic: str, partition: int, columns: _Columns, start: int, stop: int) -> None:
+        """Hands over records ``start`` to ``stop`` as one batch; as several where one would be larger than is allowed."""
+        whole = start == 0 and stop == len(columns.keys)
+        headers = columns.headers
         try:
             batch = encode_batch(
-                columns.keys,
-                columns.values,
-                columns.timestamps,
-                headers=columns.headers,
+                columns.keys if whole else columns.keys[start:stop],
+                columns.values if whole else columns.values[start:stop],
+                columns.timestamps if whole else columns.timestamps[start:stop],
+                headers=headers if whole or headers is None else headers[start:stop],
                 compression=self._compression,
                 transactional=self._transactional,
             )
@@ -197,8 +211,12 @@ class RecordCollector:
             raise ProductionError(
                 f"records for {topic}-{partition} can't be encoded: {error}", topic, partition
             ) from error
-        self._sink(topic, partition, batch, len(columns.keys))
-        columns.clear()
+        if len(batch) > self._batch_bytes_max and stop - start > 1:
+            middle = (start + stop) // 2
+            self._send_slice(topic, partition, columns, start, middle)
+            self._send_slice(topic, partition, columns, middle, stop)
+            return
+        self._sink(topic, partition, batch, stop - start)
 
     def flush(self) -> None:
         """Encodes and hands over everything that is left."""
