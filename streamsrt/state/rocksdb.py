@@ -67,7 +67,8 @@ class RocksDBOptions:
     """What all RocksDB stores of one process share. Make one and give it to every store.
 
     ``memory_bytes`` bounds blocks read and write buffers together; of it, write buffers get at most
-    ``write_buffers_bytes`` (None: half of it) before the fullest are flushed. ``write_buffer_bytes`` is one store's write buffer.
+    ``write_buffers_bytes`` (None: half of it) before the fullest are flushed.
+    ``write_buffer_bytes`` is one store's write buffer.
     """
 
     memory_bytes: int = 128 << 20
