@@ -290,11 +290,15 @@ class PartitionLog:
         return self.directory / file_name(offset, SNAPSHOT_SUFFIX)
 
     def _prune_snapshots(self) -> None:
-        """Keeps the newest snapshot that recovery may use, and those after it."""
-        paths = sorted(self.directory.glob("*" + SNAPSHOT_SUFFIX))
-        usable = [path for path in paths if int(path.stem) <= self._synced_offset]
-        for path in usable[:-1]:
-            path.unlink(missing_ok=True)
+        """Keeps the snapshot at the start of each segment, for truncation, and the newest that recovery may use.
+
+        What a snapshot knows of deleted segments stands nowhere else.
+        """
+        offsets = sorted(int(path.stem) for path in self.directory.glob("*" + SNAPSHOT_SUFFIX))
+        recovery_point = self._saved.recovery_point if self._saved is not None else 0
+        usable = [offset for offset in offsets if offset <= recovery_point]
+        for offset in set(usable[:-1]) - set(self._bases):
+            self._snapshot_path(offset).unlink(missing_ok=True)
 
     # ----------------------------------------------------------------------------------------------------- reading
 
@@ -437,6 +441,7 @@ class PartitionLog:
             self._set_segments(self._segments[count:])
             for segment in doomed:
                 self._remove_files(segment)
+            self._prune_snapshots()
         return len(doomed)
 
     def _remove_files(self, segment: Segment) -> None:

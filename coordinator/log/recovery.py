@@ -66,10 +66,13 @@ def list_segments(directory: Path, interval_bytes: int) -> list[Segment]:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Removes what a killed process had begun to write or to delete."""
+    """Removes what a killed process had begun to write or to delete.
+
+    When a log is opened again in the same process, the sync thread may be at it already.
+    """
     for pattern in ("*.new", "*" + DELETED_SUFFIX):
         for path in directory.glob(pattern):
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def recover(directory: Path, segments: list[Segment], checkpoint: Checkpoint | None) -> Recovered:
