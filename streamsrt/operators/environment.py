@@ -53,8 +53,11 @@ class Environment:
         self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Any
     ) -> None:
         """A result can't be serialised or placed: skips it if the handler says so, else raises ProductionError."""
-        context = self._context(node, key, value, timestamp, headers)
-        if self.plan.handlers.production(context, error) is HandlerResponse.CONTINUE:
+        self.skip_or_fail_production(self._context(node, key, value, timestamp, headers), error)
+
+    def skip_or_fail_production(self, context: ErrorContext, error: Exception) -> None:
+        """Asks the production handler. A plain TypeError is a mistake in the program, not in the data: it always fails."""
+        if type(error) is not TypeError and self.plan.handlers.production(context, error) is HandlerResponse.CONTINUE:
             self.counters.failed_production += 1
             return
         raise production_error(context, error) from error

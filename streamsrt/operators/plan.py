@@ -35,7 +35,8 @@ class Counters:
 
     def dropped(self) -> int:
         """Kafka Streams' ``dropped-records-total``."""
-        return self.dropped_null + self.dropped_late + self.failed_deserialization + self.failed_processing
+        failed = self.failed_deserialization + self.failed_processing + self.failed_production
+        return self.dropped_null + self.dropped_late + failed
 
 
 class StreamTime:

@@ -152,9 +152,7 @@ class Runner:
                 raise processing_error(context, error) from error
             counters.failed_processing += 1
         else:
-            if handlers.production(context, error) is not HandlerResponse.CONTINUE:
-                raise production_error(context, error) from error
-            counters.failed_production += 1
+            self.env.skip_or_fail_production(context, error)
 
     def _failed_to_deserialize(self, context: ErrorContext, error: Exception) -> None:
         if self.plan.handlers.deserialization(context, error) is HandlerResponse.CONTINUE:
