@@ -12,6 +12,9 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev --editable .
 	touch $@
 
+demo: $(STAMP)
+	$(BIN)/python -m examples.demo
+
 test: $(STAMP)
 	$(BIN)/python -m pytest
 
@@ -29,6 +32,11 @@ requirements: $(STAMP)
 	$(BIN)/python -m tests.requirement_report
 
 check: lint types contracts test
+
+# Every script of tests/bench prints a table; the end-to-end one makes environments for the peers on first use.
+bench: $(STAMP)
+	$(BIN)/python -m tests.bench.bench_end_to_end
+	for name in stages records wire state log broker groups; do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done
 
 clean:
 	rm -rf $(VENV) .streamsrt
