@@ -51,8 +51,11 @@ WINDOWS = {"tumbling", "hopping"}
 CONFIG = {
     "default.key.serde",
     "default.value.serde",
+    "deserialization.exception.handler",
     "dsl.store.suppliers.class",
     "ensure.explicit.internal.resource.naming",
+    "processing.exception.handler",
+    "production.exception.handler",
     "replication.factor",
     "statestore.cache.max.bytes",
     "topology.optimization",

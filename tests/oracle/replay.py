@@ -28,12 +28,6 @@ class Replayed:
     error: StreamsError | None = None
 
 
-def without_handlers(case: Case) -> Case:
-    """The case as far as its program goes: exception handlers are the driver's business."""
-    config = {key: value for key, value in case.get("config", {}).items() if key not in HANDLERS}
-    return {**case, "config": config}
-
-
 def expected_sent(case: Case) -> dict[tuple[str, int], list[Sent]]:
     """What Kafka Streams sent, by topic and step, in order."""
     sent: dict[tuple[str, int], list[Sent]] = {}
@@ -47,7 +41,7 @@ def expected_sent(case: Case) -> dict[tuple[str, int], list[Sent]]:
 
 def replay(case: Case, *, generate: bool) -> Replayed:
     """Runs the case's inputs; stops where a record fails."""
-    program = build(without_handlers(case))
+    program = build(case)
     config: dict[str, Any] = {"statestore.cache.max.bytes": 0, **application_config(case), "application.id": "app"}
     for key in HANDLERS:
         if key in config:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.oracle.programs import Case, case_name, unsupported
-from tests.oracle.replay import expected_sent, replay, without_handlers
+from tests.oracle.replay import expected_sent, replay
 
 DIFFERENT: dict[str, str] = {
     "01-stateless/table-filter-store-does-not-inherit-serdes": "a derived table's store inherits the serdes here",
@@ -41,7 +41,7 @@ def test_case(oracle_case: Case, generate: bool) -> None:
 def _not_runnable(case: Case) -> str | None:
     if "producer_fails" in case:
         return "the driver has no broker that refuses records"
-    return unsupported(without_handlers(case))
+    return unsupported(case)
 
 
 def _check_stores(case: Case, stores: dict[str, list[Any]]) -> None:
