@@ -7,7 +7,14 @@ imports :mod:`streamsrt.wire`) does not load the runtime.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streamsrt.app import KafkaStreams
+    from streamsrt.config import StreamsConfig
+    from streamsrt.errors import StreamsError
+    from streamsrt.runtime.values import Progress, State
+    from streamsrt.testing.topology_test_driver import TopologyTestDriver
 
 _EXPORTS: dict[str, str] = {
     "KafkaStreams": "streamsrt.app",
@@ -18,7 +25,7 @@ _EXPORTS: dict[str, str] = {
     "TopologyTestDriver": "streamsrt.testing.topology_test_driver",
 }
 
-__all__ = sorted(_EXPORTS)
+__all__ = ["KafkaStreams", "Progress", "State", "StreamsConfig", "StreamsError", "TopologyTestDriver"]
 
 
 def __getattr__(name: str) -> Any:

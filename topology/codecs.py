@@ -127,7 +127,7 @@ class JsonSerde:
 
 
 def time_windowed(inner: Serde[K], size: Duration) -> CallableSerde[Windowed[K]]:
-    """Keys of windows of that size (milliseconds or a timedelta): the inner key's bytes, then the window's start as 8 bytes, big-endian.
+    """Keys of windows of that size: the inner key's bytes, then the window's start as 8 bytes, big-endian.
 
     Source: org.apache.kafka.streams.kstream.TimeWindowedSerializer and TimeWindowedDeserializer.
     """

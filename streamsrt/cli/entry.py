@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import typer
 
-from streamsrt.cli import broker, groups, records, run, topics, topology
+from streamsrt.cli import broker, groups, records, topics, topology
+from streamsrt.cli.run import run
 from streamsrt.errors import StreamsError
 from topology.errors import TopologyError
 
@@ -19,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("run")(run.run)
+app.command("run")(run)
 app.command("broker")(broker.broker)
 app.command("produce")(records.produce)
 app.command("consume")(records.consume)

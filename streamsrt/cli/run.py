@@ -23,10 +23,18 @@ def run(
     application: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of a topology, e.g. examples.flights:topology")],
     application_id: Annotated[str | None, typer.Option("--application-id", "-a", help="name of the group")] = None,
     bootstrap_servers: BootstrapServers = None,
-    state_dir: Annotated[Path | None, typer.Option("--state-dir", help="one per process; holds the state stores")] = None,
-    config: Annotated[list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names")] = None,
-    config_file: Annotated[Path | None, typer.Option("--config-file", help="a Java properties file of settings")] = None,
-    until: Annotated[str, typer.Option("--until", help="stopped, or quiet: all input that is there is processed")] = "stopped",
+    state_dir: Annotated[
+        Path | None, typer.Option("--state-dir", help="one per process; holds the state stores")
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names")
+    ] = None,
+    config_file: Annotated[
+        Path | None, typer.Option("--config-file", help="a Java properties file of settings")
+    ] = None,
+    until: Annotated[
+        str, typer.Option("--until", help="stopped, or quiet: all input that is there is processed")
+    ] = "stopped",
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error")] = "info",
     progress_interval_s: Annotated[float, typer.Option("--progress-interval", help="seconds; 0: none")] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="progress as JSON lines on stdout")] = False,

@@ -6,12 +6,12 @@ import sys
 from typing import Annotated
 
 import typer
-from topology.describe import describe as describe_topology
-from topology.describe import mermaid
 
 from streamsrt.cli.application import load_application
 from streamsrt.cli.output import print_json
 from streamsrt.cli.session import AsJson
+from topology.describe import describe as describe_topology
+from topology.describe import mermaid
 
 app = typer.Typer(help="What an application computes.", no_args_is_help=True)
 
