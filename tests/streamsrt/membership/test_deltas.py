@@ -28,7 +28,7 @@ def test_a_change_of_role_neither_closes_nor_opens() -> None:
 def test_new_tasks_open_and_gone_ones_close_and_the_rest_is_left_alone() -> None:
     found = delta(tasks(active="01", standby="2"), tasks(active="1", standby="3"))
     assert (found.closed, found.opened) == (tasks(active="0", standby="2"), tasks(standby="3"))
-    assert not (found.promoted or found.demoted or found.exchanged)
+    assert (found.promoted, found.demoted, found.exchanged) == (frozenset(), NOTHING, NOTHING)
 
 
 def test_standby_and_warmup_may_be_exchanged() -> None:

@@ -1,0 +1,150 @@
+"""The idempotent producer against a broker that fails on command: everything arrives once, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamsrt.client.values import DeliveryTimeoutError, ProducerConfig
+from streamsrt.errors import ProductionError
+from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.records import decode_batches, read_header
+from streamsrt.wire.schema import ApiKey
+from tests.streamsrt.client.batches import batch
+from tests.streamsrt.client.conftest import Connect
+from tests.streamsrt.client.scripted_broker import DROP, ScriptedBroker, failing, produce_error
+
+BATCHES = 60
+SIZE = 10
+
+
+def written(broker: ScriptedBroker, partition: int) -> list[int]:
+    values = [
+        value
+        for stored in broker.log("t", partition).batches
+        for columns in decode_batches(stored)
+        for value in columns.values
+    ]
+    return [int(value.rstrip(b".")) for value in values if value is not None]
+
+
+def send_and_check(broker: ScriptedBroker, connect: Connect, **settings: Any) -> None:
+    network = connect(broker.address, **settings)
+    for index in range(BATCHES):
+        for partition in range(3):
+            network.producer.send("t", partition, batch(index * SIZE, SIZE, 3_000), SIZE)
+    acked = network.producer.flush(30.0)
+    assert acked == {("t", partition): BATCHES * SIZE for partition in range(3)}
+    for partition in range(3):
+        assert written(broker, partition) == list(range(BATCHES * SIZE))
+    assert network.producer.flush(1.0) == {}
+
+
+def test_everything_is_written_in_order(broker: ScriptedBroker, connect: Connect) -> None:
+    send_and_check(broker, connect)
+
+
+def test_partitions_share_requests_of_limited_size(broker: ScriptedBroker, connect: Connect) -> None:
+    send_and_check(broker, connect, producer=ProducerConfig(max_request_size=100_000))
+    requests = [request for request in broker.requests if isinstance(request, types.ProduceRequest)]
+    sizes = [sum(len(d.records) for t in request.topic_data for d in t.partition_data) for request in requests]
+    assert max(sizes) <= 100_000
+    assert len(requests) < 3 * BATCHES
+    for request in requests:
+        asked = [data.index for topic in request.topic_data for data in topic.partition_data]
+        assert len(asked) == len(set(asked)), "two batches of one partition in one request"
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT]
+)
+def test_what_fails_for_now_is_sent_again_in_order(broker: ScriptedBroker, connect: Connect, code: ErrorCode) -> None:
+    broker.hooks[ApiKey.PRODUCE] = failing(3, produce_error(code))
+    send_and_check(broker, connect)
+
+
+def test_batches_behind_a_failed_one_are_put_in_order_again(broker: ScriptedBroker, connect: Connect) -> None:
+    calls = [0]
+
+    def every_fourth(request: Any) -> Any:
+        calls[0] += 1
+        return produce_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)(request) if calls[0] % 4 == 2 and calls[0] < 20 else None
+
+    broker.hooks[ApiKey.PRODUCE] = every_fourth
+    send_and_check(broker, connect)
+
+
+def test_a_lost_answer_does_not_write_twice(broker: ScriptedBroker, connect: Connect) -> None:
+    calls = [0]
+
+    def lose_some(_: Any) -> Any:
+        calls[0] += 1
+        return DROP if calls[0] in {2, 5, 6} else None
+
+    broker.after[ApiKey.PRODUCE] = lose_some
+    send_and_check(broker, connect)
+
+
+def test_batches_wait_for_a_broker_that_is_down(broker: ScriptedBroker, connect: Connect) -> None:
+    network = connect(broker.address)
+    network.producer.send("t", 0, batch(0, 5), 5)
+    assert network.producer.flush(20.0) == {("t", 0): 5}
+    broker.go_down()
+    network.producer.send("t", 0, batch(5, 5), 5)
+    with pytest.raises(DeliveryTimeoutError):
+        network.producer.flush(0.3)
+    broker.start()
+    assert network.producer.flush(20.0) == {("t", 0): 10}
+    assert written(broker, 0) == list(range(10))
+
+
+def test_a_topic_that_appears_late_is_waited_for(broker: ScriptedBroker, connect: Connect) -> None:
+    network = connect(broker.address)
+    network.producer.send("late", 0, batch(0, 5), 5)
+    with pytest.raises(DeliveryTimeoutError):
+        network.producer.flush(0.2)
+    broker.topics["late"] = 1
+    assert network.producer.flush(20.0) == {("late", 0): 5}
+
+
+def test_a_final_refusal_names_topic_partition_and_remedy(broker: ScriptedBroker, connect: Connect) -> None:
+    broker.hooks[ApiKey.PRODUCE] = failing(1, produce_error(ErrorCode.MESSAGE_TOO_LARGE))
+    network = connect(broker.address)
+    network.producer.send("t", 1, batch(0, 5), 5)
+    with pytest.raises(ProductionError, match=r"t-1 \(MESSAGE_TOO_LARGE\).*max\.message\.bytes") as caught:
+        network.producer.flush(20.0)
+    assert (caught.value.topic, caught.value.partition) == ("t", 1)
+
+
+def test_after_a_failure_the_producer_starts_anew(broker: ScriptedBroker, connect: Connect) -> None:
+    network = connect(broker.address)
+    network.producer.send("t", 0, batch(0, 5), 5)
+    network.producer.flush(20.0)
+    broker.hooks[ApiKey.PRODUCE] = failing(1, produce_error(ErrorCode.INVALID_RECORD))
+    network.producer.send("t", 0, batch(5, 5), 5)
+    with pytest.raises(ProductionError):
+        network.producer.flush(20.0)
+    network.producer.send("t", 0, batch(7, 5), 5)
+    assert network.producer.flush(20.0) == {("t", 0): 10}
+    headers = [read_header(stored) for stored in broker.log("t", 0).batches]
+    assert headers[0].producer_id != headers[1].producer_id
+    assert headers[1].base_sequence == 0
+
+
+def test_a_full_buffer_blocks_and_says_so_in_the_end(broker: ScriptedBroker, connect: Connect) -> None:
+    network = connect(broker.address, producer=ProducerConfig(buffer_memory=50_000, max_block_ms=200))
+    broker.go_down()
+    for _ in range(4):
+        network.producer.send("t", 0, batch(0, 10, 1_000), 10)
+    with pytest.raises(DeliveryTimeoutError, match=r"buffer\.memory"):
+        network.producer.send("t", 0, batch(0, 10, 1_000), 10)
+
+
+def test_what_is_not_delivered_in_time_fails(broker: ScriptedBroker, connect: Connect) -> None:
+    network = connect(broker.address, producer=ProducerConfig(delivery_timeout_ms=300))
+    broker.go_down()
+    network.producer.send("t", 2, batch(0, 10), 10)
+    with pytest.raises(DeliveryTimeoutError, match=r"t-2 .*delivery\.timeout\.ms"):
+        network.producer.flush(20.0)
