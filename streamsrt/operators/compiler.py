@@ -65,6 +65,7 @@ class Compiler:
         self._task_partition = task_partition
         self._partitions_of_topic = partitions_of_topic
         self._nodes = 0
+        self._outputs: dict[str, tuple[str, str]] = {}
         self.next_sequence = next_sequence
 
     # ------------------------------------------------------------------------------------------------- functions
@@ -119,6 +120,7 @@ class Compiler:
     def _start(self, headers: bool) -> None:
         self.emitter = Emitter(headers)
         self._nodes = 0
+        self._outputs = {}
 
     def _build(self, title: str, columns: list[str], variables: list[str]) -> Generated:
         try:
@@ -216,22 +218,26 @@ class Compiler:
         e = self.emitter
         value = e.raw(flow.value, self.plan.value_serde(self.plan.specs[store]))
         topic = self.plan.changelog_topic(store)
-        self._append(
-            "log",
-            {"k": key, "v": value, "t": time},
-            f"{topic!r}, {{k}}, {{v}}, {{t}}, None, {self._task_partition}",
-        )
+        assert topic is not None
+        self._append(topic, {"k": key, "v": value, "t": time}, f"{{k}}, {{v}}, {{t}}, None, {self._task_partition}")
 
-    def _append(self, prefix: str, columns: dict[str, str], call: str) -> None:
-        """Appends to new output columns; after the loop the collector gets them as ``call`` says."""
+    def _append(self, topic: str, columns: dict[str, str], call: str) -> None:
+        """Appends to the topic's output columns; after the loop the collector gets them as ``call`` says.
+
+        All that goes to one topic shares the columns, so that it keeps its order.
+        """
         e = self.emitter
-        out = e.temp(prefix)
+        known = self._outputs.get(topic)
+        if known is None:
+            known = self._outputs[topic] = (e.temp("out"), call)
+        out, first_call = known
+        if first_call != call:
+            raise TooComplex(f"records for {topic} are placed in different ways")
         for column, value in columns.items():
             e.setup(f"{out}{column} = []", f"add_{out}{column} = {out}{column}.append")
             e.line(f"add_{out}{column}({value})")
-        first = next(iter(columns))
         collect = e.bind("collect", self._collect)
-        e.finish(f"if {out}{first}: {collect}({call.format(**{c: out + c for c in columns})})")
+        e.finish(f"if {out}k: {collect}({topic!r}, {call.format(**{c: out + c for c in columns})})")
 
     def _sink(self, node: SinkNode, flow: Flow) -> None:
         if node.topic is None:
@@ -241,7 +247,7 @@ class Compiler:
         key = e.raw(flow.key, self.plan.key_serde(node))
         value = e.raw(flow.value, self.plan.value_serde(node))
         columns = {"k": key, "v": value, "t": flow.time}
-        call = f"{topic!r}, {{k}}, {{v}}, {{t}}"
+        call = "{k}, {v}, {t}"
         if flow.headers is not None:
             columns["h"] = flow.headers
             call += ", {h}"
@@ -257,7 +263,7 @@ class Compiler:
         elif isinstance(flow.key, WindowedSlot) and flow.key.inner is not None:
             columns["i"] = flow.key.inner.raw or key
             call += ", partition_keys={i}"
-        self._append("out", columns, call)
+        self._append(topic, columns, call)
 
 
 def windows_of(node: SourceNode | ProcessorNode) -> Windows | None:

@@ -1,0 +1,218 @@
+"""Random programs and inputs for the property tests of operators and tasks, and one way to run them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+
+from streamsrt.state.memory import MemoryStore
+from streamsrt.state.windowed import WindowBytesStore
+from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.wire.records import Headers, RecordColumns
+from topology import KStream, KTable, Store, StreamsBuilder, TimeWindows, Topology, serdes
+
+APPLICATION = "app"
+KEYS = ("a", "b", "c", "dd")
+
+
+@dataclass
+class Written:
+    """A collector that keeps what it gets, by topic."""
+
+    topics: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
+
+    def add(
+        self,
+        topic: str,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int],
+        headers: Sequence[Headers] | None = None,
+        partition: Any = None,
+        partition_keys: Sequence[bytes | None] | None = None,
+    ) -> None:
+        each = [()] * len(keys) if headers is None else list(headers)
+        rows = self.topics.setdefault(topic, [])
+        rows.extend(zip(keys, values, timestamps, each, strict=True))
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def small(fn: Callable[[str], object]) -> Callable[[str, str | None], bool]:
+    return lambda key, value: value is not None and bool(fn(value))
+
+
+def _fan_out(stream: KStream[Any, Any]) -> KStream[Any, Any]:
+    stream.map_values(lambda v: "side").to("side", key=serdes.string, value=serdes.string)
+    return stream
+
+
+STREAM_STEPS: dict[str, Callable[[KStream[Any, Any]], KStream[Any, Any]]] = {
+    "filter": lambda s: s.filter(lambda k, v: k is None or k < "c"),
+    "filter_not": lambda s: s.filter_not(small(lambda v: v.startswith("x"))),
+    "upper": lambda s: s.map_values(lambda v: None if v is None else v.upper()),
+    "with_key": lambda s: s.map_values(lambda k, v: f"{k}:{v}"[:12], with_key=True),
+    "twice": lambda s: s.flat_map_values(lambda v: [] if v is None else [v, v + "2"]),
+    "peek": lambda s: s.peek(lambda k, v: None),
+    "merge_self": lambda s: s.merge(s.filter(lambda k, v: v is not None)),
+    "fan_out": _fan_out,
+}
+
+TABLE_STEPS: dict[str, Callable[[KTable[Any, Any]], KTable[Any, Any]]] = {
+    "filter": lambda t: t.filter(lambda k, v: len(v) % 2 == 0),
+    "filter_store": lambda t: t.filter(lambda k, v: v > "b", store=Store(key=serdes.string, value=serdes.string)),
+    "map": lambda t: t.map_values(lambda v: v + "!"),
+    "map_store": lambda t: t.map_values(
+        lambda k, v: None if v == "x" else k + v, with_key=True, store=Store(key=serdes.string, value=serdes.string)
+    ),
+}
+
+ENDS = ("sink", "count", "reduce", "aggregate", "tumbling", "hopping", "table", "join", "left_join")
+
+
+def _write(table: KTable[Any, Any], value: Any, key: Any = serdes.string) -> None:
+    table.to_stream().to("out", key=key, value=value)
+
+
+def build(steps: Sequence[str], end: str, table_steps: Sequence[str], caching: bool) -> Topology:
+    """One of the programs: a chain of stream steps with an end, and table steps where the end is a table."""
+    builder = StreamsBuilder()
+    table: KTable[Any, Any]
+    if end == "table":
+        table = builder.table("t", key=serdes.string, value=serdes.string, store=Store("t", caching=caching))
+        _write(_through(table, table_steps), serdes.string)
+        return builder.build()
+    stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+    if end in ("join", "left_join"):
+        table = builder.table("t", key=serdes.string, value=serdes.string, store=Store("t", caching=caching))
+        table = _through(table, [step for step in table_steps if "store" not in step])
+    for step in steps:
+        stream = STREAM_STEPS[step](stream)
+    if end in ("join", "left_join"):
+        join = stream.join if end == "join" else stream.left_join
+        stream = join(table, lambda v, row: f"{v}+{row}")
+    elif end != "sink":
+        _aggregate(stream, end, table_steps, caching)
+    stream.to("rest", key=serdes.string, value=serdes.string)
+    return builder.build()
+
+
+def _aggregate(stream: KStream[Any, Any], end: str, table_steps: Sequence[str], caching: bool) -> None:
+    grouped = stream.group_by_key(key=serdes.string, value=serdes.string)
+    text = Store("agg", key=serdes.string, value=serdes.string, caching=caching)
+    if end == "count":
+        store = Store("agg", key=serdes.string, value=serdes.long, caching=caching)
+        _write(grouped.count(store=store).filter(lambda k, v: v != 3), serdes.long)
+    elif end == "reduce":
+        _write(_through(grouped.reduce(max, store=text), table_steps), serdes.string)
+    elif end == "aggregate":
+        table = grouped.aggregate(lambda: "", lambda k, v, a: None if len(a) > 12 else a + v[:3], store=text)
+        _write(_through(table, table_steps), serdes.string)
+    else:
+        windows = TimeWindows(10, grace=5) if end == "tumbling" else TimeWindows(10, 4, grace=5)
+        store = Store("agg", key=serdes.string, value=serdes.long, caching=caching)
+        _write(grouped.windowed_by(windows).count(store=store), serdes.long, serdes.time_windowed(serdes.string, 10))
+
+
+def _through(table: KTable[Any, Any], steps: Sequence[str]) -> KTable[Any, Any]:
+    for step in steps:
+        table = TABLE_STEPS[step](table)
+    return table
+
+
+@dataclass(frozen=True)
+class Piped:
+    topic: str
+    key: str | None
+    value: str | None
+    timestamp: int
+    headers: Headers
+
+
+def piped(topics: Sequence[str] = ("in", "t")) -> st.SearchStrategy[Piped]:
+    return st.builds(
+        Piped,
+        st.sampled_from(topics),
+        st.none() | st.sampled_from(KEYS),
+        st.none() | st.sampled_from(("x", "b", "bb", "xyz", "7")),
+        st.integers(0, 60),
+        st.just(()) | st.just((("h", b"1"),)),
+    )
+
+
+programs = st.tuples(
+    st.lists(st.sampled_from(sorted(STREAM_STEPS)), max_size=4),
+    st.sampled_from(ENDS),
+    st.lists(st.sampled_from(sorted(TABLE_STEPS)), max_size=3),
+)
+inputs = st.lists(piped(), max_size=40)
+
+
+def columns_of(rows: Sequence[Piped], offset: int) -> RecordColumns:
+    headers = [row.headers for row in rows]
+    return RecordColumns(
+        [None if row.key is None else row.key.encode() for row in rows],
+        [None if row.value is None else row.value.encode() for row in rows],
+        [row.timestamp for row in rows],
+        offset,
+        offset + len(rows),
+        None,
+        headers if any(headers) else None,
+    )
+
+
+def new_store(spec: Any) -> Any:
+    store = MemoryStore(spec.name)
+    return WindowBytesStore(store, retention_ms=spec.retention_ms) if spec.kind == "window" else store
+
+
+def new_task(topology: Topology, written: Written, stores: dict[str, Any] | None = None, **config: Any) -> Task:
+    """The only subtopology of the program as a task."""
+    (subtopology,) = topology.subtopologies
+    if stores is None:
+        stores = {spec.name: new_store(spec) for spec in subtopology.stores}
+    return Task(
+        subtopology,
+        0,
+        application_id=APPLICATION,
+        stores=stores,
+        collector=written,
+        config=TaskConfig(default_key_serde=serdes.string, default_value_serde=serdes.string, **config),
+        partitions_of_topic=lambda topic: 1,
+    )
+
+
+def feed(task: Task, rows: Sequence[Piped], sizes: Sequence[int]) -> None:
+    """Processes rows in their order: cut into batches of ``sizes``, repeated, and where the topic changes."""
+    position, turn, offsets = 0, 0, dict.fromkeys((topic for topic, _ in task.source_partitions), 0)
+    while position < len(rows):
+        topic = rows[position].topic
+        size = sizes[turn % len(sizes)]
+        turn += 1
+        batch = [row for row in rows[position : position + size]]
+        cut = next((i for i, row in enumerate(batch) if row.topic != topic), len(batch))
+        batch = batch[:cut]
+        position += cut
+        if topic in offsets:
+            task.add_batch(topic, 0, columns_of(batch, offsets[topic]))
+            offsets[topic] += cut
+            while task.process(1000, 0):
+                continue
+
+
+def commit(task: Task) -> None:
+    task.prepare_commit()
+    task.post_commit(None)
+
+
+def final_rows(task: Task) -> dict[str, list[Any]]:
+    """What the stores hold, as rows of (key, start, value, timestamp)."""
+    found: dict[str, list[Any]] = {}
+    for name, cache in task.caches.items():
+        entries = cache.rows() if not hasattr(cache, "unread") else cache.rows(None, None)
+        found[name] = [(e.key, e.start, e.value, e.timestamp) for e in entries]
+    return found
