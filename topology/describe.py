@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from topology.java_sets import TreeSet, hash_order
 from topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, Subtopology, Topology
 
 
@@ -67,8 +68,8 @@ class _Sized:
         by_name = {node.name: node for node in sources_first}
         self.nodes = [by_name[name] for name in hash_order(by_name)]
         self.size = dict.fromkeys(by_name, 1)
-        self.parents: dict[str, _TreeSet] = {name: _TreeSet(self) for name in by_name}
-        self.children: dict[str, _TreeSet] = {name: _TreeSet(self) for name in by_name}
+        self.parents: dict[str, TreeSet] = {name: TreeSet(self.before) for name in by_name}
+        self.children: dict[str, TreeSet] = {name: TreeSet(self.before) for name in by_name}
         for node in self.nodes:
             for parent in () if isinstance(node, SourceNode) else node.parents:
                 self.parents[node.name].add(parent)
@@ -82,8 +83,8 @@ class _Sized:
         return sorted(self.nodes, key=lambda node: (-self.size[node.name], node.name))
 
     def text(self, node: Node) -> str:
-        children = f"\n      --> {self.children[node.name].text()}"
-        parents = f"\n      <-- {self.parents[node.name].text()}"
+        children = "\n      --> " + (", ".join(self.children[node.name].items()) or "none")
+        parents = "\n      <-- " + (", ".join(self.parents[node.name].items()) or "none")
         if isinstance(node, SourceNode):
             topics = node.pattern if node.pattern is not None else _names(node.topics)
             return f"Source: {node.name} (topics: {topics}){children}"
@@ -97,61 +98,6 @@ class _Sized:
         self.size[name] += by
         for parent in self.parents[name].items():
             self._grow(parent, by)
-
-
-class _TreeSet:
-    """A search tree of names whose order may change while it is filled; it is never balanced again.
-
-    Java's is a red-black tree, which differs only where three children or more of one node were added and then grew.
-    """
-
-    def __init__(self, nodes: _Sized) -> None:
-        self._nodes = nodes
-        self._tree: list[list[int | str | None]] = []
-
-    def add(self, name: str) -> None:
-        at = 0 if self._tree else None
-        side = 0
-        previous = None
-        while at is not None:
-            other = str(self._tree[at][0])
-            if other == name:
-                return
-            previous, side = at, 1 if self._nodes.before(name, other) else 2
-            below = self._tree[at][side]
-            at = below if isinstance(below, int) else None
-        if previous is not None:
-            self._tree[previous][side] = len(self._tree)
-        self._tree.append([name, None, None])
-
-    def items(self) -> list[str]:
-        return self._walk(0) if self._tree else []
-
-    def text(self) -> str:
-        return ", ".join(self.items()) or "none"
-
-    def _walk(self, at: int) -> list[str]:
-        name, left, right = self._tree[at]
-        before = self._walk(left) if isinstance(left, int) else []
-        after = self._walk(right) if isinstance(right, int) else []
-        return [*before, str(name), *after]
-
-
-def hash_order(names: Iterable[str]) -> list[str]:
-    """The names in the order in which a HashSet<String> of Java gives them, filled one by one."""
-    distinct = list(dict.fromkeys(names))
-    capacity = 16
-    while len(distinct) > capacity * 3 // 4:
-        capacity *= 2
-    return sorted(distinct, key=lambda name: _spread_hash(name) & (capacity - 1))
-
-
-def _spread_hash(text: str) -> int:
-    value = 0
-    units = text.encode("utf-16-be")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return value ^ (value >> 16)
 
 
 def _names(names: Iterable[str]) -> str:

@@ -21,7 +21,11 @@ TopicExtractor: TypeAlias = Callable[[K, V, RecordContext], str]
 """``(key, value, context)`` -> topic."""
 
 TimestampExtractor: TypeAlias = Callable[[Any, int], int]
-"""``(record, partition_time_ms)`` -> epoch milliseconds; negative drops the record."""
+"""``(record, partition_time_ms)`` -> epoch milliseconds; negative drops the record.
+
+The record has ``topic, partition, offset, timestamp, key, value, headers``; ``partition_time_ms`` is the highest timestamp
+of the partition so far, -1 before the first.
+"""
 
 _CO_COROUTINE = 0x80
 _CO_ASYNC_GENERATOR = 0x200

@@ -5,7 +5,8 @@
 2. A digest is a hash over the whole structure: nodes with their kinds, names and order, serdes by name, stores with their
    settings, topics, copartition groups. What the user's functions do has no part in it, nor what only says how they are
    called (``with_key``) or which answer of a predicate keeps a record; nor has where in the program an operator stands.
-3. Both are made of sorted JSON, so neither depends on the process or its hash seed.
+3. Both are made of sorted JSON, so neither depends on the process or its hash seed. What has its default value is left out,
+   so that a setting which is new in a later version leaves the digests of older programs alone.
 """
 
 from __future__ import annotations
@@ -69,10 +70,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Serde):
         return f"serde {value.name}"
     if is_dataclass(value):
-        plain = {
-            field.name: _plain(getattr(value, field.name)) for field in fields(value) if field.name not in _CODE_ONLY
+        given = {
+            field.name: getattr(value, field.name)
+            for field in fields(value)
+            if field.name not in _CODE_ONLY and getattr(value, field.name) != field.default
         }
-        return [type(value).__name__, plain]
+        return [type(value).__name__, {name: _plain(item) for name, item in given.items()}]
     if callable(value):
         return "function"
     raise TypeError(f"{value!r} has no place in a digest")

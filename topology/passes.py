@@ -250,7 +250,10 @@ def check_feedback(draft: Draft) -> Draft:
 
 
 def copartition(draft: Draft) -> Draft:
-    """Finds the topics that need equal partition counts, and refuses counts that the program makes unequal."""
+    """Finds the topics that need equal partition counts, and refuses counts that the program makes unequal.
+
+    A repartition topic without a count gets the others' from the coordinator.
+    """
     topics_of = {node.name: node.topics for node in draft.nodes if isinstance(node, SourceNode)}
     groups = _Groups()
     for sources, site in draft.plan.copartitioned:

@@ -1,0 +1,109 @@
+"""Every program of the oracle that can be said has the structure that Kafka Streams gives it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.oracle.programs import Case, build, case_name, cases, unsupported
+from topology import Topology, TopologyError
+from topology.nodes import InternalTopic, Subtopology, internal_topic_name
+
+CASES = {case_name(case): case for case in cases()}
+MISSING = {name: reason for name, case in CASES.items() if (reason := unsupported(case)) is not None}
+SUPPORTED = sorted(set(CASES) - set(MISSING))
+REFUSED = [name for name in SUPPORTED if "build_error" in CASES[name]]
+BUILT = [name for name in SUPPORTED if "build_error" not in CASES[name]]
+
+DIFFERENT_ON_PURPOSE = {
+    # Java leaves two subtopologies that own one changelog, whose tasks would overwrite each other's state.
+    "05-names/state-store-by-connected-provider",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in BUILT if name not in DIFFERENT_ON_PURPOSE])
+def test_description(name: str) -> None:
+    described = build(CASES[name]).topology.describe()
+    # Java prints the class of a topic extractor, which has another name here.
+    assert re.sub(r"extractor class: \S+\)", "extractor class: <extractor>)", described) == CASES[name]["describe"]
+
+
+@pytest.mark.parametrize("name", [name for name in BUILT if name not in DIFFERENT_ON_PURPOSE])
+def test_topics_and_copartition_groups(name: str) -> None:
+    case = CASES[name]
+    topology = build(case).topology
+    if any(subtopology.source_topic_patterns for subtopology in topology.subtopologies):
+        # Java finds topics of patterns only when it runs; its subtopology without topics is left out.
+        assert case["heartbeat_topology"]["subtopologies"] == []
+        return
+    assert heartbeat(topology, case) == case["heartbeat_topology"]["subtopologies"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_as_in_java(name: str) -> None:
+    with pytest.raises(TopologyError):
+        build(CASES[name])
+
+
+def test_a_store_brought_by_two_processors_joins_their_subtopologies() -> None:
+    topology = build(CASES["05-names/state-store-by-connected-provider"]).topology
+    (subtopology,) = topology.subtopologies
+    assert subtopology.source_topics == ("a", "b")
+    assert [store.name for store in subtopology.stores] == ["shared"]
+
+
+def test_how_many_cases_are_supported() -> None:
+    """A case that stops being supported is a regression; a new operator raises the count."""
+    assert (len(SUPPORTED), len(CASES)) == (220, 345), "\n".join(missing_lines())
+
+
+def test_each_unsupported_case_says_what_it_misses() -> None:
+    assert {reason.partition(":")[0] for reason in MISSING.values()} == {
+        "unsupported operator",
+        "unsupported option",
+        "unsupported program",
+        "unsupported setting",
+        "unsupported windows",
+    }
+    assert Counter(MISSING.values())["unsupported operator: KTable.suppress"] == 17
+
+
+def missing_lines() -> list[str]:
+    return [f"{count:4} {reason}" for reason, count in Counter(MISSING.values()).most_common()]
+
+
+def heartbeat(topology: Topology, case: Case) -> list[dict[str, Any]]:
+    replication = int(case.get("config", {}).get("replication.factor", -1))
+    return [_heartbeat_subtopology(subtopology, replication) for subtopology in topology.subtopologies]
+
+
+def _heartbeat_subtopology(subtopology: Subtopology, replication: int) -> dict[str, Any]:
+    repartitions = [topic.name for topic in subtopology.repartition_source_topics]
+    return {
+        "subtopologyId": str(subtopology.number),
+        "sourceTopics": list(subtopology.source_topics),
+        "sourceTopicRegex": [],
+        "stateChangelogTopics": [_topic(topic, replication) for topic in subtopology.changelog_topics],
+        "repartitionSinkTopics": [internal_topic_name("app", name) for name in subtopology.repartition_sink_topics],
+        "repartitionSourceTopics": [_topic(topic, replication) for topic in subtopology.repartition_source_topics],
+        "copartitionGroups": [
+            {
+                "sourceTopics": [i for i, topic in enumerate(subtopology.source_topics) if topic in group],
+                "sourceTopicRegex": [],
+                "repartitionSourceTopics": [i for i, topic in enumerate(repartitions) if topic in group],
+            }
+            for group in subtopology.copartition_groups
+        ],
+    }
+
+
+def _topic(topic: InternalTopic, replication: int) -> dict[str, Any]:
+    return {
+        "name": internal_topic_name("app", topic.name),
+        "partitions": topic.partitions or 0,
+        "replicationFactor": replication,
+        "topicConfigs": [{"key": key, "value": value} for key, value in topic.configs],
+    }

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+
+from tests.oracle.programs import GOLDEN, serde, to_value
+from topology import Windowed, serdes
+
+
+def special(case: str) -> list[dict[str, Any]]:
+    return json.loads((GOLDEN / f"{case}.json").read_text())["rows"]
+
+
+@pytest.mark.parametrize("row", special("06-stores/serdes"), ids=lambda row: f"{row['serde']} {row['value']}")
+def test_bytes_are_javas(row: dict[str, Any]) -> None:
+    own, value = serde(row["serde"]), to_value(row["value"], row["serde"])
+    assert own.serialize(value).hex() == row["hex"]
+    assert own.deserialize(bytes.fromhex(row["hex"])) == value
+
+
+@pytest.mark.parametrize("row", special("06-stores/key-schemas"), ids=lambda row: f"{row['key_hex']}@{row['start']}")
+def test_windowed_keys_are_javas(row: dict[str, Any]) -> None:
+    windowed = serdes.time_windowed(serdes.bytes, row["end"] - row["start"])
+    key = Windowed(bytes.fromhex(row["key_hex"]), row["start"], row["end"])
+    assert windowed.serialize(key).hex() == row["time_windowed_serde_hex"]
+    assert windowed.deserialize(windowed.serialize(key)) == key
+
+
+@pytest.mark.parametrize("row", special("09-partitioning/windowed-stream-partitioner"))
+def test_windowed_keys_of_other_types_are_javas(row: dict[str, Any]) -> None:
+    windowed = serdes.time_windowed(serde(row["serde"]), row["end"] - row["start"])
+    key = Windowed(to_value(row["key"], row["serde"]), row["start"], row["end"])
+    assert windowed.serialize(key).hex() == row["time_windowed_key_hex"]
+    assert windowed.inner.serialize(key.key).hex() == row["base_key_hex"]
+
+
+NUMBERS = {
+    serdes.short: (16, st.integers(-(1 << 15), (1 << 15) - 1)),
+    serdes.integer: (32, st.integers(-(1 << 31), (1 << 31) - 1)),
+    serdes.long: (64, st.integers(-(1 << 63), (1 << 63) - 1)),
+}
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=str)
+def test_integers_round_trip(number: serdes.CallableSerde[int]) -> None:
+    bits, values = NUMBERS[number]
+
+    @given(values)
+    def check(value: int) -> None:
+        assert len(number.serialize(value)) == bits // 8
+        assert number.deserialize(number.serialize(value)) == value
+
+    check()
+
+
+@given(st.floats(allow_nan=False), st.text(st.characters(exclude_categories=["Cs"])), st.binary(), st.uuids())
+def test_others_round_trip(number: float, text: str, data: bytes, identifier: UUID) -> None:
+    assert serdes.double.deserialize(serdes.double.serialize(number)) == number
+    assert serdes.string.deserialize(serdes.string.serialize(text)) == text
+    assert serdes.bytes.deserialize(serdes.bytes.serialize(data)) == data
+    assert serdes.uuid.deserialize(serdes.uuid.serialize(identifier)) == identifier
+
+
+@pytest.mark.parametrize(
+    ("own", "value"),
+    [
+        (serdes.string, 1),
+        (serdes.string, b"bytes"),
+        (serdes.bytes, "text"),
+        (serdes.bytes, 7),
+        (serdes.long, "1"),
+        (serdes.long, 1 << 63),
+        (serdes.integer, 1.5),
+        (serdes.short, 1 << 15),
+        (serdes.double, "1.5"),
+        (serdes.boolean, 1),
+        (serdes.uuid, "123e4567-e89b-12d3-a456-426614174000"),
+        (serdes.void, 1),
+        (serdes.json, object()),
+    ],
+)
+def test_a_value_of_another_type_is_refused(own: serdes.Serde[Any], value: object) -> None:
+    with pytest.raises((TypeError, ValueError, struct.error)):
+        own.serialize(value)
+
+
+@pytest.mark.parametrize(
+    ("own", "data"),
+    [
+        (serdes.string, b"\xff"),
+        (serdes.long, b"1234567"),
+        (serdes.integer, b"12345"),
+        (serdes.short, b""),
+        (serdes.float, b"12345"),
+        (serdes.double, b"1234"),
+        (serdes.boolean, b"\x02"),
+        (serdes.boolean, b"\x01\x01"),
+        (serdes.uuid, b"not a uuid"),
+        (serdes.void, b""),
+        (serdes.json, b"{"),
+        (serdes.time_windowed(serdes.string, 10), b"1234567"),
+    ],
+)
+def test_malformed_bytes_are_refused(own: serdes.Serde[Any], data: bytes) -> None:
+    with pytest.raises((TypeError, ValueError, struct.error)):
+        own.deserialize(data)
+
+
+def test_bytes_takes_every_kind_of_bytes() -> None:
+    assert serdes.bytes.serialize(bytearray(b"a")) == serdes.bytes.serialize(memoryview(b"a")) == b"a"
+
+
+class Reading(BaseModel):
+    sensor: str
+    celsius: float
+
+
+@dataclass
+class Flight:
+    number: int
+    day: date
+
+
+def test_json_of_plain_values() -> None:
+    value = {"a": [1, None, "ü"]}
+    assert serdes.json.serialize(value) == '{"a":[1,null,"ü"]}'.encode()
+    assert serdes.json.deserialize(serdes.json.serialize(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("model", "value", "data"),
+    [
+        (Reading, Reading(sensor="a", celsius=1.5), b'{"sensor":"a","celsius":1.5}'),
+        (Flight, Flight(7, date(2013, 1, 1)), b'{"number":7,"day":"2013-01-01"}'),
+        (dict[str, int], {"a": 1}, b'{"a":1}'),
+    ],
+)
+def test_json_of_a_type(model: type[Any], value: object, data: bytes) -> None:
+    own = serdes.json(model)
+    assert own.serialize(value) == data
+    assert own.deserialize(data) == value
+
+
+def test_json_of_a_type_validates_what_it_reads() -> None:
+    with pytest.raises(ValidationError, match="celsius"):
+        serdes.json(Reading).deserialize(b'{"sensor":"a"}')
+
+
+def test_names_tell_serdes_apart() -> None:
+    named = [
+        *(
+            serde(name)
+            for name in ("string", "bytes", "long", "int", "short", "float", "double", "bool", "uuid", "void")
+        ),
+        serdes.json,
+        serdes.json(Reading),
+        serdes.json(Flight),
+        serdes.time_windowed(serdes.string, 10),
+        serdes.time_windowed(serdes.string, 20),
+        serdes.time_windowed(serdes.long, 10),
+    ]
+    assert len({own.name for own in named}) == len(named)
