@@ -25,7 +25,6 @@ from streamsrt.errors import ConfigError, MissingTopicError, StreamsError, UserE
 from streamsrt.membership.member import Member
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.membership.values import Endpoint, GroupMembership
-from streamsrt.operators.handlers import ExceptionHandler, ExceptionHandlers, fail, log_and_continue
 from streamsrt.runtime.commit import Committer
 from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
 from streamsrt.runtime.tuning import tune_process
@@ -241,7 +240,7 @@ class KafkaStreams:
                     each.id if config.subtopology_id == "hash" else str(each.number): each
                     for each in self.topology.subtopologies
                 },
-                task_config=task_config(config),
+                task_config=TaskConfig.of(config),
                 cache_max_bytes=config.statestore_cache_max_bytes,
                 auto_offset_reset=config.auto_offset_reset,
                 input_buffer_bytes=2 * config.max_partition_fetch_bytes,
@@ -374,28 +373,3 @@ def client_config(config: StreamsConfig) -> ClientConfig:
             delivery_timeout_ms=config.delivery_timeout_ms,
         ),
     )
-
-
-def task_config(config: StreamsConfig) -> TaskConfig:
-    """The tasks' part of the configuration."""
-    return TaskConfig(
-        default_key_serde=config.default_key_serde,
-        default_value_serde=config.default_value_serde,
-        cache_max_bytes=config.statestore_cache_max_bytes,
-        max_task_idle_ms=config.max_task_idle_ms,
-        default_timestamp_extractor=config.default_timestamp_extractor,
-        handlers=ExceptionHandlers(
-            deserialization=_handler("deserialization", config.deserialization_exception_handler),
-            processing=_handler("processing", config.processing_exception_handler),
-            production=_handler("production", config.production_exception_handler),
-        ),
-    )
-
-
-def _handler(name: str, value: object) -> ExceptionHandler:
-    named: dict[object, ExceptionHandler] = {"fail": fail, "continue": log_and_continue}
-    if isinstance(value, str) and value in named:
-        return named[value]
-    if callable(value):
-        return value
-    raise ConfigError(f"{name}.exception.handler={value!r}: give 'fail', 'continue', or a callable(context, error)")

@@ -192,6 +192,7 @@ class TopologyTestDriver:
         if not isinstance(config, StreamsConfig):
             config = StreamsConfig.of({**_DEFAULT_CONFIG, **(config or {})})
         self.config = config
+        topology = topology.with_default_serdes(config.default_key_serde, config.default_value_serde)
         self._now_ms = initial_wall_clock_ms
         self._commit_each = commit == "each record"
         self._capture = _Capture()
