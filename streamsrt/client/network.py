@@ -56,7 +56,7 @@ class NetworkThread:
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._signal = Signal()
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=self._run, name="streamsrt-network", daemon=True)
         self._cluster: Cluster
         self._metadata_task: asyncio.Task[None] | None = None
@@ -67,6 +67,7 @@ class NetworkThread:
 
     def start(self, timeout_s: float = 30.0) -> ClusterInfo:
         check_security(self._config.security)
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
         self._started = True
         try:

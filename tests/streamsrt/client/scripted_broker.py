@@ -167,7 +167,10 @@ class ScriptedBroker:
                 response = DROP
         if response is DROP:
             return None
-        return encode_response(response, header.api_key, header.api_version, header.correlation_id)
+        # KIP-511: who does not know the version of ApiVersions answers in version 0.
+        refused = header.api_key == ApiKey.API_VERSIONS and response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        version = 0 if refused else header.api_version
+        return encode_response(response, header.api_key, version, header.correlation_id)
 
     async def _carry_out(self, header: Any, request: Any) -> Any:
         if isinstance(request, types.FetchRequest):
