@@ -30,7 +30,7 @@ from coordinator.log.config import Fsync, LogConfig, TimestampType
 from coordinator.log.errors import LogClosedError, LogFailedError, OffsetOutOfRangeError
 from coordinator.log.fsync import Syncer, SyncRequest
 from coordinator.log.producer_state import ProducerState, WrittenBatch
-from coordinator.log.segment import OFFSETS_MAX, SNAPSHOT_SUFFIX, Segment, file_name
+from coordinator.log.segment import OFFSETS_MAX, SNAPSHOT_SUFFIX, Segment
 from coordinator.log.validation import Batch, split_batches
 from streamsrt.wire.records import find_timestamp, read_header, rewrite_log_append_time
 
@@ -278,16 +278,13 @@ class PartitionLog:
             return
         segment = self._create_segment(self._end)
         active.save_index()
-        self._producers.save(self._snapshot_path(self._end), self._end)
+        self._producers.save(recovery.snapshot_path(self.directory, self._end), self._end)
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self._rolled.append(active)
         self._syncer.note(self, checkpoint=True)
         self._keep_open(active)
         self._prune_snapshots()
-
-    def _snapshot_path(self, offset: int) -> Path:
-        return self.directory / file_name(offset, SNAPSHOT_SUFFIX)
 
     def _prune_snapshots(self) -> None:
         """Keeps the snapshot at the start of each segment, for truncation, and the newest that recovery may use.
@@ -298,7 +295,7 @@ class PartitionLog:
         recovery_point = self._saved.recovery_point if self._saved is not None else 0
         usable = [offset for offset in offsets if offset <= recovery_point]
         for offset in set(usable[:-1]) - set(self._bases):
-            self._snapshot_path(offset).unlink(missing_ok=True)
+            recovery.snapshot_path(self.directory, offset).unlink(missing_ok=True)
 
     # ----------------------------------------------------------------------------------------------------- reading
 
@@ -528,7 +525,7 @@ class PartitionLog:
     def _write_hints(self) -> None:
         if self._saved is None or self._checkpoint() != self._saved or self._segments[-1].saved_index() is None:
             self._segments[-1].save_index()
-            self._producers.save(self._snapshot_path(self._end), self._end)
+            self._producers.save(recovery.snapshot_path(self.directory, self._end), self._end)
             self._save_checkpoint(durable=False)
 
     def abandon(self) -> None:

@@ -28,7 +28,7 @@ from coordinator.log.files import sync_directory
 from coordinator.log.index import SegmentIndex
 from coordinator.log.producer_state import ProducerState
 from coordinator.log.scan import Expected, Fault, find_whole_batch, scan_batches
-from coordinator.log.segment import DELETED_SUFFIX, LOG_SUFFIX, OFFSETS_MAX, SNAPSHOT_SUFFIX, Segment
+from coordinator.log.segment import DELETED_SUFFIX, LOG_SUFFIX, OFFSETS_MAX, SNAPSHOT_SUFFIX, Segment, file_name
 from streamsrt.wire.records import BatchHeader, ControlType, decode_control_batch
 
 logger = logging.getLogger(__name__)
@@ -65,6 +65,11 @@ def list_segments(directory: Path, interval_bytes: int) -> list[Segment]:
     return [Segment.existing(path, interval_bytes) for path in sorted(directory.glob("*" + LOG_SUFFIX))]
 
 
+def snapshot_path(directory: Path, offset: int) -> Path:
+    """Where the producer state after everything below ``offset`` is kept."""
+    return directory / file_name(offset, SNAPSHOT_SUFFIX)
+
+
 def remove_leftovers(directory: Path) -> None:
     """Removes what a killed process had begun to write or to delete.
 
@@ -82,13 +87,16 @@ def recover(directory: Path, segments: list[Segment], checkpoint: Checkpoint | N
     Raises :class:`CorruptLogError` for anything that is not a torn tail.
     """
     recovery_point = checkpoint.recovery_point if checkpoint is not None else segments[0].base_offset
-    producers, known_until = _newest_snapshot(directory, recovery_point)
+    producers, known_until = _newest_snapshot(directory, max(recovery_point, segments[0].base_offset))
     epochs = list(checkpoint.epochs) if checkpoint is not None else []
     walk = _Walk(Recovered(producers, epochs), known_until)
     start = min(known_until, recovery_point)
     for i, segment in enumerate(segments):
         if i + 1 < len(segments) and segments[i + 1].base_offset <= start:
             continue
+        if segment.base_offset > known_until:
+            # Retention may delete what was just read, and nothing else could then tell its producers again.
+            walk.recovered.producers.save(snapshot_path(directory, segment.base_offset), segment.base_offset)
         fault = walk.read(segment, start, _expected(segments, i, checkpoint))
         if fault is not None:
             if fault.expected_offset < recovery_point:

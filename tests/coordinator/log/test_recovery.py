@@ -381,3 +381,22 @@ def test_a_start_beyond_what_a_power_loss_left_empties_the_log(tmp_path: Path, s
     assert (log.log_start_offset, log.log_end_offset) == (3, 3)
     assert log.append(batch(b"new"), now_ms=0).base_offset == 3
     log.close()
+
+
+def test_producers_outlive_their_deleted_segments_even_if_the_hints_were_lost_before(
+    tmp_path: Path, syncer: Syncer
+) -> None:
+    directory = tmp_path / "t-0"
+    log = open_log(directory, syncer, ROOMY)
+    log.append(produced(1, 0, transactional=True), now_ms=0)
+    log.roll()
+    log.flush()
+    log.abandon()
+    remove("*.index", "*.snapshot")(directory)
+    log = open_log(directory, syncer, ROOMY)
+    log.delete_records_before(1)
+    log.abandon()
+    log = open_log(directory, syncer, ROOMY)
+    assert list(log.producers.open_transactions()) == [(1, 0)]
+    assert log.append(produced(1, 0, transactional=True), now_ms=0).duplicate
+    log.close()
