@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+
+from streamsrt.errors import ProductionError
+from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.wire.murmur2 import partition_for_key
+from streamsrt.wire.records import decode_batches
+
+Batch = tuple[str, int, bytes, int]
+
+
+def collector(batches: list[Batch], partitions: int = 3, least: int = 1000) -> RecordCollector:
+    return RecordCollector(lambda *sent: batches.append(sent), lambda topic: partitions, batch_records_min=least)
+
+
+def rows(batches: list[Batch], partition: int) -> list[tuple[bytes | None, bytes | None, int]]:
+    found = []
+    for _, where, batch, count in batches:
+        if where == partition:
+            (columns,) = decode_batches(batch)
+            assert len(columns) == count
+            found += list(zip(columns.keys, columns.values, columns.timestamps, strict=True))
+    return found
+
+
+def test_records_go_to_the_partitions_of_the_java_client_in_their_order() -> None:
+    batches: list[Batch] = []
+    out = collector(batches)
+    keys = [b"user-%d" % (i % 7) for i in range(50)]
+    values = [b"%d" % i for i in range(50)]
+    out.add("out", keys, values, list(range(50)))
+    assert batches == []
+    out.flush()
+    expected = list(zip(keys, values, range(50), strict=True))
+    for partition in range(3):
+        assert rows(batches, partition) == [row for row in expected if partition_for_key(row[0], 3) == partition]
+
+
+def test_a_partition_is_encoded_when_it_holds_enough() -> None:
+    batches: list[Batch] = []
+    out = collector(batches, least=10)
+    out.add("log", [b"k"] * 9, [b"v"] * 9, [1] * 9, None, 2)
+    assert batches == []
+    out.add("log", [b"k"], [b"v"], [1], None, 2)
+    assert [(topic, partition, count) for topic, partition, _, count in batches] == [("log", 2, 10)]
+    out.flush()
+    assert len(batches) == 1
+
+
+def test_headers_are_kept_beside_records_without_any() -> None:
+    batches: list[Batch] = []
+    out = collector(batches, partitions=1)
+    out.add("out", [b"a"], [b"1"], [1])
+    out.add("out", [b"b"], [b"2"], [2], [(("h", b"x"),)])
+    out.add("out", [b"c"], [b"3"], [3])
+    out.flush()
+    (columns,) = decode_batches(batches[0][2])
+    assert columns.headers == [(), (("h", b"x"),), ()]
+
+
+def test_records_without_a_key_stay_together_and_move_on_with_the_next_call() -> None:
+    batches: list[Batch] = []
+    out = collector(batches)
+    for _ in range(3):
+        out.add("out", [None, None], [b"1", b"2"], [1, 1])
+    out.flush()
+    assert [len(rows(batches, partition)) for partition in range(3)] == [2, 2, 2]
+
+
+def test_a_partitioner_may_choose_for_some_records_only() -> None:
+    batches: list[Batch] = []
+    out = collector(batches)
+    out.add("out", [b"a", b"b"], [b"1", b"2"], [1, 2], None, [2, None])
+    out.flush()
+    assert (b"a", b"1", 1) in rows(batches, 2)
+    assert (b"b", b"2", 2) in rows(batches, partition_for_key(b"b", 3))
+
+
+def test_windowed_keys_are_partitioned_by_their_inner_key() -> None:
+    batches: list[Batch] = []
+    out = collector(batches)
+    out.add("out", [b"a" + bytes(8)], [b"1"], [1], partition_keys=[b"a"])
+    out.flush()
+    assert batches[0][1] == partition_for_key(b"a", 3)
+
+
+def test_a_partition_that_does_not_exist_is_the_partitioners_mistake() -> None:
+    out = collector([])
+    with pytest.raises(ProductionError, match="3 partitions, a record was sent to partition 3"):
+        out.add("out", [b"a"], [b"1"], [1], None, [3])
