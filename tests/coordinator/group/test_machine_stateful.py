@@ -1,0 +1,321 @@
+"""Random lives of a streams group: whatever happens, the invariants hold, and it settles when nothing happens any more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from coordinator.group.config import GroupConfig
+from coordinator.group.streams.describe import state_name
+from coordinator.group.streams.state import StreamsGroup
+from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks, task_set, wire_tasks
+from coordinator.group.streams.topology import Subtopology, topology_of
+from coordinator.group.values import GroupRequest, RequestContext, TopicImage, TopicsImage
+from coordinator.shard.shard import Shard
+from streamsrt.wire.types import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
+from tests.coordinator.group.memory_log import MemoryLog
+from tests.coordinator.group.transcript import subtopology
+
+GROUP = "app"
+TOPOLOGIES = [
+    StreamsGroupHeartbeatRequest.Topology(epoch=epoch, subtopologies=[subtopology(line) for line in lines])
+    for epoch, lines in enumerate(
+        [
+            ["0: source=t changelog=c", "1: source=u"],
+            ["0: source=u", "1: source=t changelog=c"],
+            ["0: source=u", "1: source=t changelog=c", "2: source=v sink=r", "3: repartition=r"],
+            ["a: source=u,v changelog=c", "1: source=t"],
+        ]
+    )
+]
+PARTS: list[dict[str, Subtopology]] = [
+    {part.id: part for part in topology_of(topology).subtopologies} for topology in TOPOLOGIES
+]
+INTERNAL = {"c", "r"}
+
+
+@dataclass
+class Client:
+    """A member that does what it is told, unless it is lazy or its answers get lost."""
+
+    member_id: str
+    process_id: str
+    instance_id: str | None
+    topology: int
+    epoch: int = 0
+    open: Tasks = NO_TASKS
+    given: Tasks = NO_TASKS
+    failed: bool = False
+    away: bool = False
+    refused: list[int] = field(default_factory=list)
+
+
+class GroupLife(RuleBasedStateMachine):
+    @initialize(
+        delay_ms=st.sampled_from([0, 0, 3000]), interval_ms=st.sampled_from([0, 0, 1000]), standbys=st.integers(0, 2)
+    )
+    def start(self, delay_ms: int, interval_ms: int, standbys: int) -> None:
+        self.config = GroupConfig.parse(
+            {
+                "group.streams.initial.rebalance.delay.ms": str(delay_ms),
+                "group.streams.assignment.interval.ms": str(interval_ms),
+                "group.streams.num.standby.replicas": str(standbys),
+            }
+        )
+        self.log = MemoryLog()
+        self.now_ms = 1000
+        self.topics = {"t": 3, "u": 2, "v": 2, "c": 3, "r": 2}
+        self.shard = Shard(self.log, self.config, self.image())
+        self.clients: dict[str, Client] = {}
+        self.numbers = 0
+        self.newest = 0
+
+    def image(self) -> TopicsImage:
+        return TopicsImage({n: TopicImage(n.encode().ljust(16), n, count) for n, count in self.topics.items()})
+
+    @property
+    def group(self) -> StreamsGroup:
+        return self.shard.state.groups.get(GROUP, StreamsGroup(GROUP))
+
+    # Members
+
+    @rule(process=st.sampled_from(["P1", "P1", "P2", "P3"]), static=st.booleans(), ahead=st.sampled_from([0, 0, 1]))
+    def join(self, process: str, static: bool, ahead: int) -> None:
+        if len(self.clients) >= 5:
+            return
+        self.numbers += 1
+        topology = min(self.newest + ahead, len(TOPOLOGIES) - 1)
+        instance = f"i{self.numbers}" if static else None
+        client = Client(f"m{self.numbers}", process, instance, topology)
+        self.clients[client.member_id] = client
+        self.beat(client)
+
+    @rule(data=st.data(), lost=st.booleans(), lazy=st.booleans())
+    def heartbeat(self, data: st.DataObject, lost: bool, lazy: bool) -> None:
+        client = self.pick(data)
+        if client is not None and not client.away:
+            self.beat(client, lost=lost, lazy=lazy)
+
+    @rule(backwards=st.booleans(), topics_right=st.booleans())
+    def everybody_beats(self, backwards: bool, topics_right: bool) -> None:
+        if topics_right:
+            self.make_topics_right()
+        self.now_ms += 5000
+        self.shard.tick(self.now_ms)
+        for name in sorted(self.clients, reverse=backwards):
+            client = self.clients.get(name)
+            if client is not None and not client.away:
+                self.beat(client)
+                self.no_two_active_tasks_share_a_partition()
+                self.a_process_has_a_task_once()
+
+    @rule(data=st.data())
+    def rejoin(self, data: st.DataObject) -> None:
+        client = self.pick(data)
+        if client is not None and not client.away:
+            client.epoch, client.open, client.given = 0, NO_TASKS, NO_TASKS
+            client.topology = max(client.topology, self.newest)
+            self.beat(client)
+
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        client = self.pick(data)
+        if client is not None and not client.away and client.epoch > 0:
+            client.epoch = -1
+            self.beat(client)
+            del self.clients[client.member_id]
+
+    @rule(data=st.data())
+    def crash(self, data: st.DataObject) -> None:
+        client = self.pick(data)
+        if client is not None:
+            del self.clients[client.member_id]
+
+    @rule(data=st.data(), process=st.sampled_from(["P1", "P2", "P3"]))
+    def go_away_and_come_back(self, data: st.DataObject, process: str) -> None:
+        client = self.pick(data)
+        if client is None or client.instance_id is None or client.epoch == 0:
+            return
+        if not client.away:
+            client.epoch = -2
+            client.away = self.beat(client)
+            client.open = client.given = NO_TASKS
+            if not client.away:
+                client.epoch = 0
+            return
+        self.numbers += 1
+        del self.clients[client.member_id]
+        back = Client(f"m{self.numbers}", process, client.instance_id, max(client.topology, self.newest))
+        self.clients[back.member_id] = back
+        self.beat(back)
+
+    def pick(self, data: st.DataObject) -> Client | None:
+        return self.clients[data.draw(st.sampled_from(sorted(self.clients)))] if self.clients else None
+
+    def beat(self, client: Client, *, lost: bool = False, lazy: bool = False) -> bool:
+        """One heartbeat; whether it was answered without an error."""
+        joins = client.epoch == 0
+        if not lazy:
+            client.open = client.given
+        tasks = StreamsGroupHeartbeatRequest.TaskIds
+        full = joins or client.failed
+        request = StreamsGroupHeartbeatRequest(
+            group_id=GROUP,
+            member_id=client.member_id,
+            member_epoch=client.epoch,
+            endpoint_information_epoch=-1,
+            instance_id=client.instance_id,
+            process_id=client.process_id if full else None,
+            rebalance_timeout_ms=20_000 if full else -1,
+            topology=TOPOLOGIES[client.topology] if joins else None,
+            active_tasks=[] if joins else wire_tasks(tasks, client.open.active),
+            standby_tasks=[] if joins else wire_tasks(tasks, client.open.standby),
+            warmup_tasks=[] if joins else wire_tasks(tasks, client.open.warmup),
+        )
+        before, timers, end = self.shard.state, self.shard.timers.as_dict(), self.log.log_end_offset
+        outcome = self.shard.execute(GroupRequest(RequestContext(1, "c", "/h", 1), request), self.now_ms)
+        ((_, response),) = outcome.replies
+        assert isinstance(response, StreamsGroupHeartbeatResponse)
+        if response.error_code:
+            assert self.log.log_end_offset == end, "a rejected request writes no records"
+            assert (self.shard.state, self.shard.timers.as_dict()) == (before, timers), "it changes nothing"
+        client.failed = lost or bool(response.error_code)
+        if lost:
+            return False
+        if response.error_code:
+            self.refuse(client, response.error_code)
+            return False
+        if client.epoch >= 0:
+            client.epoch = response.member_epoch
+            if joins:
+                self.newest = max(self.newest, client.topology)
+            if response.active_tasks is not None:
+                assert response.standby_tasks is not None
+                assert response.warmup_tasks is not None
+                client.given = Tasks(
+                    task_set(response.active_tasks), task_set(response.standby_tasks), task_set(response.warmup_tasks)
+                )
+        return True
+
+    def refuse(self, client: Client, code: int) -> None:
+        if code in {25, 110, 69}:
+            client.epoch, client.open, client.given = 0, NO_TASKS, NO_TASKS
+            client.topology = max(client.topology, self.newest)
+        elif code in {82, 111, 131, 132}:
+            self.clients.pop(client.member_id, None)
+        else:
+            assert code == 15, f"error {code}"
+
+    # The world
+
+    @rule(name=st.sampled_from(["t", "u", "v", "c", "r"]), count=st.sampled_from([None, 2, 3]), rare=st.integers(0, 4))
+    def topic_changes(self, name: str, count: int | None, rare: int) -> None:
+        if rare:
+            return
+        self.topics.pop(name, None)
+        if count is not None:
+            self.topics[name] = count
+        self.shard.set_topics(self.image(), self.now_ms)
+
+    @rule()
+    def internal_topics_are_created(self) -> None:
+        self.make_topics_right()
+
+    @rule(seconds=st.sampled_from([1, 5, 21, 46]))
+    def time_passes(self, seconds: int) -> None:
+        self.now_ms += seconds * 1000
+        self.shard.tick(self.now_ms)
+
+    @rule()
+    def the_next_append_fails(self) -> None:
+        self.log.fail_next = 1
+
+    @rule()
+    def coordinator_restarts(self) -> None:
+        live = self.shard.state
+        self.shard = Shard(self.log, self.config, self.image())
+        self.shard.load(self.now_ms)
+        assert self.shard.state == live, "replaying the log equals the live state"
+
+    # What always holds
+
+    @invariant()
+    def no_two_active_tasks_share_a_partition(self) -> None:
+        group, held = self.group, Counter[tuple[str, int]]()
+        for name, current in group.current.items():
+            parts = PARTS[group.members[name].topology_epoch]
+            for task in current.assigned.active | current.pending.active:
+                if task.subtopology_id in parts:
+                    inputs, changelogs = parts[task.subtopology_id].resources
+                    held.update((topic, task.partition) for topic in inputs | changelogs)
+        assert not [place for place, count in held.items() if count > 1]
+
+    @invariant()
+    def an_active_task_has_one_owner_and_the_index_knows_it(self) -> None:
+        owners: dict[TaskId, list[str]] = {}
+        for name, current in self.group.current.items():
+            for task in current.assigned.active | current.pending.active:
+                owners.setdefault(task, []).append(name)
+        assert all(len(names) == 1 for names in owners.values())
+        assert {task: list(names) for task, names in self.group.active_owners.items()} == owners
+
+    @invariant()
+    def a_process_has_a_task_once(self) -> None:
+        group, seen = self.group, Counter[tuple[str, TaskId]]()
+        for name, current in group.current.items():
+            held = current.assigned.active | current.pending.active | current.assigned.passive | current.pending.passive
+            seen.update((group.members[name].process_id, task) for task in held)
+        assert not [place for place, count in seen.items() if count > 1]
+
+    @invariant()
+    def epochs_are_in_order(self) -> None:
+        group = self.group
+        assert group.assignment_epoch <= group.epoch
+        assert all(current.epoch <= max(1, group.assignment_epoch) for current in group.current.values())
+
+    @invariant()
+    def every_member_is_known_as_a_whole(self) -> None:
+        assert self.group.members.keys() == self.group.current.keys()
+        assert self.group.targets.keys() <= self.group.members.keys()
+
+    def make_topics_right(self) -> None:
+        self.topics |= {"t": 3, "u": 2, "v": 2, "r": 2}
+        group = self.group
+        part = next((p for p in group.topology.subtopologies if p.changelogs), None) if group.topology else None
+        self.topics["c"] = max(self.topics[name] for name in part.input_topics) if part else 3
+        self.shard.set_topics(self.image(), self.now_ms)
+
+    def teardown(self) -> None:
+        self.log.fail_next = 0
+        self.make_topics_right()
+        for _ in range(14):
+            self.now_ms += 5000
+            self.shard.tick(self.now_ms)
+            for client in list(self.clients.values()):
+                if not client.away:
+                    self.beat(client)
+            self.no_two_active_tasks_share_a_partition()
+        staying = [client for client in self.clients.values() if not client.away]
+        if not staying:
+            return
+        assert state_name(self.group, self.image()) == "Stable"
+        for client in staying:
+            current = self.group.current[client.member_id]
+            assert current.assigned == client.given == self.group.targets[client.member_id]
+
+
+GroupLife.TestCase.settings = settings(
+    max_examples=80,
+    stateful_step_count=50,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
+TestGroupLife = pytest.mark.requirement("SG-185", "SG-186", "SG-222", "SG-227", "SG-228", "SG-229", "SG-239", "SG-250")(
+    GroupLife.TestCase
+)
