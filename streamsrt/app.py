@@ -60,7 +60,9 @@ class KafkaStreams:
         state_listener: StateListener | None = None,
     ) -> None:
         self.config = StreamsConfig.of(config)
-        self.topology = topology.with_default_serdes(self.config.default_key_serde, self.config.default_value_serde)
+        topic_settings = {f"topic.{name}": value for name, value in self.config.topic_configs.items()}
+        configured = topology.configured(topic_settings)
+        self.topology = configured.with_default_serdes(self.config.default_key_serde, self.config.default_value_serde)
         self._listener = state_listener
         self._state = State.CREATED
         self._state_lock = threading.Lock()

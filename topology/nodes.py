@@ -370,6 +370,8 @@ class Topology:
     digest: str
     epoch: int = 0
     open_serdes: tuple[OpenSerde, ...] = field(default=(), compare=False, repr=False)
+    settings: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
+    """The settings of the application's configuration that are in its topics and stores."""
 
     def describe(self) -> str:
         """The text that ``Topology.describe()`` of Kafka Streams gives for the same program."""
@@ -387,7 +389,8 @@ class Topology:
         """The same topology with the settings of the application's configuration in its internal topics.
 
         Keys: ``topic.<topic setting>`` for all internal topics, ``windowstore.changelog.additional.retention.ms`` and
-        ``dsl.store.suppliers.class``. The digest stays as it is.
+        ``dsl.store.suppliers.class``; other keys are passed over. They go over those of an earlier call, or of ``build``.
+        The digest stays as it is.
         """
         from topology.passes import configure
 

@@ -28,7 +28,7 @@ from topology.errors import (
     UnsupportedError,
 )
 from topology.identity import subtopology_digest, subtopology_id, topology_digest
-from topology.internal_topics import changelog_topic, repartition_topic
+from topology.internal_topics import ADDITIONAL_RETENTION_KEY, TOPIC_PREFIX, changelog_topic, repartition_topic
 from topology.layout import Layout, children_of, in_order
 from topology.names import is_generated
 from topology.nodes import (
@@ -96,6 +96,7 @@ def build(plan: Plan, config: Mapping[str, Any] | None, epoch: int) -> Topology:
 
 def configure(topology: Topology, config: Mapping[str, Any]) -> Topology:
     """See :meth:`topology.nodes.Topology.configured`."""
+    config = {**dict(topology.settings), **{key: str(value) for key, value in config.items() if is_setting(key)}}
     persistent = not _in_memory_by_default(config)
     subtopologies = []
     for subtopology in topology.subtopologies:
@@ -114,7 +115,7 @@ def configure(topology: Topology, config: Mapping[str, Any]) -> Topology:
                 repartition_source_topics=repartitions,
             )
         )
-    return replace(topology, subtopologies=tuple(subtopologies))
+    return replace(topology, subtopologies=tuple(subtopologies), settings=tuple(sorted(config.items())))
 
 
 # -------------------------------------------------------------------------------------------------------------- passes
@@ -450,6 +451,11 @@ def _subtopology(draft: Draft, number: int, nodes: tuple[Node, ...]) -> Subtopol
 def _changelogs(stores: Iterable[StoreSpec], config: Mapping[str, Any]) -> tuple[InternalTopic, ...]:
     topics = [changelog_topic(store, config) for store in stores if store.logging]
     return tuple(sorted(topics, key=lambda topic: topic.name))
+
+
+def is_setting(key: str) -> bool:
+    """Whether a key of the application's configuration changes topics or stores of a topology."""
+    return key.startswith(TOPIC_PREFIX) or key in (ADDITIONAL_RETENTION_KEY, STORE_SUPPLIERS_KEY)
 
 
 def _in_memory_by_default(config: Mapping[str, Any]) -> bool:

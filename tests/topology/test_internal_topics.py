@@ -62,7 +62,11 @@ def test_a_topology_takes_the_applications_configuration() -> None:
     assert {dict(t.configs)["segment.bytes"] for t in topics} == {"5"}
     persistent = {store.name: store.persistent for s in configured.subtopologies for store in s.stores}
     assert persistent == {"c": True, "d": False, "e": True}
-    assert configured.configured({}) == plain
+    assert configured.configured({"client.id": "x"}) == configured
+    again = configured.configured({"topic.segment.bytes": 6, "dsl.store.suppliers.class": "rocksDB"})
+    topics = [t for s in again.subtopologies for t in (*s.changelog_topics, *s.repartition_source_topics)]
+    assert {dict(t.configs)["segment.bytes"] for t in topics} == {"6"}
+    assert all(store.persistent for s in again.subtopologies for store in s.stores)
 
 
 def test_building_with_a_configuration_is_the_same() -> None:
