@@ -311,6 +311,11 @@ class TopologyTestDriver:
                 self._commit_task(task)
         self._work()
 
+    @property
+    def now_ms(self) -> int:
+        """The wall clock, in milliseconds."""
+        return self._now_ms
+
     def commit(self) -> None:
         """Commits all tasks: caches are flushed, and what they forward is processed."""
         for task in self._tasks:

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import pytest
+
+from streamsrt.errors import DeserializationError, ProcessingError, ProductionError, RecordError, UserError
+from streamsrt.operators.handlers import ErrorContext, ExceptionHandlers, HandlerResponse, log_and_continue
+from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.wire.records import RecordColumns
+from tests.streamsrt.operators.programs import Written, commit, new_store, new_task
+from topology import (
+    KStream,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    Store,
+    StreamsBuilder,
+    Topology,
+    serdes,
+)
+
+
+def columns(*rows: tuple[str | None, bytes | None, int], offset: int = 100) -> RecordColumns:
+    keys = [None if key is None else key.encode() for key, _, _ in rows]
+    return RecordColumns(keys, [v for _, v, _ in rows], [t for _, _, t in rows], offset, offset + len(rows))
+
+
+def numbers(step: Any = None) -> Topology:
+    """Longs from ``in``, through ``step``, to ``out``."""
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.long)
+    (stream if step is None else step(stream)).to("out", key=serdes.string, value=serdes.long)
+    return builder.build()
+
+
+def long(value: int) -> bytes:
+    return serdes.long.serialize(value)
+
+
+def inverse(stream: KStream[Any, Any]) -> KStream[Any, Any]:
+    return stream.map_values(lambda v: 100 // v, name="inverse")
+
+
+GOOD, ZERO, BAD = ("a", long(5), 1), ("b", long(0), 2), ("c", b"no long", 3)
+
+
+def outputs(written: Written) -> list[Any]:
+    return [row[0] for row in written.topics.get("out", [])]
+
+
+@pytest.mark.parametrize("generate", [True, False])
+@pytest.mark.parametrize(
+    ("bad", "error", "says"),
+    [(BAD, DeserializationError, "can't be deserialized"), (ZERO, ProcessingError, "ZeroDivisionError")],
+)
+def test_a_failing_record_is_named_and_everything_before_it_is_done(
+    bad: Any, error: type[RecordError], says: str, generate: bool
+) -> None:
+    written = Written()
+    task = new_task(numbers(inverse), written, generate=generate)
+    task.add_batch("in", 0, columns(GOOD, GOOD, bad, GOOD))
+    with pytest.raises(error, match=says) as caught:
+        task.process(100, 0)
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("in", 0, 102)
+    assert "inverse" in str(caught.value) or not generate
+    assert outputs(written) == [b"a", b"a"]
+    assert task.prepare_commit().offsets["in", 0][0] == 102
+    assert task.buffered_records == 2
+    task.skip_failed("in", 0)
+    assert task.process(100, 0) == 1
+    assert outputs(written) == [b"a"] * 3
+    assert task.prepare_commit().offsets["in", 0][0] == 104
+
+
+def test_a_result_that_cannot_be_serialized_is_a_production_error() -> None:
+    task = new_task(numbers(lambda s: s.map_values(lambda v: 2**70)), Written())
+    task.add_batch("in", 0, columns(GOOD))
+    with pytest.raises(ProductionError, match="offset 100"):
+        task.process(1, 0)
+
+
+def test_tracebacks_show_the_generated_line_and_the_users() -> None:
+    task = new_task(numbers(inverse), Written())
+    task.add_batch("in", 0, columns(ZERO))
+    with pytest.raises(ProcessingError) as caught:
+        task.process(1, 0)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "# inverse" in shown
+    assert "100 // v" in shown
+
+
+@pytest.mark.parametrize("generate", [True, False])
+def test_handlers_skip_and_count(generate: bool) -> None:
+    seen: list[ErrorContext] = []
+
+    def note(context: ErrorContext, error: BaseException) -> HandlerResponse:
+        seen.append(context)
+        return HandlerResponse.CONTINUE
+
+    written = Written()
+    handlers = ExceptionHandlers(deserialization=note, processing=note, production=note)
+    task = new_task(numbers(inverse), written, handlers=handlers, generate=generate)
+    task.add_batch("in", 0, columns(BAD, GOOD, ZERO, GOOD))
+    assert task.process(100, 0) == 4
+    assert outputs(written) == [b"a", b"a"]
+    assert [(c.topic, c.partition, c.offset) for c in seen] == [("in", 0, 100), ("in", 0, 102)]
+    counters = task.counters()
+    assert (counters["processed"], counters["dropped"]) == (4, 2)
+    assert (counters["failed_deserialization"], counters["failed_processing"]) == (1, 1)
+
+
+def test_only_the_failing_child_is_skipped() -> None:
+    def fork(stream: KStream[Any, Any]) -> KStream[Any, Any]:
+        stream.map_values(lambda v: v + 1).to("side", key=serdes.string, value=serdes.long)
+        return inverse(stream)
+
+    written = Written()
+    task = new_task(numbers(fork), written, handlers=ExceptionHandlers(processing=log_and_continue))
+    task.add_batch("in", 0, columns(ZERO, GOOD))
+    task.process(100, 0)
+    assert [row[0] for row in written.topics["side"]] == [b"b", b"a"]
+    assert outputs(written) == [b"a"]
+
+
+def counting(**store: Any) -> Topology:
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.bytes)
+    counts = stream.group_by_key(key=serdes.string, value=serdes.bytes).count(store=Store("counts", **store))
+    counts.to_stream().to("out", key=serdes.string, value=serdes.long)
+    return builder.build()
+
+
+def test_stores_are_written_after_what_was_sent_is_acknowledged() -> None:
+    topology, written = counting(), Written()
+    stores = {spec.name: new_store(spec) for spec in topology.subtopologies[0].stores}
+    task = new_task(topology, written, stores)
+    task.add_batch("in", 0, columns(("a", b"x", 5), ("a", b"x", 9)))
+    task.process(10, 0)
+    assert (written.topics, stores["counts"].get(b"a")) == ({}, None)
+    state = task.prepare_commit()
+    assert written.topics["app-counts-changelog"] == [(b"a", long(2), 9, ())]
+    assert stores["counts"].get(b"a") is None
+    assert state.offsets["in", 0][0] == 102
+    task.post_commit({"counts": 17})
+    assert (stores["counts"].get(b"a"), stores["counts"].changelog_offset()) == (long(9) + long(2), 17)
+    assert not task.commit_needed
+    assert task.prepare_commit().offsets == {}
+
+
+def test_full_caches_ask_for_a_commit_and_stop_the_work_until_then() -> None:
+    task = new_task(counting(), Written(), cache_max_bytes=3000, write_buffer_max_bytes=3000)
+    for start in range(0, 40, 10):
+        rows = [(f"key-{i}", b"x", i) for i in range(start, start + 10)]
+        task.add_batch("in", 0, columns(*rows, offset=start))
+    assert task.process(1000, 0) < 40
+    assert task.commit_requested
+    assert task.process(1000, 0) == 0
+    while task.buffered_records:
+        commit(task)
+        assert task.process(1000, 0) > 0
+    commit(task)
+    assert sum(1 for _ in task.caches["counts"].rows(None, None)) == 40  # type: ignore[union-attr, arg-type]
+    assert task.caches["counts"].size_bytes() <= 3000
+
+
+def test_partition_time_goes_through_the_offsets_metadata() -> None:
+    task = new_task(counting(), Written())
+    task.add_batch("in", 0, columns(("a", b"x", 5), ("a", b"x", 1234)))
+    task.process(10, 0)
+    _, metadata = task.prepare_commit().offsets["in", 0]
+    other = new_task(counting(), Written())
+    other.restore_partition_time("in", 0, "not such metadata")
+    assert other.stream_time_ms == -1
+    other.restore_partition_time("in", 0, metadata)
+    assert other.stream_time_ms == 1234
+
+
+def test_a_record_without_a_timestamp_is_refused() -> None:
+    task = new_task(counting(), Written())
+    with pytest.raises(ProcessingError, match="offset 101 has no timestamp"):
+        task.add_batch("in", 0, columns(("a", b"x", 5), ("a", b"x", -1)))
+
+
+def test_an_extractor_gives_timestamps_and_may_drop_records() -> None:
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream(
+        "in",
+        key=serdes.string,
+        value=serdes.long,
+        timestamp_extractor=lambda record, partition_time: record.value if record.value < 50 else -1,
+    )
+    stream.to("out", key=serdes.string, value=serdes.long)
+    written = Written()
+    task = new_task(builder.build(), written)
+    task.add_batch("in", 0, columns(("a", long(7), 1), ("b", long(70), 2), ("c", long(8), 3)))
+    task.process(10, 0)
+    assert [(row[0], row[2]) for row in written.topics["out"]] == [(b"a", 7), (b"c", 8)]
+    assert task.counters()["dropped_timestamp"] == 1
+    assert task.prepare_commit().offsets["in", 0][0] == 103
+
+
+class Beat(Processor[str, int, str, int]):
+    """Forwards the time of each punctuation."""
+
+    def init(self, context: ProcessorContext[str, int]) -> None:
+        self.context = context
+        context.schedule(10, PunctuationType.WALL_CLOCK_TIME, lambda now: context.forward(Record("beat", now, now)))
+
+    def process(self, record: Record[str, int]) -> None:
+        self.context.commit()
+
+    def close(self) -> None:
+        self.context.forward(Record("closed", 0, 0))
+
+
+def test_processors_punctuate_ask_for_commits_and_are_closed() -> None:
+    written = Written()
+    task = new_task(numbers(lambda s: s.process(Beat)), written)
+    assert task.punctuate(9) == 0
+    assert task.punctuate(25) == 1
+    assert task.punctuate(30) == 1
+    task.add_batch("in", 0, columns(GOOD))
+    task.process(1, 31)
+    assert task.commit_requested
+    commit(task)
+    assert not task.commit_requested
+    task.close()
+    assert outputs(written) == [b"beat", b"beat", b"closed"]
+
+
+def test_a_missing_store_is_named() -> None:
+    (subtopology,) = counting().subtopologies
+    with pytest.raises(UserError, match="no store 'counts'"):
+        Task(
+            subtopology,
+            0,
+            application_id="app",
+            stores={},
+            collector=Written(),
+            config=TaskConfig(),
+            partitions_of_topic=lambda topic: 1,
+        )
