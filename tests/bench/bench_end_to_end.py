@@ -1,0 +1,331 @@
+"""Filter and map, count per key, count per window: this runtime beside its peers on one broker, end to end.
+
+    python -m tests.bench.bench_end_to_end [--quick] [--peers ours,bundled,quix,faust] [--workloads W1,W2,W3]
+                                           [--records 1000000] [--rounds 3]
+
+The broker is an Apache Kafka (Java 17 and Maven needed) on this machine; ``bundled`` is this runtime on the bundled broker,
+``ours`` on Kafka. Each peer runs in a virtual environment of its own, made on first use. What is counted is CPU time (user
+and system, all threads) of the client's process from the beginning of processing to the last acknowledged output, so that
+neither the broker's share nor other load on the machine counts; wall-clock rates are not comparable between machines. The
+peers take turns in every round; each run has a new application id, output topic and state directory; tables show medians.
+The outputs of every run are read by another client and compared with an independent computation. The slower peers get
+fewer records; their rates don't depend on it. ``warm`` is the second half of the run alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import LATEST, ClientConfig, NewTopic
+from streamsrt.runtime.bundled_broker import BundledBroker
+from streamsrt.wire.records import encode_batch
+from tests.bench.peers import data
+from tests.kafka_server import KafkaServer, missing_tools
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).resolve().parent / "peers"
+PACKAGES = {
+    "quix": ("quixstreams==3.28.1",),
+    "faust": ("faust-streaming==0.15.3", "aiokafka==0.14.0", "rocksdict==0.3.29"),
+}
+SHARES = {"quix": 0.2, "faust": 1 / 30}
+TITLES = {
+    "W1": "W1: filter + map_values",
+    "W2": "W2: count per key",
+    "W3": "W3: tumbling count, 1 min",
+}
+NAMES = {
+    "ours": "streamsrt",
+    "bundled": "streamsrt, bundled broker",
+    "quix": "quixstreams 3.28.1",
+    "faust": "faust-streaming 0.15.3",
+}
+GOALS = {("W1", "quix"): 6, ("W2", "quix"): 15, ("W3", "quix"): 15, ("W1", "faust"): 100}
+LOAD_BATCH_RECORDS = 1000
+RUN_TIMEOUT_S = 180.0
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
+    "auto.create.topics.enable": "true",
+    "log.retention.ms": "-1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run. Rates are input records per CPU second."""
+
+    per_cpu_s: float
+    warm_per_cpu_s: float | None
+    wall_s: float
+    outputs: int
+    wrong: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a program printed, and when."""
+
+    records: int
+    cpu_s: float
+    at_s: float
+
+
+# --------------------------------------------------------------------------------------------------------- the peers
+
+
+def python_of(peer: str) -> str:
+    """The interpreter that has this peer's runtime; makes the virtual environment on first use."""
+    packages = PACKAGES.get(peer)
+    if packages is None:
+        return sys.executable
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamsrt-bench"
+    home, python = root / peer, root / peer / "bin" / "python"
+    if not python.exists():
+        say(f"making the environment of {peer} in {home}")
+        scratch = root / f"{peer}.{os.getpid()}"
+        subprocess.run([sys.executable, "-m", "venv", str(scratch)], check=True)
+        subprocess.run([str(scratch / "bin" / "python"), "-m", "pip", "-q", "install", *packages], check=True)
+        scratch.rename(home)
+    return str(python)
+
+
+def run_program(peer: str, arguments: list[str], log: Path) -> dict[str, Mark]:
+    """Runs it to its END mark. Raises RuntimeError where that does not come."""
+    program = "ours" if peer == "bundled" else peer
+    command = [python_of(peer), "-P", str(PROGRAMS / f"{program}.py"), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)} if program == "ours" else dict(os.environ)
+    marks: dict[str, Mark] = {}
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=log.parent, env=environment
+        )
+        assert process.stdout is not None
+        alarm = threading.Timer(RUN_TIMEOUT_S, process.kill)
+        alarm.start()
+        for line in process.stdout:
+            words = line.split()
+            if words[:1] == ["MARK"]:
+                marks.setdefault(words[1], Mark(int(words[2]), float(words[3]), time.monotonic()))
+            if "END" in marks:
+                break
+        if program == "faust":
+            process.kill()
+        process.wait()
+        alarm.cancel()
+        process.stdout.close()
+    if "END" not in marks:
+        raise RuntimeError(f"{peer} did not finish:\n{log.read_text(errors='replace')[-3000:]}")
+    return marks
+
+
+# -------------------------------------------------------------------------------------------------------- the broker
+
+
+class Cluster:
+    """A broker with the inputs: topics are made, loaded and read here."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._network = NetworkThread(ClientConfig(bootstrap_servers=address, client_id="bench"))
+        self._network.start()
+        self._loaded: set[int] = set()
+
+    def close(self) -> None:
+        self._network.stop()
+
+    def make_topic(self, name: str) -> None:
+        topic = NewTopic(name=name, partitions=data.PARTITIONS, replication_factor=1, configs={"retention.ms": "-1"})
+        for error in self._network.admin.create_topics([topic]).values():
+            if error is not None:
+                raise error
+
+    def delete_topics(self, part: str) -> None:
+        names = [name for name in self._network.admin.topics() if part in name]
+        self._network.admin.delete_topics(names)
+
+    def input(self, records: int) -> str:
+        """The topic with so many records; written when it is first asked for."""
+        name = f"in-{records}"
+        if records in self._loaded:
+            return name
+        self.make_topic(name)
+        for partition, (keys, values, timestamps) in enumerate(data.rows(records)):
+            for start in range(0, len(keys), LOAD_BATCH_RECORDS):
+                some = slice(start, start + LOAD_BATCH_RECORDS)
+                batch = encode_batch(keys[some], values[some], timestamps[some])
+                self._network.producer.send(name, partition, batch, len(keys[some]))
+        self._network.producer.flush()
+        self._loaded.add(records)
+        return name
+
+    def read(self, topic: str) -> Iterator[list[data.Message]]:
+        """All that is in the topic now."""
+        places = [(topic, number) for number in range(data.PARTITIONS)]
+        ends = self._network.admin.list_offsets(dict.fromkeys(places, LATEST))
+        left = {number: ends[topic, number].offset for _, number in places if ends[topic, number].offset}
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.address,
+                "group.id": "bench-reader",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "fetch.queue.backoff.ms": 5,
+            }
+        )
+        consumer.assign([TopicPartition(topic, number, 0) for number in left])
+        deadline = time.monotonic() + RUN_TIMEOUT_S
+        while left and time.monotonic() < deadline:
+            some: list[data.Message] = []
+            for message in consumer.consume(5000, 1.0):
+                error = message.error()
+                if error is None:
+                    some.append((message.key(), message.value()))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.pop(message.partition(), None)
+                else:
+                    raise RuntimeError(str(error))
+            yield some
+        consumer.close()
+
+
+@contextlib.contextmanager
+def clusters(peers: list[str], folder: Path) -> Iterator[dict[str, Cluster]]:
+    """By peer: where it runs."""
+    with contextlib.ExitStack() as stack:
+        found: dict[str, Cluster] = {}
+        if set(peers) - {"bundled"}:
+            reason = missing_tools()
+            if reason is not None:
+                raise SystemExit(f"{reason}; without it only --peers bundled can be measured")
+            server = KafkaServer(folder / "kafka", SETTINGS)
+            server.start()
+            stack.callback(server.kill)
+            kafka = Cluster(server.bootstrap_servers)
+            stack.callback(kafka.close)
+            found.update(dict.fromkeys(set(peers) - {"bundled"}, kafka))
+        if "bundled" in peers:
+            delays = [f"{key}=0" for key, value in SETTINGS.items() if key.startswith("group.streams") and value == "0"]
+            broker = stack.enter_context(BundledBroker(folder / "bundled", configs=delays))
+            bundled = Cluster(broker.address)
+            stack.callback(bundled.close)
+            found["bundled"] = bundled
+        yield found
+
+
+# ---------------------------------------------------------------------------------------------------------- the runs
+
+
+def measure(peer: str, workload: str, records: int, cluster: Cluster, folder: Path, name: str) -> Result:
+    """One run, checked."""
+    application = f"{name}-{workload.lower()}-{peer}"
+    source, sink, state = cluster.input(records), f"out-{application}", folder / application
+    cluster.make_topic(sink)
+    state.mkdir()
+    arguments = [cluster.address, workload, source, sink, application, str(records), str(state)]
+    marks = run_program(peer, arguments, folder / "program.log")
+    outputs, got = data.summarised(peer, workload, cluster.read(sink))
+    wrong = data.difference(data.expected(workload, records), got)
+    cluster.delete_topics(application)
+    shutil.rmtree(state, ignore_errors=True)
+    start, end, half = marks["START"], marks["END"], marks.get("HALF")
+    warm = None if half is None else (records - half.records) / max(1e-3, end.cpu_s - half.cpu_s)
+    return Result(records / (end.cpu_s - start.cpu_s), warm, end.at_s - start.at_s, outputs, wrong)
+
+
+def table(workload: str, results: dict[str, list[Result]], records: dict[str, int]) -> str:
+    """Markdown."""
+    rates = {peer: statistics.median(run.per_cpu_s for run in runs) for peer, runs in results.items()}
+    others = [peer for peer in ("quix", "faust") if peer in results]
+    head = ["runtime", "records", "runs", "records / CPU s", "warm", "outputs / record"]
+    lines = [
+        f"**{TITLES[workload]}**",
+        "",
+        "| " + " | ".join([*head, *(f"x {NAMES[peer].partition(' ')[0]}" for peer in others), "outputs"]) + " |",
+        "|" + " --- |" + " ---: |" * (len(head) - 1 + len(others)) + " --- |",
+    ]
+    for peer, runs in results.items():
+        warm = [run.warm_per_cpu_s for run in runs if run.warm_per_cpu_s is not None]
+        wrong = {run.wrong for run in runs if run.wrong}
+        cells = [
+            NAMES[peer],
+            f"{records[peer]:,}",
+            str(len(runs)),
+            f"{rates[peer]:,.0f}",
+            f"{statistics.median(warm):,.0f}" if warm else "",
+            f"{statistics.median(run.outputs for run in runs) / records[peer]:.2f}",
+            *(f"{rates[peer] / rates[other]:.1f}" for other in others),
+            "WRONG: " + "; ".join(sorted(wrong)) if wrong else "correct",
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    for (name, other), goal in GOALS.items():
+        if name == workload and other in rates and "ours" in rates:
+            ratio = rates["ours"] / rates[other]
+            lines += [
+                "",
+                f"Goal: at least {goal} x {NAMES[other]}: {ratio:.1f}, {'met' if ratio >= goal else 'MISSED'}.",
+            ]
+    return "\n".join(lines)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.bench_end_to_end", description=(__doc__ or "")[:90])
+    parser.add_argument("--peers", default="ours,bundled,quix,faust", help="of ours, bundled, quix, faust")
+    parser.add_argument("--workloads", default="W1,W2,W3", help="of W1, W2, W3")
+    parser.add_argument("--records", type=int, help="of this runtime (1000000); quix gets a fifth, faust a thirtieth")
+    parser.add_argument("--rounds", type=int, help="how often (3)")
+    parser.add_argument("--quick", action="store_true", help="300000 records, one round")
+    given = parser.parse_args(arguments)
+    given.records = given.records or (300_000 if given.quick else 1_000_000)
+    given.rounds = given.rounds or (1 if given.quick else 3)
+    return given
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Prints a table per workload; the result is the number of runs whose outputs were wrong."""
+    given = options(arguments)
+    peers, workloads = given.peers.split(","), given.workloads.split(",")
+    records = {peer: int(given.records * SHARES.get(peer, 1)) for peer in peers}
+    results: dict[str, dict[str, list[Result]]] = {name: {peer: [] for peer in peers} for name in workloads}
+    for peer in peers:
+        python_of(peer)
+    folder = Path(tempfile.mkdtemp(prefix="streamsrt-bench-"))
+    try:
+        with clusters(peers, folder) as where:
+            for number in range(given.rounds):
+                for workload in workloads:
+                    for peer in peers:
+                        run = measure(peer, workload, records[peer], where[peer], folder, f"run{number}")
+                        results[workload][peer].append(run)
+                        say(
+                            f"round {number + 1} {workload} {peer}: {run.per_cpu_s:,.0f} records per CPU second, "
+                            f"{run.wall_s:.1f} s {run.wrong}"
+                        )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print("\n\n".join(table(workload, results[workload], records) for workload in workloads))
+    return sum(bool(run.wrong) for runs in results.values() for each in runs.values() for run in each)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""This runtime: filter + map (W1), count per key (W2), count per key and minute (W3).
+
+START is the moment when the group has given out the tasks, before the first fetch; END is the return of ``run()``, after the
+last commit, leaving the group and closing the stores. HALF is the first progress snapshot behind half of the records.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import threading
+
+from streamsrt.app import KafkaStreams
+from streamsrt.runtime.values import State
+from topology import StreamsBuilder, TimeWindows, Topology, serdes
+
+
+def mark(name: str, records: int) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    os.write(1, f"MARK {name} {records} {used.ru_utime + used.ru_stime:.6f}\n".encode())
+
+
+def build(workload: str, source: str, sink: str) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream(source, key=serdes.bytes, value=serdes.bytes)
+    if workload == "W1":
+        stream.filter(lambda _, v: not v[16] & 1).map_values(lambda v: v.upper()).to(sink, value=serdes.bytes)
+    elif workload == "W2":
+        stream.group_by_key().count(store="counts").to_stream().to(sink, value=serdes.long)
+    else:
+        windows = TimeWindows(60_000, grace=30_000)
+        counts = stream.group_by_key().windowed_by(windows).count(store="counts")
+        counts.to_stream().to(sink, key=serdes.time_windowed(serdes.bytes, 60_000), value=serdes.long)
+    return builder.build()
+
+
+def watch(streams: KafkaStreams, records: int, over: threading.Event) -> None:
+    """Prints HALF. A snapshot is up to 5 ms old when the CPU time is read."""
+    seen = streams.progress
+    while not over.wait(0.005):
+        progress = streams.progress
+        if progress is not seen and progress.processed_records >= records // 2:
+            mark("HALF", progress.processed_records)
+            return
+        seen = progress
+
+
+def main(arguments: list[str]) -> None:
+    bootstrap, workload, source, sink, application, records, directory = arguments
+
+    def entered(new: State, old: State) -> None:
+        if new is State.RUNNING:
+            mark("START", 0)
+
+    config = {
+        "bootstrap.servers": bootstrap,
+        "application.id": application,
+        "state.dir": directory,
+        "commit.interval.ms": 1000,
+        "auto.offset.reset": "earliest",
+    }
+    streams = KafkaStreams(build(workload, source, sink), config, state_listener=entered)
+    over = threading.Event()
+    threading.Thread(target=watch, args=(streams, int(records), over), daemon=True).start()
+    progress = streams.run(until="quiet", timeout_s=120)
+    over.set()
+    mark("END", progress.processed_records)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
