@@ -82,7 +82,11 @@ def load(network: NetworkThread, limit: int = TOTAL) -> int:
     """Writes the airlines and departures that are not in their topics yet; how many departures were written."""
     names = (flights.DEPARTURES, flights.AIRLINES, flights.DELAYS)
     present = network.admin.topics(names)
-    missing = [NewTopic(name=name, partitions=flights.PARTITIONS) for name in names if name not in present]
+    # Retention goes by the records' own time, and these are from 2013: a topic with a limit would lose them at once.
+    forever = {"retention.ms": "-1"}
+    missing = [
+        NewTopic(name=name, partitions=flights.PARTITIONS, configs=forever) for name in names if name not in present
+    ]
     for error in network.admin.create_topics(missing).values() if missing else ():
         if error is not None:
             raise error
