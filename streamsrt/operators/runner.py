@@ -221,7 +221,7 @@ class Runner:
         assert isinstance(node, nodes.ProcessorNode)
         if not node.children:
             return
-        if node.sends_old_values and flushed.starts is None:
+        if node.sends_old_values:
             cache.read_olds(flushed)
         generated = self._function(owner, flush=True)
         if generated is None:

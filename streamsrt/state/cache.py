@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol
 
 ENTRY_OVERHEAD_BYTES: Final = 230
 UNREAD: Final = object()
+_SAMPLE = 200
 
 _pack_timestamp = Struct(">q").pack
 _unpack_timestamp = Struct(">q").unpack_from
@@ -63,22 +64,31 @@ class Entry:
 class Flushed:
     """Changed rows as columns, least recently changed first. ``starts`` is None but for windows.
 
-    ``store_keys`` are the keys under which rows are stored and logged, ``raw_values`` the serialised values.
+    ``olds`` is empty before ``read_olds``. ``store_keys`` are the keys under which rows are stored and logged,
+    ``raw_values`` the serialised values.
     """
 
-    __slots__ = ("headers", "keys", "olds", "raw_values", "starts", "store_keys", "timestamps", "values")
+    __slots__ = ("entries", "keys", "olds", "raw_values", "starts", "store_keys", "timestamps", "values")
 
     def __init__(
         self, entries: list[Entry], serialize: Serialize, store_keys: list[bytes] | None, *, windowed: bool
     ) -> None:
+        self.entries = entries
         self.keys = [entry.key for entry in entries]
         self.values = [entry.value for entry in entries]
-        self.olds = [entry.old for entry in entries]
+        self.olds: list[Any] = []
         self.timestamps = [entry.timestamp for entry in entries]
-        self.headers = [entry.headers for entry in entries]
         self.starts = [entry.start for entry in entries] if windowed else None
         self.store_keys = self.keys if store_keys is None else store_keys
-        self.raw_values: list[bytes | None] = [None if v is None else serialize(v) for v in self.values]
+        self.raw_values: list[bytes | None]
+        if None in self.values:
+            self.raw_values = [None if v is None else serialize(v) for v in self.values]
+        else:
+            self.raw_values = list(map(serialize, self.values))
+
+    @property
+    def headers(self) -> list[Any]:
+        return [entry.headers for entry in self.entries]
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -168,11 +178,14 @@ class KeyValueCache(dict[bytes, Entry]):
         entries = self.dirty
         self.dirty = []
         entries.sort(key=_by_sequence)
-        changed = entries
-        if forwards:
-            changed = [e for e in entries if e.value is not None or self._had_row(e)]
+        deleted = False
         for entry in entries:
             entry.dirty = False
+            if entry.value is None:
+                deleted = True
+        changed = entries
+        if forwards and deleted:
+            changed = [e for e in entries if e.value is not None or self._had_row(e)]
         if not changed:
             return None
         flushed = Flushed(changed, self.format.serialize, None, windowed=False)
@@ -188,11 +201,11 @@ class KeyValueCache(dict[bytes, Entry]):
         return entry.old is not None
 
     def read_olds(self, flushed: Flushed) -> None:
-        """Looks up the old values that nobody read so far: for those who forward them. Call before :meth:`write`."""
-        for index, old in enumerate(flushed.olds):
-            if old is UNREAD:
-                key = flushed.keys[index]
-                flushed.olds[index] = self.format.load(key, self.store.get(key)).value
+        """Fills in ``olds``, looking up what nobody read so far. Call before :meth:`write`."""
+        for entry in flushed.entries:
+            if entry.old is UNREAD:
+                entry.old = self.format.load(entry.key, self.store.get(entry.key)).value
+        flushed.olds = [entry.old for entry in flushed.entries]
 
     def write(self, changelog_offset: int | None) -> None:
         """Puts everything pending into the store, as one batch in key order."""
@@ -334,6 +347,10 @@ class WindowCache(dict[int, WindowRows]):
         self._row_bytes = _average_bytes(flushed.store_keys, rows)
         return flushed
 
+    def read_olds(self, flushed: Flushed) -> None:
+        """Fills in ``olds``: every row of a window was read before it was changed."""
+        flushed.olds = [entry.old for entry in flushed.entries]
+
     def write(self, changelog_offset: int | None) -> None:
         """Puts everything pending into the store, as one batch in key order, and drops what is beyond retention."""
         pending = self.pending
@@ -390,4 +407,6 @@ def _within(key: bytes, start: bytes | None, end: bytes | None) -> bool:
 
 
 def _average_bytes(keys: list[bytes], rows: list[bytes | None]) -> int:
-    return (sum(map(len, keys)) + sum(len(row) for row in rows if row is not None)) // len(keys) + 33
+    """Bytes of a key and its row, estimated from a few, with what Python adds to each object."""
+    some = keys[:_SAMPLE]
+    return (sum(map(len, some)) + sum(len(row) for row in rows[:_SAMPLE] if row is not None)) // len(some) + 33

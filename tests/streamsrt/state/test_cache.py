@@ -35,6 +35,7 @@ def test_a_flush_gives_columns_from_the_least_to_the_most_recently_changed(cache
     assert flushed is not None
     assert (flushed.keys, flushed.values, flushed.timestamps) == ([b"a", b"b"], [2, 3], [11, 12])
     assert flushed.raw_values == [pack(2), pack(3)]
+    cache.read_olds(flushed)
     assert flushed.olds == [None, None]
     assert cache.flush() is None
 
