@@ -1,7 +1,8 @@
 """Brokers for tests: Apache Kafka, and the bundled one as a process of its own.
 
 ``bootstrap_servers`` runs a test once over each; its Apache Kafka half carries the mark ``kafka``. Without Java or Maven
-that half is skipped, but where the environment says ``CI=true`` it fails: what CI proves must not depend on what is installed.
+that half is skipped, but where the environment says ``CI=true`` it fails: what CI proves must not depend on what is
+installed.
 """
 
 from __future__ import annotations

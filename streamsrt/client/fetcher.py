@@ -356,10 +356,11 @@ class Fetcher:
             return False
         error: FetchError
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # Apache Kafka does not say where the log begins and ends.
+            known = data.log_start_offset >= 0
+            bounds = f", which begins at {data.log_start_offset} and ends at {data.high_watermark}" if known else ""
             error = OffsetOutOfRangeError(
-                f"{topic}-{number}: offset {position} is not in the log, which begins at {data.log_start_offset} "
-                f"and ends at {data.high_watermark} ({name}).",
-                code,
+                f"{topic}-{number}: offset {position} is not in the log{bounds} ({name}).", code
             )
         else:
             error = FetchError(f"{topic}-{number} can't be read at offset {position} ({name}).", code)

@@ -15,12 +15,12 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
 
-from streamsrt.client import offsets
 from streamsrt.client.admin import Admin
 from streamsrt.client.cluster import Cluster, Purpose, backoff_s
 from streamsrt.client.fetcher import Fetcher
 from streamsrt.client.group import GroupDriver, GroupMachine
 from streamsrt.client.metadata import Metadata
+from streamsrt.client.offsets import commit, committed
 from streamsrt.client.producer import Producer
 from streamsrt.client.security import AuthenticationError, check_security
 from streamsrt.client.signal import Signal
@@ -270,7 +270,7 @@ class BlockingAdmin:
         require_stable: bool = True,
         timeout_s: float = 30.0,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        attempt = offsets.committed(
+        attempt = committed(
             self._cluster,
             group_id,
             partitions,
@@ -284,14 +284,14 @@ class BlockingAdmin:
     def commit(
         self,
         group_id: str,
-        committed: Mapping[TopicPartition, OffsetAndMetadata],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
         *,
         member_id: str = "",
         member_epoch: int = -1,
         timeout_s: float = 30.0,
     ) -> None:
-        attempt = offsets.commit(
-            self._cluster, group_id, committed, member_id=member_id, member_epoch=member_epoch, timeout_s=timeout_s
+        attempt = commit(
+            self._cluster, group_id, offsets, member_id=member_id, member_epoch=member_epoch, timeout_s=timeout_s
         )
         self._network._call(attempt, timeout_s + ANSWER_SLACK_S)
 

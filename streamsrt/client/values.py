@@ -112,7 +112,8 @@ class FetchError(RequestFailedError):
 
 
 class OffsetOutOfRangeError(FetchError):
-    """The position lies before the log's start (retention passed it) or after its end (the log was truncated)."""
+    """The position lies before the log's start (retention passed it) or after its end (the log was truncated). Brokers
+    may leave the log's bounds out of this answer: ask with ``list_offsets``."""
 
 
 # ------------------------------------------------------------------------------------------------------------ produce

@@ -11,7 +11,8 @@ from typing import Any
 
 from streamsrt.errors import StreamsError
 from streamsrt.membership import session as machine
-from streamsrt.membership.session import MEMBER_STATES, MemberState, Session, Step
+from streamsrt.membership import state as states
+from streamsrt.membership.state import MEMBER_STATES, MemberState, Session, Step
 from streamsrt.membership.values import (
     Command,
     Event,
@@ -59,24 +60,24 @@ class Member:
     def command(self, command: Command, seen: int, now_ms: int) -> Step:
         """``seen``: how many events the processing thread had taken when it sent the command."""
         if isinstance(command, ReportOwned):
-            return self._step(machine.OwnedReported(command.tasks, seen), now_ms)
+            return self._step(states.OwnedReported(command.tasks, seen), now_ms)
         return self._step(command, now_ms)
 
     def coordinator_found(self, version: int, now_ms: int) -> Step:
         """``version``: the highest heartbeat version that the coordinator and this client share."""
-        return self._step(machine.CoordinatorFound(version), now_ms)
+        return self._step(states.CoordinatorFound(version), now_ms)
 
     def responded(self, response: Any, now_ms: int) -> Step:
-        return self._step(machine.Answered(response), now_ms)
+        return self._step(states.Answered(response), now_ms)
 
     def request_failed(self, reason: str, now_ms: int) -> Step:
-        return self._step(machine.RequestFailed(reason), now_ms)
+        return self._step(states.RequestFailed(reason), now_ms)
 
     def refused(self, error: StreamsError, now_ms: int) -> Step:
-        return self._step(machine.Refused(error), now_ms)
+        return self._step(states.Refused(error), now_ms)
 
     def tick(self, now_ms: int) -> Step:
-        return self._step(machine.Tick(), now_ms)
+        return self._step(states.Tick(), now_ms)
 
     def polled(self, at_ms: int) -> None:
         """When the processing thread was last seen alive. Called before every event."""

@@ -22,13 +22,30 @@ States are those of Kafka's ``MemberState``. Source: KIP-1071; KIP-848; ``Stream
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from streamsrt.errors import StreamsError
 from streamsrt.membership.errors import refusal
+from streamsrt.membership.requests import heartbeat, leave_request
+from streamsrt.membership.state import (
+    HEARTBEAT_STATES,
+    MEMBER_STATES,
+    SENDING_STATES,
+    Answered,
+    CoordinatorFound,
+    InFlight,
+    MemberState,
+    OffsetReport,
+    OwnedReported,
+    Refused,
+    RequestFailed,
+    Response,
+    Session,
+    Step,
+    Tick,
+)
 from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,
@@ -36,7 +53,6 @@ from streamsrt.membership.values import (
     EndpointsChanged,
     EpochChanged,
     Event,
-    GroupMembership,
     HeartbeatRecovered,
     HeartbeatTrouble,
     Join,
@@ -56,144 +72,7 @@ from streamsrt.membership.values import (
     TasksLost,
     UnknownStatus,
 )
-from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
-
-Request: TypeAlias = types.StreamsGroupHeartbeatRequest
-Response: TypeAlias = types.StreamsGroupHeartbeatResponse
-
-LEAVE_EPOCH = -1
-LEAVE_STATIC_EPOCH = -2
-
-
-class MemberState(Enum):
-    UNSUBSCRIBED = "unsubscribed"
-    JOINING = "joining"
-    RECONCILING = "reconciling"
-    ACKNOWLEDGING = "acknowledging"
-    STABLE = "stable"
-    PREPARE_LEAVING = "prepare leaving"
-    LEAVING = "leaving"
-    FENCED = "fenced"
-    STALE = "stale"
-    FATAL = "fatal"
-
-
-MEMBER_STATES = frozenset({MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STABLE})
-HEARTBEAT_STATES = MEMBER_STATES | {MemberState.JOINING, MemberState.PREPARE_LEAVING}
-SENDING_STATES = HEARTBEAT_STATES | {MemberState.LEAVING}
-
-
-class InFlight(Enum):
-    COORDINATOR = "coordinator"
-    HEARTBEAT = "heartbeat"
-    LEAVE = "leave"
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetReport:
-    """The task offsets that are known, and what was reported of them when."""
-
-    offsets: Mapping[Task, int]
-    end_offsets: Mapping[Task, int]
-    reported_at_ms: int | None = None
-    reported_tasks: frozenset[Task] = frozenset()
-    reported_caught_up: frozenset[Task] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """All that the machine knows. ``heartbeat_version`` None: the coordinator has to be found (again)."""
-
-    membership: GroupMembership
-    state: MemberState = MemberState.UNSUBSCRIBED
-    ended: bool = False
-    member_epoch: int = 0
-    assigned: Tasks = NOTHING
-    owned: Tasks = NOTHING
-    acknowledged: Tasks | None = None
-    """The owned tasks of the last heartbeat that was answered without an error."""
-    sent: Tasks | None = None
-    full: bool = True
-    heartbeat_version: int | None = None
-    in_flight: InFlight | None = None
-    urgent: bool = False
-    sent_at_ms: int = 0
-    back_off_until_ms: int = 0
-    failures: int = 0
-    fences: int = 0
-    trouble_since_ms: int | None = None
-    heartbeat_interval_ms: int = 5_000
-    task_offset_interval_ms: int = 60_000
-    acceptable_recovery_lag: int = -1
-    statuses: tuple[Status, ...] = ()
-    sources_missing_since_ms: int | None = None
-    sources_missing_told: bool = False
-    endpoint_epoch: int = -1
-    report: OffsetReport | None = None
-    sent_report: OffsetReport | None = None
-    shutdown_application: bool = False
-    leave: Leave | None = None
-    stale_leave_pending: bool = False
-    polled_at_ms: int = 0
-    told: int = 0
-    """How many events there have been."""
-    lost_at: int | None = None
-    """That many, including the TasksLost that has not been answered yet."""
-
-
-# ------------------------------------------------------------------------------------------------------------- events
-
-
-@dataclass(frozen=True, slots=True)
-class OwnedReported:
-    """A ReportOwned of a processing thread that had heard of the first ``seen`` events when it sent it."""
-
-    tasks: Tasks
-    seen: int
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorFound:
-    """There is a connection to the coordinator, which serves the heartbeat up to this version."""
-
-    heartbeat_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    response: Response
-
-
-@dataclass(frozen=True, slots=True)
-class RequestFailed:
-    """No answer: timeout, disconnect, no coordinator to be found."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The broker can't serve this client at all."""
-
-    error: StreamsError
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Time has passed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What follows: at most one of ``request`` and ``find_coordinator``. ``wake_at_ms``: when to send a Tick."""
-
-    session: Session
-    request: Request | None = None
-    find_coordinator: bool = False
-    events: tuple[Event, ...] = field(default=())
-    wake_at_ms: int | None = None
-
 
 Change: TypeAlias = tuple[Session, tuple[Event, ...]]
 
@@ -567,7 +446,7 @@ def _act(session: Session, events: tuple[Event, ...], now_ms: int) -> Step:
         session = replace(session, in_flight=InFlight.COORDINATOR)
         return Step(session, find_coordinator=True, events=events, wake_at_ms=_wake_at_ms(session, None))
     leaving = stale_leave or session.state is MemberState.LEAVING
-    session, request = _leave_request(session) if leaving else _heartbeat(session, now_ms)
+    session, request = leave_request(session) if leaving else heartbeat(session, now_ms)
     return Step(session, request=request, events=events, wake_at_ms=_wake_at_ms(session, None))
 
 
@@ -583,111 +462,6 @@ def _wake_at_ms(session: Session, due_ms: int | None) -> int | None:
     if session.state in MEMBER_STATES:
         times.append(session.polled_at_ms + session.membership.rebalance_timeout_ms)
     return min(times, default=None)
-
-
-def _leave_request(session: Session) -> tuple[Session, Request]:
-    membership = session.membership
-    remain = session.leave.remain if session.leave is not None else True
-    epoch = LEAVE_STATIC_EPOCH if membership.instance_id is not None and remain else LEAVE_EPOCH
-    request = Request(
-        group_id=membership.group_id,
-        member_id=membership.member_id,
-        member_epoch=epoch,
-        endpoint_information_epoch=session.endpoint_epoch,
-        instance_id=membership.instance_id,
-        shutdown_application=session.shutdown_application,
-    )
-    return replace(session, in_flight=InFlight.LEAVE), request
-
-
-def _heartbeat(session: Session, now_ms: int) -> tuple[Session, Request]:
-    membership = session.membership
-    joining = session.state is MemberState.JOINING
-    request = Request(
-        group_id=membership.group_id,
-        member_id=membership.member_id,
-        member_epoch=session.member_epoch,
-        endpoint_information_epoch=session.endpoint_epoch,
-        instance_id=membership.instance_id,
-    )
-    owned = NOTHING if joining else session.owned
-    sent = None
-    if session.full or session.state is MemberState.ACKNOWLEDGING or owned != session.acknowledged:
-        sent = owned
-        request.active_tasks = _task_ids(owned.active)
-        request.standby_tasks = _task_ids(owned.standby)
-        request.warmup_tasks = _task_ids(owned.warmup)
-    if session.full:
-        _add_everything(request, membership, joining)
-    report = _due_report(session, now_ms)
-    if report is not None:
-        request.task_offsets = _offsets(report.offsets)
-        request.task_end_offsets = _offsets(report.end_offsets)
-    session = replace(
-        session,
-        in_flight=InFlight.HEARTBEAT,
-        sent=sent,
-        sent_report=report,
-        urgent=False,
-        sent_at_ms=now_ms,
-        state=MemberState.STABLE if session.state is MemberState.ACKNOWLEDGING else session.state,
-    )
-    return session, request
-
-
-def _add_everything(request: Request, membership: GroupMembership, joining: bool) -> None:
-    request.rack_id = membership.rack_id
-    request.rebalance_timeout_ms = membership.rebalance_timeout_ms
-    request.process_id = membership.process_id
-    request.client_tags = [Request.KeyValue(key=k, value=v) for k, v in sorted(membership.client_tags.items())]
-    if membership.endpoint is not None:
-        request.user_endpoint = Request.Endpoint(host=membership.endpoint.host, port=membership.endpoint.port)
-    if joining:
-        request.topology = membership.topology
-
-
-def _task_ids(tasks: frozenset[Task]) -> list[types.StreamsGroupHeartbeatRequest.TaskIds]:
-    partitions: dict[str, list[int]] = {}
-    for subtopology_id, partition in sorted(tasks):
-        partitions.setdefault(subtopology_id, []).append(partition)
-    return [Request.TaskIds(subtopology_id=name, partitions=numbers) for name, numbers in partitions.items()]
-
-
-def _due_report(session: Session, now_ms: int) -> OffsetReport | None:
-    """Task offsets where they are due. Brokers that serve only version 0 of the heartbeat refuse them."""
-    report = session.report
-    if report is None or not session.heartbeat_version:
-        return None
-    tasks, caught_up = frozenset(report.offsets), _caught_up(session, report)
-    due = (
-        session.full
-        or report.reported_at_ms is None
-        or now_ms - report.reported_at_ms >= session.task_offset_interval_ms
-        or tasks != report.reported_tasks
-        or not caught_up <= report.reported_caught_up
-    )
-    if not due:
-        return None
-    return replace(report, reported_at_ms=now_ms, reported_tasks=tasks, reported_caught_up=caught_up)
-
-
-def _caught_up(session: Session, report: OffsetReport) -> frozenset[Task]:
-    if session.acceptable_recovery_lag < 0:
-        return frozenset()
-    return frozenset(
-        task
-        for task in session.owned.warmup
-        if task in report.offsets
-        and task in report.end_offsets
-        and report.end_offsets[task] - report.offsets[task] <= session.acceptable_recovery_lag
-    )
-
-
-def _offsets(offsets: Mapping[Task, int]) -> list[types.StreamsGroupHeartbeatRequest.TaskOffset]:
-    return [
-        Request.TaskOffset(subtopology_id=task[0], partition=task[1], offset=offset)
-        for task, offset in sorted(offsets.items())
-    ]
 
 
 _HANDLERS: dict[type, Callable[[Session, Any, int], Change]] = {

@@ -87,7 +87,7 @@ class ScriptedBroker:
         self._loop = asyncio.new_event_loop()
         self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
-        self._data = asyncio.Condition()
+        self._appended = asyncio.Event()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     # --------------------------------------------------------------------------------------------------- from the test
@@ -223,12 +223,18 @@ class ScriptedBroker:
                 code, offset = self.log(topic.name, data.index).append(bytes(data.records))
                 results.append(response.PartitionProduceResponse(index=data.index, error_code=code, base_offset=offset))
             topics.append(response.TopicProduceResponse(name=topic.name, partition_responses=results))
+        self._appended.set()
+        self._appended.clear()
         return response(responses=topics)
 
     async def _fetch(self, request: Any) -> Any:
         answer, size = self._fetched(request)
         if size == 0:
-            await asyncio.sleep(request.max_wait_ms / 1000)
+            try:
+                async with asyncio.timeout(request.max_wait_ms / 1000):
+                    await self._appended.wait()
+            except TimeoutError:
+                pass
             answer, size = self._fetched(request)
         return answer
 

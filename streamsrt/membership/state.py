@@ -1,0 +1,147 @@
+"""What a member knows (:class:`Session`), what can happen to it, and what follows (:class:`Step`): values only.
+
+The machine over them is :mod:`streamsrt.membership.session`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from streamsrt.errors import StreamsError
+from streamsrt.membership.values import NOTHING, Event, GroupMembership, Leave, Status, Task, Tasks
+from streamsrt.wire import types
+
+Request: TypeAlias = types.StreamsGroupHeartbeatRequest
+Response: TypeAlias = types.StreamsGroupHeartbeatResponse
+
+
+class MemberState(Enum):
+    UNSUBSCRIBED = "unsubscribed"
+    JOINING = "joining"
+    RECONCILING = "reconciling"
+    ACKNOWLEDGING = "acknowledging"
+    STABLE = "stable"
+    PREPARE_LEAVING = "prepare leaving"
+    LEAVING = "leaving"
+    FENCED = "fenced"
+    STALE = "stale"
+    FATAL = "fatal"
+
+
+MEMBER_STATES = frozenset({MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STABLE})
+HEARTBEAT_STATES = MEMBER_STATES | {MemberState.JOINING, MemberState.PREPARE_LEAVING}
+SENDING_STATES = HEARTBEAT_STATES | {MemberState.LEAVING}
+
+
+class InFlight(Enum):
+    COORDINATOR = "coordinator"
+    HEARTBEAT = "heartbeat"
+    LEAVE = "leave"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetReport:
+    """The task offsets that are known, and what was reported of them when."""
+
+    offsets: Mapping[Task, int]
+    end_offsets: Mapping[Task, int]
+    reported_at_ms: int | None = None
+    reported_tasks: frozenset[Task] = frozenset()
+    reported_caught_up: frozenset[Task] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """All that the machine knows. ``heartbeat_version`` None: the coordinator has to be found (again)."""
+
+    membership: GroupMembership
+    state: MemberState = MemberState.UNSUBSCRIBED
+    ended: bool = False
+    member_epoch: int = 0
+    assigned: Tasks = NOTHING
+    owned: Tasks = NOTHING
+    acknowledged: Tasks | None = None
+    """The owned tasks of the last heartbeat that was answered without an error."""
+    sent: Tasks | None = None
+    full: bool = True
+    heartbeat_version: int | None = None
+    in_flight: InFlight | None = None
+    urgent: bool = False
+    sent_at_ms: int = 0
+    back_off_until_ms: int = 0
+    failures: int = 0
+    fences: int = 0
+    trouble_since_ms: int | None = None
+    heartbeat_interval_ms: int = 5_000
+    task_offset_interval_ms: int = 60_000
+    acceptable_recovery_lag: int = -1
+    statuses: tuple[Status, ...] = ()
+    sources_missing_since_ms: int | None = None
+    sources_missing_told: bool = False
+    endpoint_epoch: int = -1
+    report: OffsetReport | None = None
+    sent_report: OffsetReport | None = None
+    shutdown_application: bool = False
+    leave: Leave | None = None
+    stale_leave_pending: bool = False
+    polled_at_ms: int = 0
+    told: int = 0
+    """How many events there have been."""
+    lost_at: int | None = None
+    """That many, including the TasksLost that has not been answered yet."""
+
+
+# ------------------------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedReported:
+    """A ReportOwned of a processing thread that had heard of the first ``seen`` events when it sent it."""
+
+    tasks: Tasks
+    seen: int
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorFound:
+    """There is a connection to the coordinator, which serves the heartbeat up to this version."""
+
+    heartbeat_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    response: Response
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """No answer: timeout, disconnect, no coordinator to be found."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The broker can't serve this client at all."""
+
+    error: StreamsError
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What follows: at most one of ``request`` and ``find_coordinator``. ``wake_at_ms``: when to send a Tick."""
+
+    session: Session
+    request: Request | None = None
+    find_coordinator: bool = False
+    events: tuple[Event, ...] = field(default=())
+    wake_at_ms: int | None = None
