@@ -137,7 +137,7 @@ class GroupConfig:
         groups.pop(group_id, None)
         resolved.pop(group_id, None)
         if settings:
-            changes = {_GROUP_SETTINGS[name]: self._group_value(name, value) for name, value in settings.items()}
+            changes = dict(self._group_value(name, value) for name, value in settings.items())
             groups[group_id] = dict(settings)
             resolved[group_id] = replace(self.defaults, **changes)  # type: ignore[arg-type]
         return replace(self, groups=groups, resolved=resolved)
@@ -151,13 +151,14 @@ class GroupConfig:
             found[name] = (None if value is None else str(value), name in own)
         return found
 
-    def _group_value(self, name: str, value: str) -> int | str:
+    def _group_value(self, name: str, value: str) -> tuple[str, int | str]:
+        """The attribute of a dynamic setting and its value."""
         if name not in _GROUP_SETTINGS:
             raise InvalidConfigError(f"Unknown group config name: {name}{_nearest(name, _GROUP_SETTINGS)}")
         attribute = _GROUP_SETTINGS[name]
         if attribute == "assignor_name":
             _check_assignor(name, value)
-            return value
+            return attribute, value
         number = _integer(name, value)
         low = 0 if attribute != "task_offset_interval_ms" else 1
         if number < low:
@@ -170,7 +171,7 @@ class GroupConfig:
             raise InvalidConfigError(f"{name} must be less than or equal to {self.bounds[_MAXIMA[attribute]]}")
         if attribute in _MINIMA and number < self.bounds[_MINIMA[attribute]]:
             raise InvalidConfigError(f"{name} must be greater than or equal to {self.bounds[_MINIMA[attribute]]}")
-        return number
+        return attribute, number
 
 
 def _numbers(settings: Mapping[str, str]) -> dict[str, int]:

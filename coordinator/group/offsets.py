@@ -125,17 +125,16 @@ def _commit_record(
     entry: types.OffsetCommitRequest.OffsetCommitRequestPartition,
     now_ms: int,
 ) -> Record:
-    expires = NEVER_EXPIRES if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
+    value = types.OffsetCommitValue(
+        offset=entry.committed_offset, metadata=entry.committed_metadata or "", commit_timestamp=now_ms
+    )
+    if request.retention_time_ms == -1:
+        value.leader_epoch, value.topic_id = entry.committed_leader_epoch, topic.topic_id
+    else:
+        # The only record version with an expiry has neither; nor have the request versions with a retention time.
+        value.expire_timestamp = now_ms + request.retention_time_ms
     return Record(
-        types.OffsetCommitKey(group=request.group_id, topic=topic.name, partition=entry.partition_index),
-        types.OffsetCommitValue(
-            offset=entry.committed_offset,
-            leader_epoch=entry.committed_leader_epoch,
-            metadata=entry.committed_metadata or "",
-            commit_timestamp=now_ms,
-            expire_timestamp=expires,
-            topic_id=topic.topic_id,
-        ),
+        types.OffsetCommitKey(group=request.group_id, topic=topic.name, partition=entry.partition_index), value
     )
 
 

@@ -6,16 +6,21 @@
 2. Each task with state gets standby tasks on other processes: first where it ran before, then where it was a standby,
    then where the load is least; fewer if there are not enough processes. A process never has a task twice.
 3. A member whose topology is behind the group's gets no task that it does not have; the others share the rest.
-4. The result depends on the values only: ties go to the smallest process id, then to the smallest member id.
+4. What the members have stays as it is if it is complete and as equal as what these rules make of it. They are applied to
+   their own result until that is so, a few times at most: the same group is not assigned anew without a reason.
+5. The result depends on the values only: ties go to the smallest process id, then to the smallest member id.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coordinator.group.streams.tasks import TaskId, Tasks
+
+ROUNDS_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +46,67 @@ def assign(
     take new tasks, tasks that nobody has stay unassigned.
     """
     ordered = sorted(members, key=lambda member: member.member_id)
-    work = _Work(ordered, num_standby_replicas)
+    processes = {member.member_id: member.process_id for member in ordered}
+    had = {member.member_id: member.previous for member in ordered}
+    for _ in range(ROUNDS_MAX):
+        made = _assigned(ordered, task_counts, stateful, num_standby_replicas)
+        if made == had or _is_as_good(had, made, processes):
+            return had
+        had = made
+        ordered = [replace(member, previous=made[member.member_id]) for member in ordered]
+    return had
+
+
+def _assigned(
+    members: list[AssignorMember], task_counts: Mapping[str, int], stateful: frozenset[str], num_standby_replicas: int
+) -> dict[str, Tasks]:
+    work = _Work(members, num_standby_replicas)
     tasks = [TaskId(name, partition) for name, count in task_counts.items() for partition in range(count)]
     work.assign_active(tasks)
     if num_standby_replicas:
         work.assign_standby([task for task in tasks if task.subtopology_id in stateful])
     return {
         member.member_id: Tasks(frozenset(work.active[member.member_id]), frozenset(work.standby[member.member_id]))
-        for member in ordered
+        for member in members
     }
+
+
+def _is_as_good(had: Mapping[str, Tasks], made: Mapping[str, Tasks], processes: Mapping[str, str]) -> bool:
+    """Whether ``had`` gives every task as often as ``made``, never twice to a process, and loads are as equal."""
+    if _census(had) != _census(made):
+        return False
+    held: set[tuple[str, TaskId]] = set()
+    for name, tasks in had.items():
+        for task in (*tasks.active, *tasks.standby, *tasks.warmup):
+            if (processes[name], task) in held:
+                return False
+            held.add((processes[name], task))
+    return _spreads(had, processes) <= _spreads(made, processes)
+
+
+def _census(assignment: Mapping[str, Tasks]) -> Counter[tuple[str, TaskId]]:
+    """How often each task is there in each role."""
+    found: Counter[tuple[str, TaskId]] = Counter()
+    for tasks in assignment.values():
+        found.update(("active", task) for task in tasks.active)
+        found.update(("standby", task) for task in tasks.standby)
+        found.update(("warmup", task) for task in tasks.warmup)
+    return found
+
+
+def _spreads(assignment: Mapping[str, Tasks], processes: Mapping[str, str]) -> list[float]:
+    """Differences between the most and the least loaded: of processes and of members of a process; active, then all."""
+    active: dict[str, list[int]] = {}
+    every: dict[str, list[int]] = {}
+    for name, tasks in assignment.items():
+        active.setdefault(processes[name], []).append(len(tasks.active))
+        every.setdefault(processes[name], []).append(len(tasks.active) + len(tasks.standby))
+    found: list[float] = []
+    for loads in (active, every):
+        means = [sum(counts) / len(counts) for counts in loads.values()]
+        found.append(max(means, default=0) - min(means, default=0))
+        found.append(max((max(counts) - min(counts) for counts in loads.values()), default=0))
+    return found
 
 
 @dataclass(slots=True)
