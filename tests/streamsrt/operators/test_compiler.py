@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamsrt.errors import ConfigError
+from tests.streamsrt.operators.programs import Piped, Written, columns_of, commit, new_task
+from topology import KStream, StreamsBuilder, Topology, serdes
+from topology.serdes import CallableSerde
+
+
+class Counted:
+    """A string serde that counts what it is asked for."""
+
+    def __init__(self) -> None:
+        self.read: list[bytes] = []
+        self.written: list[str] = []
+        self.serde: CallableSerde[str] = CallableSerde("counted", self.serialize, self.deserialize)
+
+    def serialize(self, value: str) -> bytes:
+        self.written.append(value)
+        return value.encode()
+
+    def deserialize(self, data: bytes) -> str:
+        self.read.append(data)
+        return data.decode()
+
+
+def run(topology: Topology, *rows: tuple[str | None, str | None]) -> Written:
+    written = Written()
+    task = new_task(topology, written)
+    task.add_batch("in", 0, columns_of([Piped("in", k, v, 1, ()) for k, v in rows], 0))
+    task.process(100, 0)
+    commit(task)
+    return written
+
+
+def test_what_nobody_reads_is_neither_deserialized_nor_serialized() -> None:
+    key, value = Counted(), Counted()
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream("in", key=key.serde, value=value.serde)
+    stream.filter_not(lambda k, v: v == "x").to("out", key=key.serde, value=value.serde)
+    counts = stream.group_by_key(key=key.serde, value=value.serde).count()
+    counts.to_stream().to("counts", key=key.serde, value=serdes.long)
+    written = run(builder.build(), ("a", "x"), ("b", "y"))
+    assert [row[:2] for row in written.topics["out"]] == [(b"b", b"y")]
+    assert [row[0] for row in written.topics["counts"]] == [b"a", b"b"]
+    assert (key.read, value.read) == ([b"a", b"b"], [b"x", b"y"])
+    assert key.written == value.written == []
+
+
+def test_children_share_what_they_both_read() -> None:
+    value = Counted()
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=value.serde)
+    for name in ("one", "two"):
+        stream.map_values(str.upper).to(name, key=serdes.string, value=serdes.string)
+    run(builder.build(), ("a", "x"))
+    assert value.read == [b"x"]
+
+
+def test_a_chain_too_deep_for_one_function_still_runs() -> None:
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+    for number in range(150):
+        stream = stream.filter(lambda k, v, n=number: int(v) > n)
+    stream.to("out", key=serdes.string, value=serdes.string)
+    written = run(builder.build(), ("a", "149"), ("b", "150"))
+    assert [row[0] for row in written.topics["out"]] == [b"b"]
+
+
+def test_nested_flat_maps_beyond_pythons_limit_of_blocks_still_run() -> None:
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+    for _ in range(25):
+        stream = stream.flat_map_values(lambda v: [v + "."])
+    stream.to("out", key=serdes.string, value=serdes.string)
+    assert run(builder.build(), ("a", "v")).topics["out"][0][1] == b"v" + b"." * 25
+
+
+def test_a_topic_may_be_chosen_for_each_record() -> None:
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+    stream.to(lambda k, v, context: f"to-{v}-{context.offset}", key=serdes.string, value=serdes.string)
+    assert sorted(run(builder.build(), ("a", "x"), ("b", "y")).topics) == ["to-x-0", "to-y-1"]
+
+
+def test_two_sinks_of_one_topic_keep_the_order_of_records() -> None:
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+    stream.to("out", key=serdes.string, value=serdes.string)
+    stream.map_values(str.upper).to("out", key=serdes.string, value=serdes.string)
+    written = run(builder.build(), ("a", "x"), ("b", "y"))
+    assert [row[1] for row in written.topics["out"]] == [b"x", b"X", b"y", b"Y"]
+
+
+def test_a_missing_serde_is_found_before_the_first_record() -> None:
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream("in")
+    stream.to("out")
+    (subtopology,) = builder.build().subtopologies
+    from streamsrt.tasks.task import Task, TaskConfig
+
+    with pytest.raises(ConfigError, match=r"no key serde for .*default\.key\.serde"):
+        Task(
+            subtopology,
+            0,
+            application_id="app",
+            stores={},
+            collector=Written(),
+            config=TaskConfig(),
+            partitions_of_topic=lambda topic: 1,
+        )
