@@ -62,11 +62,23 @@ class _Batch:
 class _Partition:
     """The queue of one partition. ``retrying``: nothing is sent until ``in_flight`` is empty."""
 
-    __slots__ = ("in_flight", "next_sequence", "not_before", "queue", "reason", "retrying", "tp")
+    __slots__ = (
+        "in_flight",
+        "next_sequence",
+        "node_id",
+        "not_before",
+        "queue",
+        "queued_bytes",
+        "reason",
+        "retrying",
+        "tp",
+    )
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.queue: deque[_Batch] = deque()
+        self.queued_bytes = 0
+        self.node_id = -1
         self.in_flight: dict[int, _Batch] = {}
         self.next_sequence = 0
         self.retrying = False
@@ -87,6 +99,7 @@ class Producer:
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._acked: dict[TopicPartition, int] = {}
         self._buffered_bytes = 0
+        self._unsent_bytes = 0
         self._pending = 0
         self._number = 0
         self._generation = 0
@@ -117,9 +130,13 @@ class Producer:
             if queue is None:
                 queue = self._partitions[tp] = _Partition(tp)
             queue.queue.append(_Batch(batch, record_count, self._number, expires_at))
+            queue.queued_bytes += size
             self._buffered_bytes += size
+            self._unsent_bytes += size
             self._pending += 1
-        self._wake_from_outside()
+        # With a request in flight to the same broker its answer wakes the loop.
+        if not self._requests.get(queue.node_id) or self._unsent_bytes >= WORTH_SENDING_BYTES:
+            self._wake_from_outside()
 
     def _wait_for_room(self, size: int) -> None:
         deadline = time.monotonic() + self._config.max_block_ms / 1000
@@ -253,6 +270,7 @@ class Producer:
             if leader is None:
                 partition.reason = "it has no leader"
             else:
+                partition.node_id = leader.node_id
                 by_node.setdefault(leader.node_id, []).append(partition)
         for node_id, ready in by_node.items():
             while self._may_send(node_id, ready):
@@ -263,8 +281,7 @@ class Producer:
         in_flight = self._requests.get(node_id, 0)
         if in_flight >= self._config.max_in_flight_requests_per_connection or self._producer_id < 0:
             return False
-        with self._lock:
-            waiting = sum(len(batch.data) for partition in ready for batch in partition.queue)
+        waiting = sum(partition.queued_bytes for partition in ready)
         return waiting > 0 and (in_flight == 0 or waiting >= WORTH_SENDING_BYTES or self._flushing > 0)
 
     def _start_request(self, node_id: int, ready: list[_Partition]) -> None:
@@ -278,6 +295,8 @@ class Producer:
                 if chosen and size + len(batch.data) > self._config.max_request_size:
                     continue
                 partition.queue.popleft()
+                partition.queued_bytes -= len(batch.data)
+                self._unsent_bytes -= len(batch.data)
                 partition.in_flight[batch.number] = batch
                 chosen.append((partition, batch))
                 size += len(batch.data)
@@ -378,6 +397,8 @@ class Producer:
     def _retry(self, partition: _Partition, batch: _Batch, reason: str) -> None:
         with self._lock:
             del partition.in_flight[batch.number]
+            partition.queued_bytes += len(batch.data)
+            self._unsent_bytes += len(batch.data)
             partition.retrying = True
             partition.reason = reason
             partition.not_before = self._loop.time() + backoff_s(self._cluster.config, 0)
@@ -401,6 +422,7 @@ class Producer:
             self._generation += 1
             self._partitions.clear()
             self._buffered_bytes = 0
+            self._unsent_bytes = 0
             self._pending = 0
             self._producer_id = -1
             self._error = error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -74,6 +75,20 @@ def test_batches_behind_a_failed_one_are_put_in_order_again(broker: ScriptedBrok
 
     broker.hooks[ApiKey.PRODUCE] = every_fourth
     send_and_check(broker, connect)
+
+
+def test_a_failed_batch_waits_for_the_answers_of_those_behind_it(broker: ScriptedBroker, connect: Connect) -> None:
+    calls, slowness = [0], threading.Event()
+
+    def fail_and_be_slow(request: Any) -> Any:
+        calls[0] += 1
+        if calls[0] % 5 == 2 and calls[0] < 30:
+            return produce_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)(request)
+        slowness.wait(0.01)
+        return None
+
+    broker.hooks[ApiKey.PRODUCE] = fail_and_be_slow
+    send_and_check(broker, connect, retry_backoff_ms=1, retry_backoff_max_ms=1)
 
 
 def test_a_lost_answer_does_not_write_twice(broker: ScriptedBroker, connect: Connect) -> None:
