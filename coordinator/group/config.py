@@ -227,5 +227,5 @@ def _integer(name: str, value: str) -> int:
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
     return f" Did you mean {close[0]}?" if close else ""
