@@ -304,6 +304,9 @@ class StreamThread:
         if now_ms - self._quiet_checked_at_ms < _QUIET_INTERVAL_MS:
             return False
         self._quiet_checked_at_ms = now_ms
+        # What was fetched is used up now and then; only at the end of the logs is it worth a commit to find out.
+        if any(owned.lag_records for owned in self._manager.running()):
+            return False
         self._commit_all()
         if self._committer.is_pending:
             return False
