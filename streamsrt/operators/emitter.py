@@ -14,9 +14,12 @@ import linecache
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import count
 from struct import Struct
+from types import CodeType
 from typing import Any, Literal
+from zlib import crc32
 
 from streamsrt.operators.plan import same_bytes
 from topology import serdes
@@ -24,7 +27,6 @@ from topology.serdes import Serde
 from topology.windows import Windowed
 
 Stage = Literal["deserialization", "processing", "production"]
-_generated = count()
 _unpack_long = Struct(">q").unpack
 
 
@@ -211,11 +213,17 @@ class Emitter:
         head += ["    try:", f"        {loop}"]
         tail = ["    finally:", *("        " + text for text in self.epilogue or ["pass"])]
         source = "\n".join(head + (self.body or ["            pass"]) + tail) + "\n"
-        filename = f"<streamsrt {title} #{next(_generated)}>"
+        # Tasks of one subtopology share their code: as many files as there are programs, however often tasks move.
+        filename = f"<streamsrt {title} #{crc32(source.encode()):08x}>"
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
         namespace = dict(self.bound)
-        exec(compile(source, filename, "exec"), namespace)
+        exec(_compiled(source, filename), namespace)
         return Generated(namespace["run"], columns, source, filename, len(head) + 1, self.places)
+
+
+@lru_cache(maxsize=256)
+def _compiled(source: str, filename: str) -> CodeType:
+    return compile(source, filename, "exec")
 
 
 @dataclass(frozen=True, slots=True)

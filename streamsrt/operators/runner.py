@@ -103,7 +103,11 @@ class Runner:
             try:
                 generated.run(*self._arguments(generated, keys, rest))
                 start = count
-            except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+            except Exception as error:  # a user's function may raise anything
+                if isinstance(error, RecordError):
+                    # The collector refused what the run wrote: nothing of the run may count as done.
+                    self.failed_index = start
+                    raise
                 index = start + len(rest.keys) - length_hint(keys) - 1
                 self.failed_index = index
                 self._skip_or_raise(generated, error, topic, partition, columns, index)
@@ -140,8 +144,6 @@ class Runner:
         columns: RecordColumns,
         index: int,
     ) -> None:
-        if isinstance(error, RecordError):
-            raise error
         node, stage = generated.place(error)
         context = _context(topic, partition, columns, index, node)
         handlers, counters = self.plan.handlers, self.counters

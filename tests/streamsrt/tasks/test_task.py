@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import linecache
 import traceback
 from typing import Any
 
@@ -80,6 +81,33 @@ def test_a_result_that_cannot_be_serialized_is_a_production_error() -> None:
     task.add_batch("in", 0, columns(GOOD))
     with pytest.raises(ProductionError, match="offset 100"):
         task.process(1, 0)
+
+
+@pytest.mark.parametrize("generate", [True, False])
+def test_what_the_collector_refuses_does_not_count_as_done(generate: bool) -> None:
+    class Refusing(Written):
+        def add(self, topic: str, *columns: Any, **options: Any) -> None:
+            raise ProductionError("refused", topic)
+
+    task = new_task(numbers(), Refusing(), generate=generate)
+    task.add_batch("in", 0, columns(GOOD, GOOD))
+    with pytest.raises(ProductionError, match="refused"):
+        task.process(10, 0)
+    assert task.buffered_records == 2
+    assert task.prepare_commit().offsets["in", 0][0] == 100
+
+
+def test_tasks_of_one_program_share_their_code() -> None:
+    topology = numbers()
+    tasks = [new_task(topology, Written()) for _ in range(2)]
+    for task in tasks:
+        task.add_batch("in", 0, columns(ZERO))
+        task.process(1, 0)
+    before = [name for name in linecache.cache if name.startswith("<streamsrt")]
+    other = new_task(topology, Written())
+    other.add_batch("in", 0, columns(ZERO))
+    other.process(1, 0)
+    assert [name for name in linecache.cache if name.startswith("<streamsrt")] == before
 
 
 def test_tracebacks_show_the_generated_line_and_the_users() -> None:
