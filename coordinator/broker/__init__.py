@@ -1,1 +1,35 @@
-"""The broker's answers, one module per family of APIs."""
+"""The broker's answers, one module per family of APIs.
+
+======================  ==================================================================================================
+module                  APIs
+======================  ==================================================================================================
+``api_versions``        ApiVersions; the table of what is served in which versions
+``metadata``            Metadata, DescribeTopicPartitions, DescribeCluster
+``topic_admin``         CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords
+``configs``             DescribeConfigs, IncrementalAlterConfigs
+``produce``             Produce, InitProducerId
+``fetch``               Fetch, ListOffsets, OffsetForLeaderEpoch
+``groups``              FindCoordinator, OffsetCommit, OffsetFetch, OffsetDelete, ListGroups, DeleteGroups,
+                        StreamsGroupHeartbeat, StreamsGroupDescribe
+======================  ==================================================================================================
+
+======================  ==================================================================================================
+module                  what the handlers share
+======================  ==================================================================================================
+``broker``              :class:`Broker`: state, services, clock
+``topics``              which topics there are, durable in ``__cluster_metadata``
+``group_shards``        the group coordinator: shards, timers, settings of groups
+``producer_ids``        producer ids, never given out twice
+``purgatory``           fetches that wait for records
+``keyed_log``           a small durable map as an internal log
+``config_definitions``  settings of the broker and of topics: names, types, bounds
+======================  ==================================================================================================
+
+Not served: transactions, classic and consumer groups, ACLs, quotas. A client that asks for a transactional producer gets
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which it does not retry; APIs that are not served are not advertised.
+
+Accepted for the sake of Kafka's tools and files, without effect: ``compression.type`` (batches stay as they were sent),
+``preallocate``, ``flush.*`` (see ``log.fsync``), ``segment.jitter.ms``, ``segment.index.bytes``,
+``file.delete.delay.ms``, ``message.timestamp.before.max.ms`` and ``after``, ``min.insync.replicas``,
+``unclean.leader.election.enable`` and, until logs are compacted, the settings of compaction.
+"""

@@ -20,7 +20,7 @@ SERVED: dict[int, tuple[int, int]] = {
     ApiKey.OFFSET_FETCH: (1, 10),
     ApiKey.FIND_COORDINATOR: (0, 6),
     ApiKey.LIST_GROUPS: (0, 5),
-    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.API_VERSIONS: (0, 5),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
     ApiKey.DELETE_RECORDS: (0, 2),
@@ -62,9 +62,13 @@ def api_versions(error_code: int = 0) -> ApiVersionsResponse:
 
 
 def handle_api_versions(broker: Broker, request: Request) -> ApiVersionsResponse:
+    """From version 5 on a client may say whom it means to speak to (KIP-1242): both cluster and node, or neither."""
     message = request.message
-    wrong_cluster = message.cluster_id is not None and message.cluster_id != broker.cluster_id
-    return api_versions(ErrorCode.INVALID_REQUEST if wrong_cluster else 0)
+    meant = (message.cluster_id, message.node_id)
+    if meant in {(None, -1), (broker.cluster_id, broker.node_id)}:
+        return api_versions()
+    half = message.cluster_id is None or message.node_id == -1
+    return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST if half else ErrorCode.REBOOTSTRAP_REQUIRED)
 
 
 HANDLERS: dict[int, Handler] = {ApiKey.API_VERSIONS: handle_api_versions}

@@ -9,22 +9,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from typing import Any, TypeAlias
 
 from coordinator.broker.config_definitions import Value
-from coordinator.broker.group_shards import GROUP_CONFIGS_LOG, GroupShards
+from coordinator.broker.group_shards import GroupShards
 from coordinator.broker.keyed_log import KeyedLog
 from coordinator.broker.producer_ids import ProducerIds
 from coordinator.broker.purgatory import Purgatory
-from coordinator.broker.topics import TopicRegistry
+from coordinator.broker.topics import BROKER_LOG, GROUP_CONFIGS_LOG, TopicRegistry
 from coordinator.group.config import GroupConfig
-from coordinator.log import Fsync, LogDirectory, PartitionLog
+from coordinator.log import Fsync, LogDirectory, LogError, PartitionLog
 from streamsrt.wire.messages import RequestHeader
 from streamsrt.wire.primitives import uuid_to_text
+
+logger = logging.getLogger("coordinator.broker")
 
 
 @dataclass(slots=True)
@@ -36,7 +40,9 @@ class Request:
     client_host: str
 
 
-BROKER_LOG = "__broker"
+class DisconnectError(Exception):
+    """A handler has no answer that the client would understand: its connection is closed. The message is for the log."""
+
 
 Answer: TypeAlias = "Any | Awaitable[Any]"
 Handler: TypeAlias = "Callable[[Broker, Request], Answer]"
@@ -72,13 +78,16 @@ class Broker:
             new_id=lambda: surroundings.random_bytes(16),
         )
         self.producer_ids = ProducerIds(directory, fsync=self.fsync)
+        self._rows = KeyedLog(directory, BROKER_LOG, fsync=self.fsync)
+        group_configs = KeyedLog(directory, GROUP_CONFIGS_LOG, fsync=self.fsync)
         self.groups = GroupShards(
             self.topics,
             group_config,
             surroundings.now_ms,
-            config_log=KeyedLog(directory, GROUP_CONFIGS_LOG, fsync=self.fsync),
+            config_log=group_configs,
             on_append=self.appended,
         )
+        self._internal_logs = (self._rows.log, self.topics.log, self.producer_ids.log, group_configs.log)
         self.host = "127.0.0.1"
         self.port = 0
         self.cluster_id = str(configs["cluster.id"])
@@ -94,14 +103,16 @@ class Broker:
         self._load_cluster_id()
         self.topics.load()
         self.producer_ids.load()
-        self.groups.load(partitions=self.integer("offsets.topic.num.partitions"))
+        self.groups.load(
+            partitions=self.integer("offsets.topic.num.partitions"),
+            segment_bytes=self.integer("offsets.topic.segment.bytes"),
+        )
 
     def _load_cluster_id(self) -> None:
-        rows = KeyedLog(self.directory, BROKER_LOG, fsync=self.fsync)
-        known = rows.load().get("cluster.id")
+        known = self._rows.load().get("cluster.id")
         if known is None:
             known = (self.cluster_id or uuid_to_text(self.surroundings.random_bytes(16))).encode()
-            rows.put("cluster.id", known)
+            self._rows.put("cluster.id", known)
         self.cluster_id = known.decode()
 
     # -------------------------------------------------------------------------------------------------------- appending
@@ -110,10 +121,27 @@ class Broker:
         """To be called after an append: wakes waiting fetches."""
         self.purgatory.wake(log)
 
-    async def durable(self, logs: list[PartitionLog]) -> None:
-        """Returns when what was appended to ``logs`` before is as safe as ``log.fsync`` promises."""
+    async def durable(self, logs: Iterable[PartitionLog] = ()) -> None:
+        """Returns when what was appended to ``logs`` before is as safe as ``log.fsync`` promises.
+
+        The broker's own facts are included: an acknowledged record must not lose its topic. Raises the log's errors.
+        """
         if self.fsync is Fsync.GROUP:
-            await asyncio.gather(*(asyncio.wrap_future(self.directory.syncer.sync(log)) for log in logs))
+            sync = self.directory.syncer.sync
+            unsynced = [*logs, *(log for log in self._internal_logs if log.has_unsynced)]
+            await asyncio.gather(*(asyncio.wrap_future(sync(log)) for log in unsynced))
+
+    def acknowledged(self, answer: Answer, logs: Iterable[PartitionLog] = ()) -> Answer:
+        """Holds an answer back until what it tells of is as safe as ``log.fsync`` promises."""
+        return answer if self.fsync is not Fsync.GROUP else self._when_durable(answer, logs)
+
+    async def _when_durable(self, answer: Answer, logs: Iterable[PartitionLog]) -> Any:
+        message = await answer if isawaitable(answer) else answer
+        try:
+            await self.durable(logs)
+        except LogError as error:
+            raise DisconnectError(f"what was written can't be acknowledged: {error}") from error
+        return message
 
     def topics_changed(self) -> None:
         """To be called after topics came, went or grew."""
@@ -122,7 +150,14 @@ class Broker:
     def run_retention(self) -> int:
         """Deletes what the topics' retention allows; how many segments went."""
         now_ms = self.surroundings.now_ms()
-        return sum(log.apply_retention(now_ms) for topic in self.topics for log in topic.partitions)
+        count = 0
+        for topic in self.topics:
+            for log in topic.partitions:
+                try:
+                    count += log.apply_retention(now_ms)
+                except LogError as error:
+                    logger.warning("retention of %s is put off: %s", topic.name, error)
+        return count
 
     def close(self) -> None:
         """Writes the clean-shutdown marker. No request may be handled after this."""

@@ -9,6 +9,8 @@
 from __future__ import annotations
 
 import difflib
+import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -27,6 +29,10 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+
+
+_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
 
 
 class InvalidConfigError(ValueError):
@@ -76,10 +82,11 @@ class Definition:
         return text
 
     def _number(self, text: str) -> int | float:
-        try:
-            number: int | float = float(text) if self.type == ConfigType.DOUBLE else int(text)
-        except ValueError:
-            raise InvalidConfigError(f"Invalid value {text} for configuration {self.key}: not a number.") from None
+        number = _double(text) if self.type == ConfigType.DOUBLE else _integer(text, _BITS[self.type])
+        if number is None:
+            raise InvalidConfigError(
+                f"Invalid value {text[:100]} for configuration {self.key}: not a number of type {self.type.name}."
+            )
         if self.minimum is not None and number < self.minimum:
             raise InvalidConfigError(
                 f"Invalid value {text} for configuration {self.key}: must be at least {self.minimum:g}."
@@ -91,9 +98,24 @@ class Definition:
         return number
 
 
+def _double(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _integer(text: str, bits: int) -> int | None:
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(1 << (bits - 1)) <= number < 1 << (bits - 1) else None
+
+
 def nearest_key(key: str, known: Iterable[str]) -> str:
     """A hint that names the known key closest to a mistyped one, or nothing."""
-    close = difflib.get_close_matches(key, list(known), n=1, cutoff=0.6)
+    close = difflib.get_close_matches(key[:200], list(known), n=1, cutoff=0.6)
     return f" Did you mean {close[0]}?" if close else ""
 
 
@@ -179,14 +201,14 @@ _OWN = (
     Definition("broker.rack", ConfigType.STRING, ""),
     Definition("cluster.id", ConfigType.STRING, ""),
     Definition("connections.max.idle.ms", ConfigType.LONG, 600_000, minimum=1),
-    Definition("default.replication.factor", ConfigType.INT, 1, minimum=1),
+    Definition("default.replication.factor", ConfigType.INT, 1, minimum=1, maximum=1),
     Definition("delete.topic.enable", ConfigType.BOOLEAN, True),
     Definition("fetch.max.bytes", ConfigType.INT, 55 << 20, minimum=1024),
     Definition("log.fsync", ConfigType.STRING, "interval", allowed=("never", "interval", "group")),
     Definition("log.fsync.interval.ms", ConfigType.LONG, 1000, minimum=1),
     Definition("log.retention.check.interval.ms", ConfigType.LONG, 300_000, minimum=1),
     Definition("max.connections", ConfigType.INT, _INT_MAX, minimum=1),
-    Definition("num.partitions", ConfigType.INT, 1, minimum=1),
+    Definition("num.partitions", ConfigType.INT, 1, minimum=1, maximum=10_000),
     Definition("offsets.retention.minutes", ConfigType.INT, 10_080, minimum=1),
     Definition("offsets.topic.num.partitions", ConfigType.INT, 1, minimum=1, maximum=50),
     Definition("offsets.topic.segment.bytes", ConfigType.INT, 100 << 20, minimum=1024),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 
-from coordinator.broker.broker import Broker, Handler, Request
+from coordinator.broker.broker import Answer, Broker, Handler, Request
 from coordinator.broker.config_definitions import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
@@ -13,6 +14,7 @@ from coordinator.broker.config_definitions import (
     Value,
 )
 from coordinator.broker.topics import Topic, TopicRefusedError
+from coordinator.group.config import BROKER_SETTINGS
 from coordinator.log import LogError
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.schema import ApiKey
@@ -40,11 +42,14 @@ def config_source(broker: Broker, topic: Topic, key: str) -> int:
 
 def handle_describe_configs(broker: Broker, request: Request) -> DescribeConfigsResponse:
     message: DescribeConfigsRequest = request.message
-    return DescribeConfigsResponse(results=[_describe(broker, resource) for resource in message.resources])
+    synonyms = message.include_synonyms
+    return DescribeConfigsResponse(
+        results=[_describe(broker, resource, synonyms=synonyms) for resource in message.resources]
+    )
 
 
 def _describe(
-    broker: Broker, resource: DescribeConfigsRequest.DescribeConfigsResource
+    broker: Broker, resource: DescribeConfigsRequest.DescribeConfigsResource, *, synonyms: bool
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
     result = DescribeConfigsResponse.DescribeConfigsResult(
         error_code=0,
@@ -54,30 +59,27 @@ def _describe(
         configs=[],
     )
     try:
-        rows = _rows_of(broker, resource.resource_type, resource.resource_name)
+        rows = _rows_of(broker, resource.resource_type, resource.resource_name, synonyms=synonyms)
     except TopicRefusedError as refused:
         result.error_code, result.error_message = refused.error_code, str(refused)
         return result
-    wanted = resource.configuration_keys
-    result.configs = [row for row in rows if wanted is None or not wanted or row.name in wanted]
+    wanted = set(resource.configuration_keys or ())
+    result.configs = [row for row in rows if not wanted or row.name in wanted]
     return result
 
 
-def _rows_of(broker: Broker, resource_type: int, name: str) -> Iterable[_Row]:
+def _rows_of(broker: Broker, resource_type: int, name: str, *, synonyms: bool) -> list[_Row]:
     if resource_type == TOPIC:
         topic = broker.topics.get(name)
         if topic is None:
             raise TopicRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
-        return [
-            _row(key, TOPIC_CONFIGS[key].type, TOPIC_CONFIGS[key].render(value), config_source(broker, topic, key))
-            for key, value in sorted(broker.topics.effective_configs(topic).items())
-        ]
+        return _topic_rows(broker, topic, synonyms=synonyms)
     if resource_type == BROKER:
         if name not in {"", str(broker.node_id)}:
             raise TopicRefusedError(
                 ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.node_id} but received {name}"
             )
-        return _broker_rows(broker.configs)
+        return _broker_rows(broker.configs) + _coordinator_rows(broker.groups.broker_configs)
     if resource_type == GROUP:
         return [
             _row(key, ConfigType.STRING, text, _DYNAMIC_GROUP if own else _DEFAULT)
@@ -86,6 +88,50 @@ def _rows_of(broker: Broker, resource_type: int, name: str) -> Iterable[_Row]:
     raise TopicRefusedError(
         ErrorCode.INVALID_REQUEST, f"Configurations of resource type {resource_type} are not kept by this broker."
     )
+
+
+def _topic_rows(broker: Broker, topic: Topic, *, synonyms: bool) -> list[_Row]:
+    rows = []
+    for key, value in sorted(broker.topics.effective_configs(topic).items()):
+        definition = TOPIC_CONFIGS[key]
+        row = _row(key, definition.type, definition.render(value), config_source(broker, topic, key))
+        if synonyms:
+            row.synonyms = _synonyms(broker, topic, key, row)
+        rows.append(row)
+    return rows
+
+
+def _synonyms(
+    broker: Broker, topic: Topic, key: str, row: _Row
+) -> list[DescribeConfigsResponse.DescribeConfigsSynonym]:
+    """Where the value comes from, and what would be used without it."""
+    definition = TOPIC_CONFIGS[key]
+    default = broker.topics.defaults[key]
+    found = []
+    if key in topic.configs:
+        found.append(
+            DescribeConfigsResponse.DescribeConfigsSynonym(name=key, value=row.value, source=row.config_source)
+        )
+    if definition.broker_key is not None:
+        found.append(
+            DescribeConfigsResponse.DescribeConfigsSynonym(
+                name=definition.broker_key,
+                value=definition.render(default),
+                source=_DEFAULT if default == definition.default else _STATIC_BROKER,
+            )
+        )
+    return found
+
+
+def _coordinator_rows(given: Mapping[str, str]) -> list[_Row]:
+    """The group coordinator's settings."""
+    rows = []
+    for key, setting in sorted(BROKER_SETTINGS.items()):
+        value = given.get(key, setting.default)
+        kind = ConfigType.INT if isinstance(setting.default, int) else ConfigType.STRING
+        text = None if value is None else str(value)
+        rows.append(_row(key, kind, text, _STATIC_BROKER if key in given else _DEFAULT, read_only=True))
+    return rows
 
 
 def _broker_rows(configs: Mapping[str, Value]) -> list[_Row]:
@@ -97,7 +143,7 @@ def _broker_rows(configs: Mapping[str, Value]) -> list[_Row]:
     return rows
 
 
-def _row(name: str, kind: ConfigType, value: str, source: int, *, read_only: bool = False) -> _Row:
+def _row(name: str, kind: ConfigType, value: str | None, source: int, *, read_only: bool = False) -> _Row:
     return _Row(
         name=name,
         value=value,
@@ -110,8 +156,9 @@ def _row(name: str, kind: ConfigType, value: str, source: int, *, read_only: boo
     )
 
 
-def handle_incremental_alter_configs(broker: Broker, request: Request) -> IncrementalAlterConfigsResponse:
+def handle_incremental_alter_configs(broker: Broker, request: Request) -> Answer:
     message: IncrementalAlterConfigsRequest = request.message
+    seen = Counter((resource.resource_type, resource.resource_name) for resource in message.resources)
     answer = IncrementalAlterConfigsResponse(responses=[])
     for resource in message.resources:
         result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
@@ -122,6 +169,10 @@ def handle_incremental_alter_configs(broker: Broker, request: Request) -> Increm
         )
         answer.responses.append(result)
         try:
+            if seen[resource.resource_type, resource.resource_name] > 1:
+                raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            if len({change.name for change in resource.configs}) < len(resource.configs):
+                raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
             _alter(broker, resource, validate_only=message.validate_only)
         except TopicRefusedError as refused:
             result.error_code, result.error_message = refused.error_code, str(refused)
@@ -129,7 +180,7 @@ def handle_incremental_alter_configs(broker: Broker, request: Request) -> Increm
             result.error_code, result.error_message = ErrorCode.INVALID_CONFIG, str(error)
         except LogError as error:
             result.error_code, result.error_message = error.error_code, str(error)
-    return answer
+    return broker.acknowledged(answer)
 
 
 def _alter(
@@ -140,6 +191,8 @@ def _alter(
         for change in resource.configs:
             if change.config_operation not in {_SET, _DELETE}:
                 raise TopicRefusedError(ErrorCode.INVALID_REQUEST, f"{change.name} is not a list: give SET or DELETE.")
+            if change.config_operation == _SET and change.value is None:
+                raise TopicRefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for {change.name}.")
             changes[change.name] = change.value if change.config_operation == _SET else None
         broker.groups.alter_group_configs(resource.resource_name, changes, validate_only=validate_only)
         return
@@ -175,7 +228,9 @@ def _apply_change(
         configs[key] = change.value
         return
     definition = TOPIC_CONFIGS.get(key)
-    if operation not in {_APPEND, _SUBTRACT} or definition is None or definition.type != ConfigType.LIST:
+    if operation not in {_APPEND, _SUBTRACT}:
+        raise TopicRefusedError(ErrorCode.INVALID_REQUEST, f"Config operation {operation} is unknown.")
+    if definition is None or definition.type != ConfigType.LIST:
         raise TopicRefusedError(ErrorCode.INVALID_CONFIG, f"{key} is not a list: APPEND and SUBTRACT don't apply.")
     current = definition.parse(configs[key]) if key in configs else broker.topics.effective_configs(topic)[key]
     assert isinstance(current, tuple)

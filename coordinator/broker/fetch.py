@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from coordinator.broker.broker import Answer, Broker, Handler, Request
 from coordinator.broker.topics import Topic
-from coordinator.log import LogError, OffsetOutOfRangeError, PartitionLog
+from coordinator.log import LogError, PartitionLog
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.schema import ApiKey
 from streamsrt.wire.types import (
@@ -28,7 +28,7 @@ from streamsrt.wire.types import (
 
 TOPIC_ID_VERSION = 13
 _READ_COMMITTED = 1
-_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -3, -4, -5
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
 
 def handle_fetch(broker: Broker, request: Request) -> Answer:
@@ -37,10 +37,12 @@ def handle_fetch(broker: Broker, request: Request) -> Answer:
     if refused is not None:
         return refused
     by_id = request.header.api_version >= TOPIC_ID_VERSION
+    message.max_bytes = min(message.max_bytes, broker.integer("fetch.max.bytes"))
+    message.min_bytes = min(message.min_bytes, message.max_bytes)
     answer, size, settled = _collect(broker, message, by_id=by_id)
     if settled or size >= message.min_bytes or message.max_wait_ms <= 0:
         return answer
-    return _wait(broker, message, by_id=by_id)
+    return _wait(broker, message, broker.purgatory.round, by_id=by_id)
 
 
 def _refuse_session(message: FetchRequest) -> FetchResponse | None:
@@ -50,14 +52,21 @@ def _refuse_session(message: FetchRequest) -> FetchResponse | None:
     return None
 
 
-async def _wait(broker: Broker, message: FetchRequest, *, by_id: bool) -> FetchResponse:
+async def _wait(broker: Broker, message: FetchRequest, looked: int, *, by_id: bool) -> FetchResponse:
+    """``looked`` is the purgatory's round in which the partitions were last looked at."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + message.max_wait_ms / 1000
-    event = asyncio.Event()
-    logs = [log for topic, data in _wanted(broker, message, by_id=by_id) if (log := _log_of(topic, data.partition))]
     while True:
-        left = deadline - loop.time()
-        woken = left > 0 and await broker.purgatory.wait(logs, event, left)
+        woken = True
+        if broker.purgatory.round == looked:
+            logs = [
+                log
+                for topic, data in _wanted(broker, message, by_id=by_id)
+                if (log := _log_of(topic, data.partition)) is not None
+            ]
+            left = deadline - loop.time()
+            woken = left > 0 and await broker.purgatory.wait(logs, left)
+        looked = broker.purgatory.round
         answer, size, settled = _collect(broker, message, by_id=by_id)
         if settled or size >= message.min_bytes or not woken:
             return answer
@@ -80,7 +89,7 @@ def _log_of(topic: Topic | None, partition: int) -> PartitionLog | None:
 
 def _collect(broker: Broker, message: FetchRequest, *, by_id: bool) -> tuple[FetchResponse, int, bool]:
     """The answer as of now, how many bytes of records are in it, and whether it can't wait (a partition has an error)."""
-    budget = min(message.max_bytes, broker.integer("fetch.max.bytes"))
+    budget = message.max_bytes
     committed = message.isolation_level == _READ_COMMITTED
     size, settled = 0, False
     responses = []
@@ -127,6 +136,8 @@ def _read(
     answer = _failed(data.partition, 0, log)
     if data.last_fetched_epoch >= 0:
         epoch, end = log.end_offset_for_epoch(data.last_fetched_epoch)
+        if epoch < 0:
+            return _failed(data.partition, ErrorCode.OFFSET_OUT_OF_RANGE, log), 0
         if epoch < data.last_fetched_epoch or end < data.fetch_offset:
             answer.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
             return answer, 0
@@ -177,26 +188,26 @@ def handle_list_offsets(broker: Broker, request: Request) -> ListOffsetsResponse
 def _look_up(
     log: PartitionLog, timestamp: int, result: ListOffsetsResponse.ListOffsetsPartitionResponse, *, committed: bool
 ) -> None:
-    result.leader_epoch = log.leader_epoch
+    if timestamp < _EARLIEST_PENDING_UPLOAD:
+        result.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return
+    readable = log.last_stable_offset if committed else log.high_watermark
+    found: tuple[int, int] | None = None
     try:
         if timestamp == _LATEST:
-            result.offset = log.last_stable_offset if committed else log.high_watermark
+            found = readable, -1
         elif timestamp in {_EARLIEST, _EARLIEST_LOCAL}:
-            result.offset = log.log_start_offset
+            found = log.log_start_offset, -1
         elif timestamp == _MAX_TIMESTAMP:
             found = log.max_timestamp()
-            result.offset, result.timestamp = found if found is not None else (-1, -1)
-        elif timestamp == _LATEST_TIERED:
-            result.offset = -1
-        elif timestamp < 0:
-            result.error_code = ErrorCode.UNSUPPORTED_VERSION
-        else:
+        elif timestamp not in {_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD}:
             found = log.offset_for_timestamp(timestamp)
-            result.offset, result.timestamp = found if found is not None else (-1, -1)
-    except OffsetOutOfRangeError:
-        result.offset = -1
     except LogError as error:
         result.error_code = error.error_code
+        return
+    if found is not None and (found[1] == -1 or found[0] < readable):
+        result.offset, result.timestamp = found
+        result.leader_epoch = log.leader_epoch
 
 
 def handle_offset_for_leader_epoch(broker: Broker, request: Request) -> OffsetForLeaderEpochResponse:

@@ -34,9 +34,6 @@ from streamsrt.wire.error_codes import ErrorCode
 
 logger = logging.getLogger("coordinator.groups")
 
-GROUP_CONFIGS_LOG = "__group_configs"
-_OFFSETS_TOPIC_CONFIGS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
-
 
 def java_hash(text: str) -> int:
     """``String.hashCode`` of Java: over UTF-16 code units, modulo 2**32, signed."""
@@ -71,11 +68,16 @@ class GroupShards:
         self._timer_event = asyncio.Event()
         self._image = topics.image()
 
-    def load(self, partitions: int) -> None:
-        """Brings the groups back from their logs and arms their timers."""
+    def load(self, partitions: int, segment_bytes: int) -> None:
+        """Brings the groups back from their logs and arms their timers; the two numbers are for a new offsets topic."""
         topic = self._topics.get(OFFSETS_TOPIC)
         if topic is None:
-            topic = self._topics.create(OFFSETS_TOPIC, partitions, _OFFSETS_TOPIC_CONFIGS)
+            configs = {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(segment_bytes),
+            }
+            topic = self._topics.create(OFFSETS_TOPIC, partitions, configs)
         for group_id, row in self._config_log.load().items():
             self._config = self._config.with_group(group_id, orjson.loads(row))
         self._logs = topic.partitions
@@ -193,6 +195,11 @@ class GroupShards:
             return
 
     # ---------------------------------------------------------------------------------------------------------- configs
+
+    @property
+    def broker_configs(self) -> Mapping[str, str]:
+        """The group coordinator's settings that the broker was given, by Kafka's names."""
+        return self._config.broker
 
     def describe_group_configs(self, group_id: str) -> list[tuple[str, str, bool]]:
         """Name, value in use, and whether the group itself sets it."""

@@ -6,12 +6,11 @@ offsets are kept by name, as in Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from inspect import isawaitable
 from typing import Any
 
 from coordinator.broker.broker import Answer, Broker, Handler, Request
-from coordinator.log import Fsync
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.primitives import ZERO_UUID
 from streamsrt.wire.schema import ApiKey
@@ -69,66 +68,71 @@ def _coordinator_error(key_type: int) -> tuple[int, str | None]:
 def _pass_on(broker: Broker, request: Request) -> Answer:
     """Hands a request that names one group to its shard."""
     group_id = request.message.group_id
-    return _acknowledge(broker, [group_id], broker.groups.execute(group_id, request.message, context_of(request)))
-
-
-def _acknowledge(broker: Broker, group_ids: list[str], answer: Answer) -> Answer:
-    """Holds an answer back until what it may tell of is as safe as ``log.fsync`` promises."""
-    if broker.fsync is not Fsync.GROUP:
-        return answer
-    return _after_fsync(broker, group_ids, answer)
-
-
-async def _after_fsync(broker: Broker, group_ids: list[str], answer: Answer) -> Any:
-    message = await answer if isawaitable(answer) else answer
-    await broker.durable(list({broker.groups.log_of(group_id) for group_id in group_ids}))
-    return message
+    answer = broker.groups.execute(group_id, request.message, context_of(request))
+    return broker.acknowledged(answer, [broker.groups.log_of(group_id)])
 
 
 # ------------------------------------------------------------------------------------------------------------- offsets
 
 
 def handle_offset_commit(broker: Broker, request: Request) -> Answer:
-    if request.header.api_version < TOPIC_ID_VERSION:
-        return _pass_on(broker, request)
+    """Partitions that do not exist are refused here, one by one; the shard answers for the others."""
+    by_id = request.header.api_version >= TOPIC_ID_VERSION
     message: OffsetCommitRequest = request.message
-    unknown, known = [], []
+    refused: list[OffsetCommitResponse.OffsetCommitResponseTopic] = []
+    known = []
     for wanted in message.topics:
-        topic = broker.topics.by_id(wanted.topic_id)
+        topic = broker.topics.by_id(wanted.topic_id) if by_id else broker.topics.get(wanted.name)
         if topic is None:
-            unknown.append(_unknown_commit(wanted))
-        else:
-            wanted.name = topic.name
-            known.append(wanted)
+            code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            refused.append(_refused_commit(wanted, wanted.partitions, code))
+            continue
+        wanted.name = topic.name
+        count = len(topic.partitions)
+        absent = [each for each in wanted.partitions if not 0 <= each.partition_index < count]
+        if absent:
+            wanted.partitions = [each for each in wanted.partitions if 0 <= each.partition_index < count]
+            refused.append(_refused_commit(wanted, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        known.append(wanted)
     message.topics = known
-    return _with_ids(broker, unknown, _pass_on(broker, request))
+    answer = _pass_on(broker, request)
+    return _merged(broker, refused, answer) if by_id or refused else answer
 
 
-def _unknown_commit(
+def _refused_commit(
     wanted: OffsetCommitRequest.OffsetCommitRequestTopic,
+    partitions: Iterable[OffsetCommitRequest.OffsetCommitRequestPartition],
+    code: int,
 ) -> OffsetCommitResponse.OffsetCommitResponseTopic:
     return OffsetCommitResponse.OffsetCommitResponseTopic(
+        name=wanted.name,
         topic_id=wanted.topic_id,
         partitions=[
-            OffsetCommitResponse.OffsetCommitResponsePartition(
-                partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID
-            )
-            for partition in wanted.partitions
+            OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in partitions
         ],
     )
 
 
-def _with_ids(broker: Broker, unknown: list[Any], answer: Answer) -> Answer:
+def _merged(broker: Broker, refused: list[OffsetCommitResponse.OffsetCommitResponseTopic], answer: Answer) -> Answer:
+    """The shard's answer with topic ids, and with the partitions that were refused before."""
     if isawaitable(answer):
-        return _later_with_ids(broker, unknown, answer)
+        return _merged_later(broker, refused, answer)
+    by_name = {topic.name: topic for topic in answer.topics}
     for topic in answer.topics:
         topic.topic_id = _id_of(broker, topic.name)
-    answer.topics.extend(unknown)
+    for topic in refused:
+        if topic.name in by_name:
+            by_name[topic.name].partitions.extend(topic.partitions)
+        else:
+            answer.topics.append(topic)
     return answer
 
 
-async def _later_with_ids(broker: Broker, unknown: list[Any], answer: Awaitable[Any]) -> Any:
-    return _with_ids(broker, unknown, await answer)
+async def _merged_later(
+    broker: Broker, refused: list[OffsetCommitResponse.OffsetCommitResponseTopic], answer: Awaitable[Any]
+) -> Any:
+    return _merged(broker, refused, await answer)
 
 
 def _id_of(broker: Broker, name: str) -> bytes:
@@ -201,7 +205,8 @@ def handle_delete_groups(broker: Broker, request: Request) -> Answer:
         reply = broker.groups.execute(group_ids[0], DeleteGroupsRequest(groups_names=group_ids), context_of(request))
         assert not isawaitable(reply)
         results.extend(reply.results)
-    return _acknowledge(broker, names, DeleteGroupsResponse(results=results))
+    logs = {broker.groups.log_of(group_id) for group_id in names}
+    return broker.acknowledged(DeleteGroupsResponse(results=results), logs)
 
 
 def handle_describe_streams_groups(broker: Broker, request: Request) -> StreamsGroupDescribeResponse:

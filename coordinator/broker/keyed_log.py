@@ -6,7 +6,7 @@ is visible, so that a failed append changes nothing.
 
 from __future__ import annotations
 
-from coordinator.log import Fsync, LogConfig, LogDirectory
+from coordinator.log import Fsync, LogConfig, LogDirectory, PartitionLog
 from streamsrt.wire.records import decode_batches, encode_batch
 
 _READ_BYTES = 1 << 20
@@ -17,10 +17,17 @@ class KeyedLog:
 
     def __init__(self, directory: LogDirectory, name: str, *, fsync: Fsync) -> None:
         self._log = directory.partition(name, 0, LogConfig(retention_ms=-1, fsync=fsync))
+        self.removed: set[str] = set()
+        """Keys that were removed in the end, as of :meth:`load`."""
+
+    @property
+    def log(self) -> PartitionLog:
+        return self._log
 
     def load(self) -> dict[str, bytes]:
         """What the log holds now, in the order in which the keys were first written."""
         rows: dict[str, bytes] = {}
+        self.removed.clear()
         offset = self._log.log_start_offset
         while offset < self._log.log_end_offset:
             result = self._log.read(offset, _READ_BYTES)
@@ -29,8 +36,10 @@ class KeyedLog:
                     name = (key or b"").decode()
                     if value is None:
                         rows.pop(name, None)
+                        self.removed.add(name)
                     else:
-                        rows[name] = value
+                        rows[name] = bytes(value)
+                        self.removed.discard(name)
             offset = result.next_offset
         return rows
 

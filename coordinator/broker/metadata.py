@@ -18,6 +18,7 @@ from streamsrt.wire.types import (
 )
 
 _BROKERS_ENDPOINT = 1
+_PARTITIONS_PER_PAGE_MAX = 2000
 
 
 def handle_metadata(broker: Broker, request: Request) -> MetadataResponse:
@@ -103,8 +104,11 @@ def handle_describe_topic_partitions(broker: Broker, request: Request) -> Descri
     message = request.message
     names: Iterable[str] = [wanted.name for wanted in message.topics] or [topic.name for topic in broker.topics]
     cursor = message.cursor
-    left = max(1, min(message.response_partition_limit, 2000))
+    left = max(1, min(message.response_partition_limit, _PARTITIONS_PER_PAGE_MAX))
     answer = DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
+    if cursor is not None and cursor.partition_index < 0:
+        answer.topics = [_undescribed(name, ErrorCode.INVALID_REQUEST) for name in names]
+        return answer
     for name in sorted(set(names)):
         if cursor is not None and name < cursor.topic_name:
             continue
@@ -133,6 +137,10 @@ def _unknown_topic(name: str) -> DescribeTopicPartitionsResponse.DescribeTopicPa
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     except TopicRefusedError as refused:
         code = refused.error_code
+    return _undescribed(name, code)
+
+
+def _undescribed(name: str, code: int) -> DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
         error_code=code, name=name, topic_id=ZERO_UUID, partitions=[]
     )

@@ -1,17 +1,17 @@
 """Produce and InitProducerId.
 
 1. A batch goes to the log as it came: its bytes are checked there and passed through, never decoded.
-2. ``acks=0`` has no answer at all. ``acks=1`` and ``acks=all`` are the same on one node: the answer is given when the
+2. ``acks=0`` has no answer at all; an error ends the connection, so that the client looks again where its partitions
+   are. ``acks=1`` and ``acks=all`` are the same on one node: the answer is given when the
    append is as safe as ``log.fsync`` promises.
 3. Each partition succeeds or fails by itself.
+4. Transactions are not served: a transactional batch would keep read_committed readers waiting for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
-from coordinator.broker.broker import Answer, Broker, Handler, Request
-from coordinator.broker.topics import METADATA_TOPIC, Topic
+from coordinator.broker.broker import Answer, Broker, DisconnectError, Handler, Request
+from coordinator.broker.topics import Topic
 from coordinator.log import AppendInfo, Fsync, LogError, PartitionLog
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.schema import ApiKey
@@ -19,6 +19,8 @@ from streamsrt.wire.types import InitProducerIdResponse, ProduceRequest, Produce
 
 TOPIC_ID_VERSION = 13
 _VALID_ACKS = (-1, 0, 1)
+_ATTRIBUTES = 22
+_TRANSACTIONAL = 16
 
 
 def handle_produce(broker: Broker, request: Request) -> Answer:
@@ -39,11 +41,20 @@ def handle_produce(broker: Broker, request: Request) -> Answer:
             )
         )
     if message.acks == 0:
+        _check_unanswered(responses)
         return None
     answer = ProduceResponse(responses=responses)
     if written and broker.fsync is Fsync.GROUP:
         return _when_durable(broker, written, answer)
     return answer
+
+
+def _check_unanswered(responses: list[ProduceResponse.TopicProduceResponse]) -> None:
+    for response in responses:
+        for partition in response.partition_responses:
+            if partition.error_code:
+                code = ErrorCode(partition.error_code)
+                raise DisconnectError(f"acks=0 and {code.name} for {response.name or 'a topic'}-{partition.index}")
 
 
 async def _when_durable(broker: Broker, written: list[PartitionLog], answer: ProduceResponse) -> ProduceResponse:
@@ -72,11 +83,11 @@ def _append(
         return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     if message.acks not in _VALID_ACKS:
         return _failed(data.index, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={message.acks} is not one of -1, 0, 1")
-    if message.transactional_id is not None:
+    if message.transactional_id is not None or _is_transactional(data.records):
         return _failed(
             data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker does not serve transactions."
         )
-    if topic.is_internal or topic.name == METADATA_TOPIC:
+    if topic.is_internal:
         return _failed(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is written by the broker only")
     if not data.records:
         return _failed(data.index, ErrorCode.INVALID_RECORD, "the partition's data holds no record batch")
@@ -88,6 +99,11 @@ def _append(
     broker.appended(log)
     written.append(log)
     return _succeeded(data.index, info)
+
+
+def _is_transactional(records: bytes | memoryview | None) -> bool:
+    """Whether the (first, and with a producer id only) batch says so; a batch too short to say it is the log's matter."""
+    return records is not None and len(records) > _ATTRIBUTES and bool(records[_ATTRIBUTES] & _TRANSACTIONAL)
 
 
 def _succeeded(index: int, info: AppendInfo) -> ProduceResponse.PartitionProduceResponse:
@@ -108,9 +124,7 @@ def _failed(
     )
 
 
-def handle_init_producer_id(
-    broker: Broker, request: Request
-) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+def handle_init_producer_id(broker: Broker, request: Request) -> Answer:
     message = request.message
     answer = InitProducerIdResponse(error_code=0, producer_id=-1, producer_epoch=-1)
     if message.transactional_id is not None:
@@ -120,7 +134,7 @@ def handle_init_producer_id(
         answer.producer_id, answer.producer_epoch = broker.producer_ids.allocate(), 0
     except LogError as error:
         answer.error_code = error.error_code
-    return answer
+    return broker.acknowledged(answer)
 
 
 HANDLERS: dict[int, Handler] = {ApiKey.PRODUCE: handle_produce, ApiKey.INIT_PRODUCER_ID: handle_init_producer_id}

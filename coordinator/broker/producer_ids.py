@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 
 from coordinator.broker.keyed_log import KeyedLog
-from coordinator.log import Fsync, LogDirectory
+from coordinator.broker.topics import PRODUCER_IDS_LOG
+from coordinator.log import Fsync, LogDirectory, PartitionLog
 
-LOG_NAME = "__producer_ids"
 BLOCK_SIZE = 1000
 _NEXT_BLOCK = struct.Struct(">q")
 _KEY = "next_block"
@@ -21,9 +21,13 @@ class ProducerIds:
     """The source of producer ids."""
 
     def __init__(self, directory: LogDirectory, *, fsync: Fsync) -> None:
-        self._rows = KeyedLog(directory, LOG_NAME, fsync=fsync)
+        self._rows = KeyedLog(directory, PRODUCER_IDS_LOG, fsync=fsync)
         self._next = 0
         self._block_end = 0
+
+    @property
+    def log(self) -> PartitionLog:
+        return self._rows.log
 
     def load(self) -> None:
         value = self._rows.load().get(_KEY)

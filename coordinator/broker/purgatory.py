@@ -17,19 +17,33 @@ class Purgatory:
 
     def __init__(self) -> None:
         self._waiting: dict[PartitionLog, set[asyncio.Event]] = {}
+        self._closing = False
+        self.round = 0
+        """Counts the calls of :meth:`wake`: who looked in this round and begins to wait in it has missed nothing."""
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
     def wake(self, log: PartitionLog) -> None:
         """To be called when records were appended to ``log``, or it was closed."""
+        self.round += 1
         waiting = self._waiting.get(log)
         if waiting:
             for event in waiting:
                 event.set()
 
-    async def wait(self, logs: Iterable[PartitionLog], event: asyncio.Event, timeout_s: float) -> bool:
-        """Waits until ``event`` is set by an append to one of ``logs``; False when the time is over first."""
+    def close(self) -> None:
+        """Ends all waits, now and from now on: the broker is to stop."""
+        self._closing = True
+        for waiting in self._waiting.values():
+            for event in waiting:
+                event.set()
+
+    async def wait(self, logs: Iterable[PartitionLog], timeout_s: float) -> bool:
+        """Waits until something is appended to one of ``logs``; False when the time is over first."""
+        if self._closing:
+            return False
+        event = asyncio.Event()
         watched = set(logs)
         for log in watched:
             self._waiting.setdefault(log, set()).add(event)
@@ -44,5 +58,4 @@ class Purgatory:
                 waiting.discard(event)
                 if not waiting:
                     del self._waiting[log]
-        event.clear()
-        return True
+        return not self._closing

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
-from coordinator.broker.broker import Broker, Handler, Request
+from coordinator.broker.broker import Answer, Broker, Handler, Request
 from coordinator.broker.config_definitions import TOPIC_CONFIGS
 from coordinator.broker.configs import config_source
-from coordinator.broker.topics import Topic, TopicRefusedError
-from coordinator.log import LogError, OffsetOutOfRangeError
+from coordinator.broker.topics import PARTITIONS_PER_REQUEST_MAX, Topic, TopicRefusedError
+from coordinator.log import LogError
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.primitives import ZERO_UUID
 from streamsrt.wire.schema import ApiKey
 from streamsrt.wire.types import (
+    CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -24,22 +26,34 @@ from streamsrt.wire.types import (
 _HIGH_WATERMARK = -1
 
 
-def handle_create_topics(broker: Broker, request: Request) -> CreateTopicsResponse:
+def _check_total(counts: Iterable[int]) -> None:
+    """Kafka's bound on what one request may ask for. Raises :class:`TopicRefusedError`."""
+    if sum(count for count in counts if count > 0) > PARTITIONS_PER_REQUEST_MAX:
+        raise TopicRefusedError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of partitions per request: at most {PARTITIONS_PER_REQUEST_MAX}.",
+        )
+
+
+def handle_create_topics(broker: Broker, request: Request) -> Answer:
     message: CreateTopicsRequest = request.message
     seen = Counter(wanted.name for wanted in message.topics)
+    counts = [max(wanted.num_partitions, len(wanted.assignments)) for wanted in message.topics]
     answer = CreateTopicsResponse(topics=[])
     for wanted in message.topics:
         try:
             if seen[wanted.name] > 1:
                 raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            _check_total(counts)
             answer.topics.append(_create(broker, wanted, validate_only=message.validate_only))
         except TopicRefusedError as refused:
             answer.topics.append(_not_created(wanted.name, refused.error_code, str(refused)))
         except LogError as error:
             answer.topics.append(_not_created(wanted.name, error.error_code, str(error)))
-    if not message.validate_only:
-        broker.topics_changed()
-    return answer
+    if message.validate_only:
+        return answer
+    broker.topics_changed()
+    return broker.acknowledged(answer)
 
 
 def _not_created(name: str, code: int, text: str) -> CreateTopicsResponse.CreatableTopicResult:
@@ -59,10 +73,7 @@ def _partition_count(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic)
             raise TopicRefusedError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partitions must be numbered consecutively from 0."
             )
-        if any(assignment.broker_ids != [broker.node_id] for assignment in wanted.assignments):
-            raise TopicRefusedError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The only broker of this cluster is {broker.node_id}."
-            )
+        _check_replicas(broker, [assignment.broker_ids for assignment in wanted.assignments])
         return len(indexes)
     if wanted.replication_factor not in {-1, 1}:
         raise TopicRefusedError(
@@ -73,12 +84,19 @@ def _partition_count(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic)
     return broker.integer("num.partitions") if wanted.num_partitions == -1 else wanted.num_partitions
 
 
+def _check_replicas(broker: Broker, assignments: Iterable[list[int]]) -> None:
+    if any(broker_ids != [broker.node_id] for broker_ids in assignments):
+        raise TopicRefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The only broker of this cluster is {broker.node_id}."
+        )
+
+
 def _create(
     broker: Broker, wanted: CreateTopicsRequest.CreatableTopic, *, validate_only: bool
 ) -> CreateTopicsResponse.CreatableTopicResult:
     configs = {config.name: config.value for config in wanted.configs if config.value is not None}
-    if len(configs) < len(wanted.configs):
-        nulls = ", ".join(config.name for config in wanted.configs if config.value is None)
+    nulls = ", ".join(config.name for config in wanted.configs if config.value is None)
+    if nulls:
         raise TopicRefusedError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {nulls}")
     partitions = _partition_count(broker, wanted)
     broker.topics.check_create(wanted.name, partitions, configs)
@@ -104,56 +122,99 @@ def _create(
     )
 
 
-def handle_delete_topics(broker: Broker, request: Request) -> DeleteTopicsResponse:
+def handle_delete_topics(broker: Broker, request: Request) -> Answer:
     message: DeleteTopicsRequest = request.message
     wanted = message.topics or [DeleteTopicsRequest.DeleteTopicState(name=name) for name in message.topic_names]
-    answer = DeleteTopicsResponse(responses=[_delete(broker, each) for each in wanted])
+    seen = Counter((each.name, each.topic_id) for each in wanted)
+    answer = DeleteTopicsResponse(responses=[])
+    for each in wanted:
+        result = DeleteTopicsResponse.DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=0)
+        answer.responses.append(result)
+        try:
+            if seen[each.name, each.topic_id] > 1:
+                raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            topic = _to_delete(broker, each)
+            result.name, result.topic_id = topic.name, topic.id
+            broker.topics.delete(topic)
+        except TopicRefusedError as refused:
+            result.error_code, result.error_message = refused.error_code, str(refused)
+        except LogError as error:
+            result.error_code, result.error_message = error.error_code, str(error)
+        else:
+            for log in topic.partitions:
+                broker.purgatory.wake(log)
     broker.topics_changed()
-    return answer
+    return broker.acknowledged(answer)
 
 
-def _delete(broker: Broker, wanted: DeleteTopicsRequest.DeleteTopicState) -> DeleteTopicsResponse.DeletableTopicResult:
-    result = DeleteTopicsResponse.DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id, error_code=0)
-    topic = broker.topics.by_id(wanted.topic_id) if wanted.name is None else broker.topics.get(wanted.name)
-    if topic is None:
-        by_id = wanted.name is None
-        result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return result
+def _to_delete(broker: Broker, wanted: DeleteTopicsRequest.DeleteTopicState) -> Topic:
+    if wanted.name is None:
+        topic = broker.topics.by_id(wanted.topic_id)
+        if topic is None:
+            raise TopicRefusedError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    elif wanted.topic_id != ZERO_UUID:
+        raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    else:
+        topic = broker.topics.get(wanted.name)
+        if topic is None:
+            raise TopicRefusedError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+            )
     if not broker.configs["delete.topic.enable"]:
-        result.error_code = ErrorCode.TOPIC_DELETION_DISABLED
-        result.error_message = "delete.topic.enable is false on this broker."
-        return result
-    result.name, result.topic_id = topic.name, topic.id
-    logs = list(topic.partitions)
-    try:
-        broker.topics.delete(topic)
-    except LogError as error:
-        result.error_code, result.error_message = error.error_code, str(error)
-    for log in logs:
-        broker.purgatory.wake(log)
-    return result
+        raise TopicRefusedError(
+            ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled: delete.topic.enable is false."
+        )
+    _check_not_internal(topic)
+    return topic
 
 
-def handle_create_partitions(broker: Broker, request: Request) -> CreatePartitionsResponse:
+def _check_not_internal(topic: Topic) -> None:
+    """Committed offsets and groups are found by the partition count of their topic: it must stay as it is."""
+    if topic.is_internal:
+        raise TopicRefusedError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{topic.name}' is internal: only the broker changes it."
+        )
+
+
+def handle_create_partitions(broker: Broker, request: Request) -> Answer:
     message = request.message
+    seen = Counter(wanted.name for wanted in message.topics)
+    counts = [wanted.count for wanted in message.topics]
     answer = CreatePartitionsResponse(results=[])
     for wanted in message.topics:
         result = CreatePartitionsResponse.CreatePartitionsTopicResult(name=wanted.name, error_code=0)
         answer.results.append(result)
         try:
-            topic = broker.topics.get(wanted.name)
-            if topic is None:
-                raise TopicRefusedError(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.name}' does not exist."
-                )
-            if wanted.count <= len(topic.partitions) or not message.validate_only:
+            if seen[wanted.name] > 1:
+                raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            _check_total(counts)
+            topic = _to_grow(broker, wanted)
+            if not message.validate_only:
                 broker.topics.add_partitions(topic, wanted.count)
         except TopicRefusedError as refused:
             result.error_code, result.error_message = refused.error_code, str(refused)
         except LogError as error:
             result.error_code, result.error_message = error.error_code, str(error)
     broker.topics_changed()
-    return answer
+    return broker.acknowledged(answer)
+
+
+def _to_grow(broker: Broker, wanted: CreatePartitionsRequest.CreatePartitionsTopic) -> Topic:
+    topic = broker.topics.get(wanted.name)
+    if topic is None:
+        raise TopicRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wanted.name}' does not exist.")
+    _check_not_internal(topic)
+    broker.topics.check_growth(topic, wanted.count)
+    if wanted.assignments is not None:
+        added = wanted.count - len(topic.partitions)
+        if len(wanted.assignments) != added:
+            raise TopicRefusedError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {added} additional partition(s), "
+                f"but {len(wanted.assignments)} assignment(s) were specified.",
+            )
+        _check_replicas(broker, [assignment.broker_ids for assignment in wanted.assignments])
+    return topic
 
 
 def handle_delete_records(broker: Broker, request: Request) -> DeleteRecordsResponse:
@@ -178,12 +239,13 @@ def _delete_records(
     if topic is None or not 0 <= partition < len(topic.partitions):
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return result
+    if topic.is_internal:
+        result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return result
     log = topic.partitions[partition]
     try:
         log.delete_records_before(log.high_watermark if offset == _HIGH_WATERMARK else offset)
         result.low_watermark = log.log_start_offset
-    except OffsetOutOfRangeError:
-        result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
     except LogError as error:
         result.error_code = error.error_code
     return result

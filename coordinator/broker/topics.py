@@ -2,12 +2,18 @@
 
 1. The registry is the replay of its log: one record per change of a topic, keyed by the topic's name, a tombstone for a
    deletion. A change is written before it is visible.
-2. A topic that is deleted and created again has another id; its old id is never answered again.
-3. Partition logs are opened when the broker starts and when a topic is made; the registry owns them.
+2. A topic that is deleted and created again has another id; its old id is never answered again, and its records never
+   come back: what an interrupted deletion left is removed at the next start, and before the name is used again.
+3. Partition logs are opened when the broker starts and when a topic is made; the registry owns them. The directories of
+   a new partition are made before its record is written: a failure leaves neither.
+4. Records of a topic that the registry's log has never heard of are set aside at a start, not deleted.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,12 +30,21 @@ from coordinator.broker.config_definitions import (
 )
 from coordinator.broker.keyed_log import KeyedLog
 from coordinator.group.values import TopicImage, TopicsImage
-from coordinator.log import Fsync, LogConfig, LogDirectory, PartitionLog, TimestampType
+from coordinator.log import Fsync, LogConfig, LogDirectory, LogError, LogStorageError, PartitionLog, TimestampType
 from streamsrt.wire.error_codes import ErrorCode
+
+logger = logging.getLogger("coordinator.broker")
 
 METADATA_TOPIC = "__cluster_metadata"
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
+BROKER_LOG = "__broker"
+GROUP_CONFIGS_LOG = "__group_configs"
+PRODUCER_IDS_LOG = "__producer_ids"
+INTERNAL_LOGS = frozenset({METADATA_TOPIC, BROKER_LOG, GROUP_CONFIGS_LOG, PRODUCER_IDS_LOG})
+"""Logs in the data directory that are no topics; no topic can have such a name."""
+
+PARTITIONS_PER_REQUEST_MAX = 10_000
 NAME_LENGTH_MAX = 249
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -67,7 +82,7 @@ def check_name(name: str) -> None:
     if name in {"", ".", ".."} or len(name) > NAME_LENGTH_MAX or not _LEGAL_NAME.fullmatch(name):
         raise TopicRefusedError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"Topic name {name!r} is illegal: it must have 1 to {NAME_LENGTH_MAX} of the characters "
+            f"Topic name {name[:NAME_LENGTH_MAX]!r} is illegal: it must have 1 to {NAME_LENGTH_MAX} of the characters "
             "a-z, A-Z, 0-9, '.', '_' and '-', and be neither '.' nor '..'.",
         )
 
@@ -114,7 +129,6 @@ class TopicRegistry:
         self._by_id: dict[bytes, Topic] = {}
         self._rows = KeyedLog(directory, METADATA_TOPIC, fsync=fsync)
         self._image: TopicsImage | None = None
-        self.version = 0
 
     # ------------------------------------------------------------------------------------------------------------ read
 
@@ -131,6 +145,11 @@ class TopicRegistry:
         """Every setting of the topic: its own, else the broker's, else Kafka's default."""
         own = {key: TOPIC_CONFIGS[key].parse(text) for key, text in topic.configs.items()}
         return {**self._defaults, **own}
+
+    @property
+    def log(self) -> PartitionLog:
+        """The registry's own log."""
+        return self._rows.log
 
     @property
     def defaults(self) -> Mapping[str, Value]:
@@ -153,24 +172,38 @@ class TopicRegistry:
 
     def load(self) -> None:
         """Replays the registry's log and opens every partition."""
-        for name, value in self._rows.load().items():
-            row = orjson.loads(value)
+        rows = {name: orjson.loads(value) for name, value in self._rows.load().items()}
+        self._remove_strays({name: row["partitions"] for name, row in rows.items()})
+        for name, row in rows.items():
             topic = Topic(name, bytes.fromhex(row["id"]), row["configs"])
             self._open(topic, row["partitions"])
+            self._publish(topic)
 
     def check_create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         """Raises :class:`TopicRefusedError` where :meth:`create` would."""
         check_name(name)
         if name in self._topics:
             raise TopicRefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        if name == METADATA_TOPIC:
+        if name in INTERNAL_LOGS:
             raise TopicRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' is the broker's own.")
+        self._check_collision(name)
         if partitions <= 0:
             raise TopicRefusedError(
                 ErrorCode.INVALID_PARTITIONS,
                 f"Number of partitions was set to an invalid non-positive value {partitions}.",
             )
         self.check_configs(configs)
+
+    def _check_collision(self, name: str) -> None:
+        """Kafka's rule, made for names of metrics: '.' and '_' count as the same character."""
+        if "." not in name and "_" not in name:
+            return
+        folded = name.replace(".", "_")
+        for other in self._topics:
+            if other.replace(".", "_") == folded:
+                raise TopicRefusedError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
+                )
 
     def check_configs(self, configs: Mapping[str, str]) -> None:
         try:
@@ -183,8 +216,8 @@ class TopicRegistry:
         """Makes a topic, durably. Raises :class:`TopicRefusedError`, or the log's errors."""
         self.check_create(name, partitions, configs)
         topic = Topic(name, self._new_id(), dict(configs))
-        self._write(topic, partitions)
-        self._open(topic, partitions)
+        self._grow(topic, partitions)
+        self._publish(topic)
         return topic
 
     def delete(self, topic: Topic) -> None:
@@ -193,18 +226,25 @@ class TopicRegistry:
         del self._topics[topic.name], self._by_id[topic.id]
         self._changed()
         for partition in range(len(topic.partitions)):
-            self._directory.delete(topic.name, partition)
+            try:
+                self._directory.delete(topic.name, partition)
+            except OSError as error:
+                logger.warning("%s-%d is left for the next start to remove: %s", topic.name, partition, error)
 
-    def add_partitions(self, topic: Topic, count: int) -> None:
-        """Raises the number of partitions to ``count``. Raises :class:`TopicRefusedError`."""
+    def check_growth(self, topic: Topic, count: int) -> None:
+        """Raises :class:`TopicRefusedError` where :meth:`add_partitions` would."""
         present = len(topic.partitions)
         if count <= present:
             raise TopicRefusedError(
                 ErrorCode.INVALID_PARTITIONS,
                 f"The topic {topic.name} currently has {present} partition(s); {count} would not be an increase.",
             )
-        self._write(topic, count)
-        self._open(topic, count)
+
+    def add_partitions(self, topic: Topic, count: int) -> None:
+        """Raises the number of partitions to ``count``. Raises :class:`TopicRefusedError`, or the log's errors."""
+        self.check_growth(topic, count)
+        self._grow(topic, count)
+        self._changed()
 
     def set_configs(self, topic: Topic, configs: Mapping[str, str]) -> None:
         """Replaces the topic's own settings. Raises :class:`TopicRefusedError`."""
@@ -212,8 +252,8 @@ class TopicRegistry:
         before = topic.configs
         topic.configs = dict(configs)
         try:
-            self._write(topic, len(topic.partitions))
-        except Exception:
+            self._write(topic)
+        except LogError:
             topic.configs = before
             raise
         config = log_config(self.effective_configs(topic), self._fsync)
@@ -231,17 +271,69 @@ class TopicRegistry:
         config = log_config(self.effective_configs(topic), self._fsync)
         for partition in range(len(topic.partitions), count):
             topic.partitions.append(self._directory.partition(topic.name, partition, config))
+
+    def _grow(self, topic: Topic, count: int) -> None:
+        """Makes partitions and then writes that they are there; after a failure there is neither."""
+        present = len(topic.partitions)
+        try:
+            for partition in range(present, count):
+                if self._directory.partition_path(topic.name, partition).exists():
+                    self._directory.delete(topic.name, partition)
+            self._open(topic, count)
+            self._write(topic)
+        except OSError as error:
+            self._shrink(topic, present, count)
+            raise LogStorageError(
+                self._directory.path, error, f"topic {topic.name} could not get partitions"
+            ) from error
+        except LogError:
+            self._shrink(topic, present, count)
+            raise
+
+    def _shrink(self, topic: Topic, present: int, count: int) -> None:
+        del topic.partitions[present:]
+        for partition in range(present, count):
+            if self._directory.partition_path(topic.name, partition).exists():
+                with contextlib.suppress(OSError):
+                    self._directory.delete(topic.name, partition)
+
+    def _remove_strays(self, known: Mapping[str, int]) -> None:
+        """Removes what an interrupted creation or deletion left; what else belongs to no topic is set aside."""
+        for name, partition in self._directory.partitions():
+            if name in INTERNAL_LOGS or partition < known.get(name, 0):
+                continue
+            path = self._directory.partition_path(name, partition)
+            if name in self._rows.removed or not any(file.stat().st_size for file in path.glob("*.log")):
+                self._directory.delete(name, partition)
+                continue
+            target = path.with_name(f"{path.name}.stray")
+            os.rename(path, target)
+            logger.warning(
+                "%s holds records of a topic that this broker does not know: it was renamed to %s. "
+                "Delete it, or create the topic, stop the broker and put its files back",
+                path,
+                target.name,
+            )
+
+    def _publish(self, topic: Topic) -> None:
         self._topics[topic.name] = topic
         self._by_id[topic.id] = topic
         self._changed()
 
     def _changed(self) -> None:
         self._image = None
-        self.version += 1
 
-    def _write(self, topic: Topic, partitions: int) -> None:
-        row = {"id": topic.id.hex(), "partitions": partitions, "configs": topic.configs}
+    def _write(self, topic: Topic) -> None:
+        row = {"id": topic.id.hex(), "partitions": len(topic.partitions), "configs": topic.configs}
         self._rows.put(topic.name, orjson.dumps(row))
 
 
-__all__ = ["InvalidConfigError", "Topic", "TopicRefusedError", "TopicRegistry", "check_name", "log_config"]
+__all__ = [
+    "INTERNAL_LOGS",
+    "InvalidConfigError",
+    "Topic",
+    "TopicRefusedError",
+    "TopicRegistry",
+    "check_name",
+    "log_config",
+]

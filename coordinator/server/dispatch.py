@@ -8,7 +8,7 @@ from inspect import isawaitable
 from typing import Any
 
 from coordinator.broker import api_versions, configs, fetch, groups, metadata, produce, topic_admin
-from coordinator.broker.broker import Broker, Handler, Request
+from coordinator.broker.broker import Broker, DisconnectError, Handler, Request
 from coordinator.server.tcp import Answer, Parts, ProtocolViolationError
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import RequestHeader, decode_request, encode_response_parts
@@ -45,7 +45,10 @@ class Dispatcher:
         low, high = api_versions.SERVED.get(header.api_key, (0, -1))
         if not low <= header.api_version <= high:
             return self._refuse(header.api_key, header.api_version, header.correlation_id)
-        answer = HANDLERS[header.api_key](self._broker, Request(header, message, client_host))
+        try:
+            answer = HANDLERS[header.api_key](self._broker, Request(header, message, client_host))
+        except DisconnectError as error:
+            raise ProtocolViolationError(str(error)) from error
         if answer is None:
             return None
         if isawaitable(answer):
@@ -53,7 +56,10 @@ class Dispatcher:
         return _encode(header, answer)
 
     async def _when_ready(self, header: RequestHeader, answer: Awaitable[Any]) -> Parts | None:
-        message = await answer
+        try:
+            message = await answer
+        except DisconnectError as error:
+            raise ProtocolViolationError(str(error)) from error
         return None if message is None else _encode(header, message)
 
     def _unsupported(self, error: UnsupportedVersionError) -> Parts:

@@ -1,15 +1,16 @@
 """``python -m coordinator``: starts the bundled broker.
 
 The first line on stdout is the bootstrap address, printed once connections are accepted; everything else goes to stderr.
-SIGTERM and SIGINT drain: no new connection, requests that arrived are answered, logs are synced and closed, exit code 0.
+SIGTERM and SIGINT drain: no new connection, waiting fetches are answered at once, requests that arrived are answered,
+logs are synced and closed, exit code 0.
 
 ==========  ====================================================================================
 exit code   meaning
 ==========  ====================================================================================
 0           drained and closed
-1           the disk failed while the broker ran
+1           the disk failed, or the broker did: the logs are checked at the next start
 2           a setting or argument is wrong
-3           the data directory can't be used: locked, of another format, or corrupt
+3           the data directory can't be used: locked, of another format, corrupt or not accessible
 4           the address can't be bound
 ==========  ====================================================================================
 """
@@ -18,11 +19,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import ipaddress
 import logging
+import resource
 import signal
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,37 +33,61 @@ from coordinator.broker.broker import Broker, Surroundings
 from coordinator.broker.config_definitions import BROKER_CONFIGS, InvalidConfigError, Value, nearest_key
 from coordinator.group.config import BROKER_SETTINGS, GroupConfig
 from coordinator.group.config import InvalidConfigError as InvalidGroupConfigError
-from coordinator.log import CorruptLogError, LogDirectory, LogDirectoryError
+from coordinator.group.machine import UnknownRecordError
+from coordinator.log import LogDirectory, LogError
 from coordinator.server.dispatch import Dispatcher
-from coordinator.server.tcp import Connection
+from coordinator.server.listener import Listener
+from coordinator.server.properties import parse_properties
 from streamsrt.wire.messages import warm
+from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.schema import ApiKey
 
 logger = logging.getLogger("coordinator.server")
 
-DRAIN_TIMEOUT_S = 10.0
 _HOT = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.API_VERSIONS)
+_PORT_MAX = 65535
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the broker until it is told to stop; the exit code."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     try:
         configs, group_config = read_configs(options.properties, options.config)
-        _check_host(options.host, insecure=options.insecure)
+        _check_host(options.host, str(configs["advertised.host"]), insecure=options.insecure)
     except (InvalidConfigError, InvalidGroupConfigError, OSError) as error:
-        print(f"coordinator: {error}", file=sys.stderr)
-        return 2
+        return _stop(2, error)
+    _raise_file_limit()
     try:
         directory = _open_directory(options.data_dir, configs, repair=options.truncate_corrupt)
-    except (LogDirectoryError, OSError) as error:
-        print(f"coordinator: {error}", file=sys.stderr)
-        return 3
-    return asyncio.run(_serve(options, directory, configs, group_config))
+    except (LogError, OSError) as error:
+        return _stop(3, error)
+    try:
+        broker = Broker(directory, configs, group_config, Surroundings())
+        broker.load()
+    except (LogError, OSError, DecodeError, UnknownRecordError) as error:
+        return _stop(3, error)
+    code = asyncio.run(_serve(options, broker))
+    try:
+        broker.close()
+    except LogError as error:
+        return _stop(1, error)
+    return code
+
+
+def _stop(code: int, error: Exception) -> int:
+    print(f"coordinator: {error}", file=sys.stderr)
+    return code
+
+
+def _raise_file_limit() -> None:
+    """Each partition keeps a file open, each connection a socket; the usual soft limit is 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data-dir", type=Path, required=True, help="where the logs live; made if missing")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument(
-        "--port", type=int, default=9092, help="port to listen on, 0 for a free one (default: %(default)s)"
+        "--port", type=_port, default=9092, help="port to listen on, 0 for a free one (default: %(default)s)"
     )
     parser.add_argument(
         "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting by Kafka's name; repeatable"
@@ -87,6 +113,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text} is not a port: give 0 to {_PORT_MAX}")
+    return int(text)
 
 
 def read_configs(properties: Path | None, pairs: Sequence[str]) -> tuple[dict[str, Value], GroupConfig]:
@@ -109,27 +141,27 @@ def read_configs(properties: Path | None, pairs: Sequence[str]) -> tuple[dict[st
 
 
 def _read_properties(path: Path) -> dict[str, str]:
-    rows: dict[str, str] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        text = line.strip()
-        if not text or text[0] in "#!":
-            continue
-        key, separator, value = text.partition("=")
-        if not separator:
-            raise InvalidConfigError(f"{path}:{number}: expected key=value, found {text!r}")
-        rows[key.strip()] = value.strip()
-    return rows
-
-
-def _check_host(host: str, *, insecure: bool) -> None:
     try:
-        loopback = ipaddress.ip_address(host).is_loopback
+        return parse_properties(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise InvalidConfigError(f"{path} is not a text in UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def _check_host(host: str, advertised: str, *, insecure: bool) -> None:
+    try:
+        address = ipaddress.ip_address(host)
+        loopback, everywhere = address.is_loopback, address.is_unspecified
     except ValueError:
-        loopback = host == "localhost"
+        loopback, everywhere = host == "localhost", not host
     if not loopback and not insecure:
         raise InvalidConfigError(
-            f"--host {host} is reachable from other machines and this broker has no security configured: "
+            f"--host {host or repr(host)} is reachable from other machines and this broker has no security configured: "
             "listen on 127.0.0.1, or give --insecure if the network is trusted"
+        )
+    if everywhere and not advertised:
+        raise InvalidConfigError(
+            f"--host {host or repr(host)} is no address that clients can connect to: "
+            "say which one to tell them with --config advertised.host=NAME"
         )
 
 
@@ -145,65 +177,47 @@ def _open_directory(path: Path, configs: Mapping[str, Value], *, repair: bool) -
     return directory
 
 
-async def _serve(
-    options: argparse.Namespace, directory: LogDirectory, configs: Mapping[str, Value], group_config: GroupConfig
-) -> int:
-    broker = Broker(directory, configs, group_config, Surroundings())
-    try:
-        broker.load()
-    except CorruptLogError as error:
-        print(f"coordinator: {error}", file=sys.stderr)
-        return 3
+async def _serve(options: argparse.Namespace, broker: Broker) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    connections: set[Connection] = set()
-    dispatcher = Dispatcher(broker)
     warm(_HOT)
-    frame_bytes_max = broker.integer("socket.request.max.bytes")
+    listener = Listener(
+        Dispatcher(broker).handle,
+        frame_bytes_max=broker.integer("socket.request.max.bytes"),
+        connections_max=broker.integer("max.connections"),
+    )
     try:
-        server = await loop.create_server(
-            lambda: Connection(dispatcher.handle, connections, frame_bytes_max),
-            options.host,
-            options.port,
-            backlog=1024,
-        )
+        address, broker.port = await listener.start(options.host, options.port)
     except OSError as error:
-        print(f"coordinator: can't listen on {options.host}:{options.port}: {error.strerror}", file=sys.stderr)
-        broker.close()
-        return 4
-    _advertise(broker, server, options.host)
+        return _stop(4, OSError(f"can't listen on {options.host}:{options.port}: {error.strerror}"))
+    broker.host = str(broker.configs["advertised.host"]) or (address if options.host == "localhost" else options.host)
     gc.collect()
     gc.freeze()
-    print(f"{broker.host}:{broker.port}", flush=True)
-    housekeeping = [loop.create_task(_tick_groups(broker)), loop.create_task(_apply_retention(broker))]
-    await stopping.wait()
-    await _drain(server, connections)
-    for task in housekeeping:
-        task.cancel()
-    await asyncio.gather(*housekeeping, return_exceptions=True)
-    broker.close()
-    return 0
+    print(f"[{broker.host}]:{broker.port}" if ":" in broker.host else f"{broker.host}:{broker.port}", flush=True)
+    return await _run(broker, listener, stopping)
 
 
-def _advertise(broker: Broker, server: asyncio.Server, host: str) -> None:
-    bound: socket.socket = server.sockets[0]
-    advertised = broker.configs["advertised.host"]
-    broker.host = str(advertised) if advertised else host
-    broker.port = bound.getsockname()[1]
-
-
-async def _drain(server: asyncio.Server, connections: set[Connection]) -> None:
-    server.close()
-    for connection in list(connections):
-        connection.drain()
+async def _run(broker: Broker, listener: Listener, stopping: asyncio.Event) -> int:
+    """Serves until ``stopping`` is set; the exit code. A chore that fails ends the broker: nothing else would notice."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + DRAIN_TIMEOUT_S
-    while connections and loop.time() < deadline:
-        await asyncio.sleep(0.01)
-    for connection in list(connections):
-        connection.close()
+    chores = [
+        loop.create_task(_tick_groups(broker)),
+        loop.create_task(_apply_retention(broker)),
+        loop.create_task(listener.close_idle(broker.integer("connections.max.idle.ms"))),
+    ]
+    stopped = loop.create_task(stopping.wait())
+    done, _ = await asyncio.wait([stopped, *chores], return_when=asyncio.FIRST_COMPLETED)
+    broker.purgatory.close()
+    await listener.drain()
+    for task in (stopped, *chores):
+        task.cancel()
+    failures = [task.exception() for task in done - {stopped}]
+    await asyncio.gather(stopped, *chores, return_exceptions=True)
+    for failure in failures:
+        logger.critical("the broker stops: a part of it failed", exc_info=failure)
+    return 1 if failures else 0
 
 
 async def _tick_groups(broker: Broker) -> None:
