@@ -141,7 +141,8 @@ def brokers_listed(port: int) -> int:
 
 
 class KafkaServer:
-    """One broker. ``settings`` are server properties on top of a small single node's."""
+    """One broker. ``settings`` are server properties on top of a small single node's; ``{port}`` and
+    ``{controller_port}`` in them are filled in."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         self.folder = folder
@@ -194,7 +195,7 @@ class KafkaServer:
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self.folder / "data"),
             **SMALL,
-            **{key: value.format(port=self.port) for key, value in self._settings.items()},
+            **{k: v.format(port=self.port, controller_port=self._controller_port) for k, v in self._settings.items()},
         }
 
     def _wait_until_up(self) -> None:

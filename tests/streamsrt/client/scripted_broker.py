@@ -7,6 +7,7 @@ neither continues the sequence nor repeats one of the last five is refused.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 import threading
 from collections import deque
@@ -87,6 +88,7 @@ class ScriptedBroker:
         self._loop = asyncio.new_event_loop()
         self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
+        self._tls: ssl.SSLContext | None = None
         self._appended = asyncio.Event()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -96,7 +98,8 @@ class ScriptedBroker:
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def start(self) -> ScriptedBroker:
+    def start(self, tls: ssl.SSLContext | None = None) -> ScriptedBroker:
+        self._tls = tls or self._tls
         if not self._thread.is_alive():
             self._thread.start()
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
@@ -121,7 +124,7 @@ class ScriptedBroker:
     # ----------------------------------------------------------------------------------------------------- on its loop
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:

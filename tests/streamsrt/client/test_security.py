@@ -1,0 +1,177 @@
+"""TLS and SASL: the handshake works with the real thing, and refusals say what to change."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.security import AuthenticationError
+from streamsrt.client.values import ClientConfig, NewTopic, SecurityConfig
+from streamsrt.errors import BrokerUnreachableError, NotABrokerError
+from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.schema import ApiKey
+from tests.fixtures_brokers import require_kafka
+from tests.kafka_server import KafkaServer, free_ports
+from tests.streamsrt.client.batches import batch, collect
+from tests.streamsrt.client.conftest import Connect
+from tests.streamsrt.client.scripted_broker import ScriptedBroker
+
+PLAIN = SecurityConfig(protocol="SASL_PLAINTEXT", sasl_username="ada", sasl_password="lovelace")
+SCRAM_SHA_256 = 1
+
+
+def refuse(config: ClientConfig, timeout_s: float = 10.0) -> None:
+    network = NetworkThread(config)
+    try:
+        network.start(timeout_s)
+    finally:
+        network.stop()
+
+
+# -------------------------------------------------------------------------------------------------- scripted: SASL PLAIN
+
+
+def with_sasl(broker: ScriptedBroker, mechanisms: list[str]) -> ScriptedBroker:
+    def handshake(request: Any) -> Any:
+        known = request.mechanism in mechanisms
+        code = ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        return types.SaslHandshakeResponse(error_code=code, mechanisms=mechanisms)
+
+    def authenticate(request: Any) -> Any:
+        if request.auth_bytes == b"ada\0ada\0lovelace":
+            return types.SaslAuthenticateResponse()
+        code = ErrorCode.SASL_AUTHENTICATION_FAILED
+        return types.SaslAuthenticateResponse(error_code=code, error_message="Invalid username or password")
+
+    broker.versions[ApiKey.SASL_HANDSHAKE] = (0, 1)
+    broker.versions[ApiKey.SASL_AUTHENTICATE] = (0, 2)
+    broker.hooks[ApiKey.SASL_HANDSHAKE] = handshake
+    broker.hooks[ApiKey.SASL_AUTHENTICATE] = authenticate
+    return broker
+
+
+def test_user_and_password_are_sent_before_anything_else(broker: ScriptedBroker, connect: Connect) -> None:
+    network = connect(with_sasl(broker, ["PLAIN"]).address, security=PLAIN)
+    assert network.admin.partitions_for(["t"]) == {"t": 3}
+    first = [type(request) for request in broker.requests[:3]]
+    assert first == [types.ApiVersionsRequest, types.SaslHandshakeRequest, types.SaslAuthenticateRequest]
+
+
+def test_a_wrong_password_is_said_at_once(broker: ScriptedBroker) -> None:
+    wrong = SecurityConfig(protocol="SASL_PLAINTEXT", sasl_username="ada", sasl_password="byron")
+    with pytest.raises(AuthenticationError, match=r"Invalid username or password.*sasl\.password"):
+        refuse(ClientConfig(bootstrap_servers=with_sasl(broker, ["PLAIN"]).address, security=wrong))
+
+
+def test_a_mechanism_that_is_not_offered_names_those_that_are(broker: ScriptedBroker) -> None:
+    address = with_sasl(broker, ["SCRAM-SHA-256", "SCRAM-SHA-512"]).address
+    with pytest.raises(AuthenticationError, match=r"sasl\.mechanism=PLAIN, but SCRAM-SHA-256, SCRAM-SHA-512"):
+        refuse(ClientConfig(bootstrap_servers=address, security=PLAIN))
+
+
+# --------------------------------------------------------------------------------------------------------- scripted: TLS
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``cert.pem`` and ``key.pem`` of 127.0.0.1, signed by themselves."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail("openssl is not installed")
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
+    subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", *files, *subject]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def tls_broker(certificate: Path) -> Iterator[ScriptedBroker]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    scripted = ScriptedBroker({"t": 1}).start(context)
+    yield scripted
+    scripted.stop()
+
+
+def test_everything_works_over_tls(tls_broker: ScriptedBroker, certificate: Path, connect: Connect) -> None:
+    security = SecurityConfig(protocol="SSL", ssl_ca_location=str(certificate / "cert.pem"))
+    network = connect(tls_broker.address, security=security)
+    network.fetcher.add_partitions({("t", 0): 0})
+    for index in range(50):
+        network.producer.send("t", 0, batch(index * 100, 100, 300), 100)
+    assert network.producer.flush(20.0) == {("t", 0): 5_000}
+    assert collect(network.fetcher, 5_000) == {("t", 0): list(range(5_000))}
+
+
+def test_an_unknown_certificate_is_refused(tls_broker: ScriptedBroker) -> None:
+    with pytest.raises(AuthenticationError, match=r"the TLS handshake failed.*ssl\.\* settings"):
+        refuse(ClientConfig(bootstrap_servers=tls_broker.address, security=SecurityConfig(protocol="SSL")))
+
+
+def test_a_plain_client_on_a_tls_port_is_told_to_check_the_protocol(tls_broker: ScriptedBroker) -> None:
+    with pytest.raises((BrokerUnreachableError, NotABrokerError), match=r"security\.protocol"):
+        refuse(ClientConfig(bootstrap_servers=tls_broker.address), 0.5)
+
+
+# --------------------------------------------------------------------------------------------------------- Apache Kafka
+
+
+@pytest.mark.kafka
+def test_apache_kafka_with_plain_and_scram(tmp_path: Path, connect: Connect) -> None:
+    require_kafka()
+    (sasl_port,) = free_ports(1)
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ada="lovelace";'
+    settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{{port}},SASL://127.0.0.1:{sasl_port},CONTROLLER://127.0.0.1:{{controller_port}}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.sasl.plain.sasl.jaas.config": login,
+        "listener.name.sasl.scram-sha-256.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+    }
+    server = KafkaServer(tmp_path, settings)
+    server.start()
+    try:
+        plain = connect(f"127.0.0.1:{sasl_port}", security=PLAIN)
+        assert plain.admin.create_topics([NewTopic(name="t", partitions=1)]) == {"t": None}
+        create_scram_user(plain, "grace", b"hopper")
+        scram = SecurityConfig(
+            protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", sasl_username="grace", sasl_password="hopper"
+        )
+        network = connect(f"127.0.0.1:{sasl_port}", security=scram)
+        network.producer.send("t", 0, batch(0, 10), 10)
+        assert network.producer.flush(20.0) == {("t", 0): 10}
+        wrong = SecurityConfig(protocol="SASL_PLAINTEXT", sasl_username="ada", sasl_password="byron")
+        with pytest.raises(AuthenticationError, match="Invalid username or password"):
+            refuse(ClientConfig(bootstrap_servers=f"127.0.0.1:{sasl_port}", security=wrong))
+    finally:
+        server.kill()
+
+
+def create_scram_user(network: NetworkThread, name: str, password: bytes) -> None:
+    request = types.AlterUserScramCredentialsRequest
+    salt = b"0123456789abcdef"
+    upsertion = request.ScramCredentialUpsertion(
+        name=name,
+        mechanism=SCRAM_SHA_256,
+        iterations=4_096,
+        salt=salt,
+        salted_password=hashlib.pbkdf2_hmac("sha256", password, salt, 4_096),
+    )
+    response = network.request(request(upsertions=[upsertion]), controller=True).result(20.0)
+    assert [result.error_code for result in response.results] == [ErrorCode.NONE]
