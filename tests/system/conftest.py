@@ -1,0 +1,50 @@
+"""The clusters that the system tests run on: the bundled broker, and Apache Kafka."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures_brokers import BundledBroker
+from tests.system.cluster import Cluster, Server, connected
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.system)
+
+
+@pytest.fixture(scope="session")
+def system_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BundledBroker]:
+    """A bundled broker that system tests may kill."""
+    broker = BundledBroker(tmp_path_factory.mktemp("system-broker"))
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture(params=["bundled", pytest.param("kafka", marks=pytest.mark.kafka)])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Each test runs over the bundled broker and over Apache Kafka."""
+    name = "apache_kafka" if request.param == "kafka" else "system_broker"
+    server: Server = request.getfixturevalue(name)
+    with connected(server) as found:
+        yield found
+
+
+@pytest.fixture
+def bundled(system_broker: BundledBroker) -> Iterator[Cluster]:
+    """The bundled broker alone."""
+    with connected(system_broker) as found:
+        yield found
+
+
+@pytest.fixture
+def application_id() -> str:
+    """A group that no other test uses."""
+    return f"app-{uuid.uuid4().hex[:12]}"

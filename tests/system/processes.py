@@ -1,0 +1,201 @@
+"""Applications as processes of their own, and what is known of them.
+
+1. An application is ``streamsrt run`` with its progress as JSON lines, read by a thread. Waiting is waiting for a line that
+   fulfils a condition, with a deadline: nothing sleeps.
+2. A condition that is not fulfilled in time fails the test with what the process said last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+COMMAND_LINE = (sys.executable, "-c", "from streamsrt.cli import main; main()")
+PATIENCE_S = 60.0
+
+Progress = Mapping[str, Any]
+
+
+def wait_until(holds: Callable[[], bool], what: str, *, timeout_s: float = PATIENCE_S, pause_s: float = 0.05) -> None:
+    """Wait until a condition that nobody announces holds."""
+    pause = threading.Event()
+    for _ in range(max(1, round(timeout_s / pause_s))):
+        if holds():
+            return
+        pause.wait(pause_s)
+    raise AssertionError(f"not within {timeout_s:g} s: {what}")
+
+
+def run_command(
+    *arguments: str | Path, stdin: str = "", timeout_s: float = PATIENCE_S, cwd: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
+    """One command of the command line, to its end."""
+    return subprocess.run(
+        [*COMMAND_LINE, *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        cwd=cwd,
+        env=environment(cwd),
+    )
+
+
+def environment(cwd: Path) -> dict[str, str]:
+    """This process's, without what would change the outcome."""
+    return {
+        **{key: value for key, value in os.environ.items() if not key.startswith("STREAMSRT_")},
+        "PYTHONPATH": os.pathsep.join(map(str, {ROOT, cwd})),
+    }
+
+
+class AppProcess:
+    """``streamsrt run`` on a state directory of its own, which a later start of the same object uses again."""
+
+    def __init__(
+        self,
+        folder: Path,
+        application: str,
+        application_id: str,
+        bootstrap_servers: str,
+        configs: Mapping[str, object] | None = None,
+        *,
+        until: str = "stopped",
+        cwd: Path = ROOT,
+    ) -> None:
+        self.folder = folder
+        self.state_dir = folder / "state"
+        self._cwd = cwd
+        self._arguments = [
+            *("run", application, "-a", application_id, "-b", bootstrap_servers, "--state-dir", str(self.state_dir)),
+            *("--json", "--progress-interval", "0.05", "--until", until),
+        ]
+        for key, value in (configs or {}).items():
+            self._arguments += ["--config", f"{key}={value}"]
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+        self._changed = threading.Condition()
+        self._lines: list[Progress] = []
+        self._ended = False
+
+    def __enter__(self) -> AppProcess:
+        return self.start()
+
+    def __exit__(self, *exception: object) -> None:
+        self.kill()
+
+    def start(self) -> AppProcess:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lines, self._ended = [], False
+        with (self.folder / "stderr.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*COMMAND_LINE, *self._arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=self._cwd,
+                env=environment(self._cwd),
+            )
+        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader.start()
+        return self
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            with self._changed:
+                self._lines.append(json.loads(line))
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    # ------------------------------------------------------------------------------------------------------ looking
+
+    @property
+    def progress(self) -> Progress:
+        """The latest line; empty before the first."""
+        with self._changed:
+            return self._lines[-1] if self._lines else {}
+
+    @property
+    def history(self) -> Sequence[Progress]:
+        with self._changed:
+            return list(self._lines)
+
+    @property
+    def stderr(self) -> str:
+        return (self.folder / "stderr.log").read_text(encoding="utf-8", errors="replace")
+
+    def tasks(self, role: str, phase: str | None = None) -> set[str]:
+        """The ids of the tasks that it has now in that role."""
+        found: Mapping[str, str] = self.progress.get("tasks", {})
+        wanted = {f"{role} {phase}"} if phase else None
+        return {
+            task for task, is_now in found.items() if (is_now in wanted if wanted else is_now.startswith(f"{role} "))
+        }
+
+    def wait_for(self, holds: Callable[[Progress], bool], what: str, *, timeout_s: float = PATIENCE_S) -> Progress:
+        """The first line from now on that fulfils the condition; the latest one counts."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or (bool(self._lines) and holds(self._lines[-1])), timeout_s)
+            if self._lines and holds(self._lines[-1]):
+                return self._lines[-1]
+            state = "it has ended" if self._ended else f"not within {timeout_s:g} s"
+            last = self._lines[-1] if self._lines else None
+        raise AssertionError(f"{self.folder.name}: {what}: {state}; last progress: {last}\n{self.stderr[-4000:]}")
+
+    def wait_running(self, *, tasks: int = 1) -> Progress:
+        """Wait until it has at least so many active tasks, and all of its active tasks run."""
+        return self.wait_for(
+            lambda line: (
+                line["state"] == "RUNNING"
+                and sum(is_now == "active running" for is_now in line["tasks"].values()) >= tasks
+                and "active restoring" not in line["tasks"].values()
+            ),
+            f"{tasks} active tasks run",
+        )
+
+    # ------------------------------------------------------------------------------------------------------- ending
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait_end(self, timeout_s: float = PATIENCE_S) -> int:
+        """Its exit code, when everything that it said is read."""
+        assert self._process is not None
+        assert self._reader is not None
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.folder.name} does not end:\n{self.stderr[-4000:]}") from None
+        self._reader.join(PATIENCE_S)
+        return code
+
+    def terminate(self) -> int:
+        """SIGTERM; the exit code."""
+        self.send(signal.SIGTERM)
+        return self.wait_end()
+
+    def kill(self) -> None:
+        """SIGKILL, unless it has ended."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        if self._reader is not None:
+            self._reader.join(PATIENCE_S)
+        if process.stdout is not None:
+            process.stdout.close()
