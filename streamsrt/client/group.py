@@ -91,6 +91,10 @@ class GroupDriver:
     def has_events(self) -> bool:
         return bool(self._events)
 
+    @property
+    def has_ended(self) -> bool:
+        return self._ended.is_set()
+
     def polled(self) -> None:
         self._polled_at_ms = self._now_ms()
 

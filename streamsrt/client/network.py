@@ -167,6 +167,7 @@ class NetworkThread:
         return self._call(self._join(machine), ANSWER_SLACK_S)
 
     async def _join(self, machine: GroupMachine) -> GroupDriver:
+        self._groups = [group for group in self._groups if not group.has_ended]
         driver = GroupDriver(machine, self._cluster, self._signal)
         self._groups.append(driver)
         driver.start()

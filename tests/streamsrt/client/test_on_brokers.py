@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from streamsrt.client.group import GroupDriver
@@ -15,6 +16,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import (
     EARLIEST,
     LATEST,
+    FetchConfig,
     NewTopic,
     OffsetAndMetadata,
     OffsetOutOfRangeError,
@@ -296,3 +298,33 @@ def test_everything_goes_on_after_a_broker_was_killed(kind: str, tmp_path: Path,
         network.admin.commit("g", offsets, member_id=group.member_id, member_epoch=group.member_epoch, timeout_s=60.0)
     finally:
         broker.kill()
+
+
+# -------------------------------------------------------------------------------------------------------- transactions
+
+
+@pytest.mark.kafka
+def test_aborted_transactions_are_left_out_when_reading_committed(
+    apache_kafka: KafkaServer, connect: Connect, name: str
+) -> None:
+    address = apache_kafka.bootstrap_servers
+    network = connect(
+        address, fetch=FetchConfig(isolation_level="read_committed"), restore=FetchConfig(max_partition_bytes=600)
+    )
+    create(network, name, 1)
+    producer = confluent_kafka.Producer({"bootstrap.servers": address, "transactional.id": name})
+    producer.init_transactions(20.0)
+    for transaction in range(6):
+        producer.begin_transaction()
+        for number in range(transaction * 10, transaction * 10 + 10):
+            producer.produce(name, str(number).encode(), partition=0)
+        producer.flush(20.0)
+        if transaction % 2:
+            producer.abort_transaction(20.0)
+        else:
+            producer.commit_transaction(20.0)
+    committed = [number for number in range(60) if number // 10 % 2 == 0]
+    network.fetcher.add_partitions({(name, 0): 0})
+    assert collect(network.fetcher, 30) == {(name, 0): committed}
+    network.restorer.add_partitions({(name, 0): 0})
+    assert collect(network.restorer, 60) == {(name, 0): list(range(60))}
