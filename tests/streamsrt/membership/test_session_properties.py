@@ -202,6 +202,36 @@ class MemberUnderTest(RuleBasedStateMachine):
         assert self.lost or self.session.state is not MemberState.FENCED
 
 
+    def teardown(self) -> None:
+        """Whatever happened: in calm weather the member gets to where it has what it was assigned, or it is out."""
+        for _ in range(30):
+            settled = self.session.state is MemberState.STABLE and self.in_flight is None
+            if self.ended or (settled and self.session.owned == self.session.assigned):
+                return
+            self.calm_turn()
+        raise AssertionError(f"still {self.session.state} after 30 turns")
+
+    def calm_turn(self) -> None:
+        if self.in_flight == "coordinator":
+            self.in_flight = None
+            self.feed(machine.CoordinatorFound(1))
+        elif self.in_flight is not None:
+            self.in_flight, request = None, self.in_flight
+            lists_of_join = [] if request.member_epoch == 0 else None
+            response = Response(member_epoch=request.member_epoch or 9, heartbeat_interval_ms=5_000, status=None)
+            response.active_tasks = response.standby_tasks = response.warmup_tasks = lists_of_join
+            self.feed(machine.Answered(response))
+        elif self.lost or self.session.state is MemberState.PREPARE_LEAVING:
+            self.reports(NOTHING)
+        elif self.session.state in MEMBER_STATES and self.session.owned != self.session.assigned:
+            self.open = self.session.assigned
+            self.feed(ReportOwned(self.open))
+        else:
+            self.session = machine.alive(self.session, self.now_ms)
+            self.now_ms += 6_000
+            self.feed(machine.Tick())
+
+
 MemberUnderTest.TestCase.settings = settings(max_examples=80, stateful_step_count=35, deadline=None)
 
 
