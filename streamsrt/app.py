@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Any, Literal
 
@@ -62,7 +63,9 @@ class KafkaStreams:
         self.config = StreamsConfig.of(config)
         topic_settings = {f"topic.{name}": value for name, value in self.config.topic_configs.items()}
         configured = topology.configured(topic_settings)
-        self.topology = configured.with_default_serdes(self.config.default_key_serde, self.config.default_value_serde)
+        topology = configured.with_default_serdes(self.config.default_key_serde, self.config.default_value_serde)
+        epoch = self.config.topology_epoch
+        self.topology = topology if epoch is None else replace(topology, epoch=epoch)
         self._listener = state_listener
         self._state = State.CREATED
         self._state_lock = threading.Lock()
