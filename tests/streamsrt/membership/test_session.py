@@ -296,6 +296,20 @@ def test_being_fenced_again_and_again_is_slowed_down() -> None:
     assert step.wake_at_ms == scenario.now_ms + 100
 
 
+def test_a_member_that_had_joined_is_not_slowed_down() -> None:
+    scenario = Scenario()
+    scenario.on(Join())
+    for _ in range(3):
+        scenario.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+        if scenario.step.request is None:
+            scenario.at(scenario.now_ms + 1_000)
+        scenario.answer(1, active=[A0], standby=[], warmup=[])
+        scenario.on(ReportOwned(active(A0)))
+        scenario.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+        scenario.on(ReportOwned(NOTHING))
+        assert scenario.sent().member_epoch == 0
+
+
 REFUSALS: list[tuple[ErrorCode, type[Exception]]] = [
     (ErrorCode.INVALID_REQUEST, errors.MembershipRefusedError),
     (ErrorCode.GROUP_AUTHORIZATION_FAILED, errors.MembershipRefusedError),
@@ -425,6 +439,16 @@ def test_a_processing_thread_that_does_not_poll_leaves_and_joins_again_when_it_i
     assert scenario.at(polled_at + 90_000).request is None, "the tasks are still open"
     scenario.on(ReportOwned(NOTHING))
     assert (scenario.sent().member_epoch, lists(scenario.sent())) == (0, ALL_EMPTY)
+
+
+def test_who_comes_back_while_its_leave_is_in_flight_waits_for_the_answer() -> None:
+    scenario = stable(Scenario(rebalance_timeout_ms=10_000), A0)
+    scenario.at(scenario.now_ms + 10_000)
+    assert scenario.sent().member_epoch == -1
+    assert scenario.on(ReportOwned(NOTHING)).request is None
+    scenario.answer(-1)
+    assert scenario.sent().member_epoch == 0
+    assert scenario.told(LeftGroup) == []
 
 
 def test_a_processing_thread_that_polls_stays() -> None:

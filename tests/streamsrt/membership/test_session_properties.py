@@ -201,7 +201,6 @@ class MemberUnderTest(RuleBasedStateMachine):
     def a_fenced_member_waits_for_the_runtime(self) -> None:
         assert self.lost or self.session.state is not MemberState.FENCED
 
-
     def teardown(self) -> None:
         """Whatever happened: in calm weather the member gets to where it has what it was assigned, or it is out."""
         for _ in range(30):
