@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coordinator.group import offsets
+from coordinator.group.committed import Offsets, OffsetsByGroup, OffsetsDraft, offset_tombstones, with_pending
 from coordinator.group.config import GroupConfig
-from coordinator.group.offsets import GroupOffsets, OffsetsDraft, offset_tombstones
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.creation import failed_creation
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, remove_members
@@ -32,12 +32,15 @@ from coordinator.group.streams.state import (
     apply_to_group,
     is_streams_record,
 )
+from coordinator.group.transactional import commit_in_transaction, failed_commit
 from coordinator.group.values import (
     NO_TOPICS,
     NOTHING,
     Decision,
+    Entry,
     Event,
     GroupRequest,
+    PendingRecord,
     Record,
     Reply,
     RequestContext,
@@ -47,6 +50,7 @@ from coordinator.group.values import (
     TimerKey,
     TopicCreationFailed,
     TopicsImage,
+    TransactionEnd,
 )
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
@@ -57,10 +61,16 @@ STREAMS_PROTOCOL = "streams"
 
 @dataclass(frozen=True, slots=True)
 class GroupsState:
-    """All groups, and all committed offsets by group id, topic and partition."""
+    """All groups, all committed offsets by group id, topic and partition, and those of open transactions."""
 
     groups: Mapping[str, StreamsGroup] = field(default_factory=dict)
-    offsets: Mapping[str, GroupOffsets] = field(default_factory=dict)
+    offsets: OffsetsByGroup = field(default_factory=dict)
+    pending: Mapping[int, OffsetsByGroup] = field(default_factory=dict)
+    commits: int = 0
+
+    @property
+    def all_offsets(self) -> Offsets:
+        return Offsets(self.offsets, self.pending, self.commits)
 
 
 EMPTY = GroupsState()
@@ -70,17 +80,21 @@ class UnknownRecordError(Exception):
     """A record that no machine knows: written by a newer broker, or damage."""
 
 
-def apply(state: GroupsState, record: Record) -> GroupsState:
-    """The state after one record."""
-    return apply_all(state, (record,))
+def apply(state: GroupsState, entry: Entry) -> GroupsState:
+    """The state after one record or transaction marker."""
+    return apply_all(state, (entry,))
 
 
-def apply_all(state: GroupsState, records: Iterable[Record]) -> GroupsState:
+def apply_all(state: GroupsState, entries: Iterable[Entry]) -> GroupsState:
     """The state after these records; what they touch is copied once for all of them."""
     drafts: dict[str, GroupDraft] = {}
-    committed = OffsetsDraft(state.offsets)
-    for record in records:
-        if isinstance(record.key, types.OffsetCommitKey):
+    committed = OffsetsDraft(state.all_offsets)
+    for record in entries:
+        if isinstance(record, PendingRecord):
+            committed.apply_pending(record)
+        elif isinstance(record, TransactionEnd):
+            committed.end(record)
+        elif isinstance(record.key, types.OffsetCommitKey):
             committed.apply(record)
         elif is_streams_record(record):
             group_id: str = record.key.group_id  # type: ignore[attr-defined]
@@ -97,7 +111,7 @@ def apply_all(state: GroupsState, records: Iterable[Record]) -> GroupsState:
                 groups[group_id] = group
             else:
                 groups.pop(group_id, None)
-    return GroupsState(groups, committed.freeze())
+    return GroupsState(groups, *committed.freeze())
 
 
 def apply_soft(state: GroupsState, update: SoftUpdate) -> GroupsState:
@@ -209,13 +223,18 @@ def _offset_commit(view: _View, request: types.OffsetCommitRequest) -> Decision:
     return offsets.commit(group, request, view.context, view.now_ms, view.config.offset_metadata_max_bytes)
 
 
+def _txn_offset_commit(view: _View, request: types.TxnOffsetCommitRequest) -> Decision:
+    group = view.state.groups.get(request.group_id)
+    return commit_in_transaction(group, request, view.context, view.now_ms, view.config.offset_metadata_max_bytes)
+
+
 def _offset_fetch(view: _View, request: types.OffsetFetchRequest) -> Decision:
-    return offsets.fetch(view.state.groups, view.state.offsets, request, view.context)
+    return offsets.fetch(view.state.groups, view.state.all_offsets, request, view.context)
 
 
 def _offset_delete(view: _View, request: types.OffsetDeleteRequest) -> Decision:
     group = view.state.groups.get(request.group_id)
-    return offsets.delete(group, view.state.offsets, request, view.context)
+    return offsets.delete(group, view.state.all_offsets, request, view.context)
 
 
 def _list_groups(view: _View, request: types.ListGroupsRequest) -> Decision:
@@ -250,7 +269,8 @@ def _delete_groups(view: _View, request: types.DeleteGroupsRequest) -> Decision:
     for group_id in dict.fromkeys(request.groups_names):
         code = _delete_error(view.state, group_id)
         if code == ErrorCode.NONE:
-            records += offset_tombstones(group_id, view.state.offsets.get(group_id, {}))
+            committed = view.state.offsets.get(group_id, {})
+            records += offset_tombstones(group_id, with_pending(view.state.pending, group_id, committed))
             group = view.state.groups.get(group_id)
             records += group_tombstones(group) if group is not None else ()
         response.results.append(response.DeletableGroupResult(group_id=group_id, error_code=code))
@@ -312,6 +332,7 @@ _HANDLERS: Mapping[str, Callable[[_View, Any], Decision]] = {
     "StreamsGroupHeartbeatRequest": _heartbeat,
     "StreamsGroupDescribeRequest": _describe,
     "OffsetCommitRequest": _offset_commit,
+    "TxnOffsetCommitRequest": _txn_offset_commit,
     "OffsetFetchRequest": _offset_fetch,
     "OffsetDeleteRequest": _offset_delete,
     "ListGroupsRequest": _list_groups,
@@ -346,6 +367,7 @@ def _failed_delete(request: Any, code: ErrorCode) -> Message:
 _FAILURES: Mapping[str, Callable[[Any, ErrorCode], Message]] = {
     "StreamsGroupHeartbeatRequest": lambda request, code: error_response(Refused(code)),
     "OffsetCommitRequest": _failed_commit,
+    "TxnOffsetCommitRequest": failed_commit,
     "OffsetDeleteRequest": lambda request, code: types.OffsetDeleteResponse(error_code=code),
     "DeleteGroupsRequest": _failed_delete,
 }

@@ -5,14 +5,23 @@
 2. A member of a streams group commits and fetches with its current member epoch; anything else is refused for all
    partitions. An admin client may commit while the group is empty.
 3. One partition's error does not keep the others from being committed.
+4. Who asks for stable offsets gets UNSTABLE_OFFSET_COMMIT where an open transaction has one that does not count yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.group.committed import (
+    GroupOffsets,
+    Offsets,
+    OffsetsByGroup,
+    is_pending,
+    offset_tombstones,
+    with_pending,
+)
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.values import NO_TOPIC_ID, Decision, Record, Reply, RequestContext
@@ -22,73 +31,6 @@ from streamsrt.wire.error_codes import ErrorCode
 MEMBER_EPOCH_VERSION = 9
 GROUPS_VERSION = 8
 NO_GENERATION = -1
-NEVER_EXPIRES = -1
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """The last commit for a partition; ``expire_ms`` is -1 unless the commit itself said when it expires."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_ms: int
-    expire_ms: int = NEVER_EXPIRES
-    topic_id: bytes = NO_TOPIC_ID
-
-
-GroupOffsets = Mapping[str, Mapping[int, CommittedOffset]]
-
-
-class OffsetsDraft:
-    """Offsets of all groups while records are being applied; copies what it touches once."""
-
-    def __init__(self, offsets: Mapping[str, GroupOffsets]) -> None:
-        self._offsets = offsets
-        self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
-        self._copied: set[tuple[str, str]] = set()
-
-    def apply(self, record: Record) -> None:
-        key, value = record
-        assert isinstance(key, types.OffsetCommitKey)
-        group = self._groups.get(key.group)
-        if group is None:
-            known: Any = self._offsets.get(key.group, {})
-            group = self._groups[key.group] = dict(known)
-        if (key.group, key.topic) not in self._copied:
-            self._copied.add((key.group, key.topic))
-            group[key.topic] = dict(group.get(key.topic, {}))
-        partitions = group[key.topic]
-        if value is None:
-            partitions.pop(key.partition, None)
-        else:
-            assert isinstance(value, types.OffsetCommitValue)
-            partitions[key.partition] = CommittedOffset(
-                value.offset,
-                value.leader_epoch,
-                value.metadata,
-                value.commit_timestamp,
-                value.expire_timestamp,
-                bytes(value.topic_id),
-            )
-
-    def freeze(self) -> Mapping[str, GroupOffsets]:
-        if not self._groups:
-            return self._offsets
-        merged: dict[str, GroupOffsets] = dict(self._offsets)
-        for group_id, topics in self._groups.items():
-            left = {name: partitions for name, partitions in topics.items() if partitions}
-            if left:
-                merged[group_id] = left
-            else:
-                merged.pop(group_id, None)
-        return merged
-
-
-def offset_tombstones(group_id: str, offsets: GroupOffsets) -> Iterator[Record]:
-    for topic in sorted(offsets):
-        for partition in sorted(offsets[topic]):
-            yield Record(types.OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
 def commit(
@@ -159,20 +101,54 @@ def _stale(group: StreamsGroup, member_id: str, epoch: int) -> Refused | None:
     return None if group.current[member_id].epoch == epoch else Refused(ErrorCode.STALE_MEMBER_EPOCH)
 
 
+@dataclass(frozen=True, slots=True)
+class _Readable:
+    """The offsets of one group as OffsetFetch shows them."""
+
+    group_id: str
+    committed: GroupOffsets
+    unstable: Mapping[int, OffsetsByGroup]
+
+    @classmethod
+    def of(cls, group_id: str, offsets: Offsets, *, require_stable: bool) -> _Readable:
+        return cls(group_id, offsets.committed.get(group_id, {}), offsets.pending if require_stable else {})
+
+    def fetched(self, topic: str, partition: int) -> dict[str, Any]:
+        """The fields of the partition's answer; an offset that an open transaction may change is an error, if asked."""
+        answer = {"partition_index": partition, "committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
+        if self.unstable and is_pending(self.unstable, self.group_id, topic, partition):
+            return {**answer, "error_code": ErrorCode.UNSTABLE_OFFSET_COMMIT}
+        found = self.committed.get(topic, {}).get(partition)
+        if found is None:
+            return answer
+        return {
+            "partition_index": partition,
+            "committed_offset": found.offset,
+            "committed_leader_epoch": found.leader_epoch,
+            "metadata": found.metadata,
+        }
+
+
 def fetch(
     groups: Mapping[str, StreamsGroup],
-    offsets: Mapping[str, GroupOffsets],
+    offsets: Offsets,
     request: types.OffsetFetchRequest,
     context: RequestContext,
 ) -> Decision:
     """OffsetFetch of one group (up to version 7) or of several (from version 8)."""
+    stable = request.require_stable
     if context.api_version >= GROUPS_VERSION:
-        answers = [_fetch_group(groups.get(asked.group_id), offsets, asked) for asked in request.groups]
+        answers = [
+            _fetch_group(
+                groups.get(asked.group_id), _Readable.of(asked.group_id, offsets, require_stable=stable), asked
+            )
+            for asked in request.groups
+        ]
         response = types.OffsetFetchResponse(groups=answers)
     else:
-        committed = offsets.get(request.group_id, {})
+        readable = _Readable.of(request.group_id, offsets, require_stable=stable)
         response = types.OffsetFetchResponse()
-        wanted = _all(committed)
+        wanted = _all(readable.committed)
         if request.topics is not None:
             wanted = [(topic.name, NO_TOPIC_ID, topic.partition_indexes) for topic in request.topics]
         for name, _, partitions in wanted:
@@ -180,7 +156,7 @@ def fetch(
                 response.OffsetFetchResponseTopic(
                     name=name,
                     partitions=[
-                        response.OffsetFetchResponsePartition(**_fetched(committed, name, partition))
+                        response.OffsetFetchResponsePartition(**readable.fetched(name, partition))
                         for partition in partitions
                     ],
                 )
@@ -190,7 +166,7 @@ def fetch(
 
 def _fetch_group(
     group: StreamsGroup | None,
-    offsets: Mapping[str, GroupOffsets],
+    readable: _Readable,
     asked: types.OffsetFetchRequest.OffsetFetchRequestGroup,
 ) -> types.OffsetFetchResponse.OffsetFetchResponseGroup:
     response = types.OffsetFetchResponse
@@ -199,8 +175,7 @@ def _fetch_group(
     if refused is not None:
         answer.error_code = refused.code
         return answer
-    committed = offsets.get(asked.group_id, {})
-    wanted = _all(committed)
+    wanted = _all(readable.committed)
     if asked.topics is not None:
         wanted = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in asked.topics]
     for name, topic_id, partitions in wanted:
@@ -209,7 +184,7 @@ def _fetch_group(
                 name=name,
                 topic_id=topic_id,
                 partitions=[
-                    response.OffsetFetchResponsePartitions(**_fetched(committed, name, partition))
+                    response.OffsetFetchResponsePartitions(**readable.fetched(name, partition))
                     for partition in partitions
                 ],
             )
@@ -241,43 +216,31 @@ def _all(committed: GroupOffsets) -> _Wanted:
     return found
 
 
-def _fetched(committed: GroupOffsets, topic: str, partition: int) -> dict[str, Any]:
-    found = committed.get(topic, {}).get(partition)
-    if found is None:
-        return {"partition_index": partition, "committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
-    return {
-        "partition_index": partition,
-        "committed_offset": found.offset,
-        "committed_leader_epoch": found.leader_epoch,
-        "metadata": found.metadata,
-    }
-
-
 def delete(
     group: StreamsGroup | None,
-    offsets: Mapping[str, GroupOffsets],
+    offsets: Offsets,
     request: types.OffsetDeleteRequest,
     context: RequestContext,
 ) -> Decision:
     """OffsetDelete: not for topics that a group with members reads."""
     response = types.OffsetDeleteResponse()
-    if group is None and request.group_id not in offsets:
+    removable = with_pending(offsets.pending, request.group_id, offsets.committed.get(request.group_id, {}))
+    if group is None and not removable:
         response.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         return Decision(replies=(Reply(context.request_id, response),))
     read: set[str] = set()
     if group is not None and not group.is_empty and group.topology is not None:
         read = {name for part in group.topology.subtopologies for name in part.input_topics}
-    committed = offsets.get(request.group_id, {})
-    records = []
+    removed: dict[str, list[int]] = {}
     for topic in request.topics:
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in read else ErrorCode.NONE
         answers = []
         for entry in topic.partitions:
-            if code == ErrorCode.NONE and entry.partition_index in committed.get(topic.name, {}):
-                key = types.OffsetCommitKey(group=request.group_id, topic=topic.name, partition=entry.partition_index)
-                records.append(Record(key, None))
+            if code == ErrorCode.NONE and entry.partition_index in removable.get(topic.name, ()):
+                removed.setdefault(topic.name, []).append(entry.partition_index)
             answers.append(
                 response.OffsetDeleteResponsePartition(partition_index=entry.partition_index, error_code=code)
             )
         response.topics.append(response.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
-    return Decision(records=tuple(records), replies=(Reply(context.request_id, response),))
+    records = tuple(offset_tombstones(request.group_id, removed))
+    return Decision(records=records, replies=(Reply(context.request_id, response),))

@@ -25,6 +25,31 @@ class Record(NamedTuple):
     value: Message | None
 
 
+class PendingRecord(NamedTuple):
+    """A record that counts when the transaction of this producer commits."""
+
+    producer_id: int
+    record: Record
+
+
+class TransactionEnd(NamedTuple):
+    """The marker in the log that ends the transaction of this producer."""
+
+    producer_id: int
+    committed: bool
+
+
+Entry = Record | PendingRecord | TransactionEnd
+"""What a log of groups is made of."""
+
+
+class Producer(NamedTuple):
+    """In whose transaction records are written."""
+
+    id: int
+    epoch: int
+
+
 @dataclass(frozen=True, slots=True)
 class TopicImage:
     """A topic as the coordinator sees it."""
@@ -164,13 +189,17 @@ class SoftUpdate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """All that follows from one event, in the order of the fields."""
+    """All that follows from one event, in the order of the fields.
+
+    With a ``producer`` the records belong to its transaction.
+    """
 
     records: tuple[Record, ...] = ()
     soft: tuple[SoftUpdate, ...] = ()
     timers: tuple[Timer | CancelTimer, ...] = ()
     replies: tuple[Reply, ...] = ()
     effects: tuple[Effect, ...] = ()
+    producer: Producer | None = None
 
 
 NOTHING = Decision()

@@ -136,7 +136,8 @@ class _Heartbeat:
             statuses.append((STALE_TOPOLOGY, detail))
         configuration = self._configure(topology)
         if configuration.is_ready and self.owned is not None and member.topology_epoch == topology.epoch:
-            check_owned(self.owned, configuration)
+            stored = self.before.current.get(member.member_id, NEVER_ASSIGNED)
+            check_owned(self.owned - stored.assigned - stored.pending, configuration)
         self._bump_epoch(configuration, needs_bump or self.topology_updated)
         target, target_epoch, delay = self._target(member, configuration)
         if delay:

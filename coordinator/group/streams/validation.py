@@ -64,7 +64,10 @@ def owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
 
 
 def check_owned(owned: Tasks, configuration: Configuration) -> None:
-    """Raises Refused for a task that the topology does not have."""
+    """Raises Refused for a task that the topology does not have.
+
+    The caller leaves out what the coordinator itself gave: a topic may have lost partitions since.
+    """
     for task in sorted(owned.active | owned.standby | owned.warmup):
         count = configuration.task_counts.get(task.subtopology_id)
         if count is None:

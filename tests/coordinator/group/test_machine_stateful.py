@@ -292,8 +292,8 @@ class GroupLife(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.log.fail_next = 0
-        self.make_topics_right()
         for _ in range(14):
+            self.make_topics_right()
             self.now_ms += 5000
             self.shard.tick(self.now_ms)
             for client in list(self.clients.values()):

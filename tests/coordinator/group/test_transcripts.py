@@ -27,6 +27,25 @@ def test_every_transcript_is_run_by_a_test() -> None:
     assert [path.stem for path in FOLDER.glob("*.txt") if f'"{path.stem}"' not in source] == []
 
 
+@pytest.mark.requirement(
+    "SG-001",
+    "SG-002",
+    "SG-051",
+    "SG-052",
+    "SG-058",
+    "SG-068",
+    "SG-084",
+    "SG-092",
+    "SG-093",
+    "SG-094",
+    "SG-165",
+    "SG-166",
+    "SG-177",
+    "SG-178",
+    "SG-218",
+    "SG-233",
+    "SG-308",
+)
 @pytest.mark.parametrize(
     "name",
     [

@@ -1,0 +1,95 @@
+"""TxnOffsetCommit: offsets that count when the transaction of their producer commits.
+
+1. A member is checked as for OffsetCommit, in all versions, by generation or member epoch: a wrong one is
+   ILLEGAL_GENERATION, an unknown member UNKNOWN_MEMBER_ID.
+2. Without a member id and with a generation below zero a producer commits for any group, also for one with members: it
+   is fenced by its producer epoch alone.
+3. The records go to the log as one batch of the producer's transaction. Whether the transaction is open is for the
+   transaction coordinator to say, before the request comes here.
+"""
+
+from __future__ import annotations
+
+from coordinator.group.committed import NEVER_EXPIRES
+from coordinator.group.streams.state import StreamsGroup
+from coordinator.group.values import Decision, Producer, Record, Reply, RequestContext
+from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode
+
+
+def commit_in_transaction(
+    group: StreamsGroup | None,
+    request: types.TxnOffsetCommitRequest,
+    context: RequestContext,
+    now_ms: int,
+    metadata_bytes_max: int,
+) -> Decision:
+    """TxnOffsetCommit: records for the partitions that may be committed, and an error for each other one."""
+    refused = _refused(group, request)
+    response = types.TxnOffsetCommitResponse()
+    records: list[Record] = []
+    for topic in request.topics:
+        answers = []
+        for entry in topic.partitions:
+            code = refused
+            if code == ErrorCode.NONE and len((entry.committed_metadata or "").encode()) > metadata_bytes_max:
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            if code == ErrorCode.NONE:
+                records.append(_record(request.group_id, topic, entry, now_ms))
+            answers.append(
+                response.TxnOffsetCommitResponsePartition(partition_index=entry.partition_index, error_code=code)
+            )
+        response.topics.append(
+            response.TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+        )
+    return Decision(
+        records=tuple(records),
+        producer=Producer(request.producer_id, request.producer_epoch),
+        replies=(Reply(context.request_id, response),),
+    )
+
+
+def _refused(group: StreamsGroup | None, request: types.TxnOffsetCommitRequest) -> ErrorCode:
+    epoch = request.generation_id_or_member_epoch
+    if group is None:
+        return ErrorCode.NONE if epoch < 0 else ErrorCode.ILLEGAL_GENERATION
+    if epoch < 0 and not request.member_id:
+        return ErrorCode.NONE
+    if request.member_id not in group.members:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if group.current[request.member_id].epoch != epoch:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.NONE
+
+
+def _record(
+    group_id: str,
+    topic: types.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic,
+    entry: types.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition,
+    now_ms: int,
+) -> Record:
+    return Record(
+        types.OffsetCommitKey(group=group_id, topic=topic.name, partition=entry.partition_index),
+        types.OffsetCommitValue(
+            offset=entry.committed_offset,
+            leader_epoch=entry.committed_leader_epoch,
+            metadata=entry.committed_metadata or "",
+            commit_timestamp=now_ms,
+            expire_timestamp=NEVER_EXPIRES,
+            topic_id=topic.topic_id,
+        ),
+    )
+
+
+def failed_commit(request: types.TxnOffsetCommitRequest, code: ErrorCode) -> types.TxnOffsetCommitResponse:
+    """The answer with this error for every partition."""
+    response = types.TxnOffsetCommitResponse()
+    for topic in request.topics:
+        partitions = [
+            response.TxnOffsetCommitResponsePartition(partition_index=entry.partition_index, error_code=code)
+            for entry in topic.partitions
+        ]
+        response.topics.append(
+            response.TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+        )
+    return response
