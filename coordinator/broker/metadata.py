@@ -176,6 +176,7 @@ def handle_describe_cluster(broker: Broker, request: Request) -> DescribeCluster
     endpoint_type = request.message.endpoint_type
     answer = DescribeClusterResponse(
         error_code=0,
+        error_message=None,
         endpoint_type=endpoint_type,
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,

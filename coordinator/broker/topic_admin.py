@@ -109,6 +109,7 @@ def _create(
         name=topic.name,
         topic_id=topic.id,
         error_code=0,
+        error_message=None,
         num_partitions=partitions,
         replication_factor=1,
         configs=[
@@ -128,7 +129,9 @@ def handle_delete_topics(broker: Broker, request: Request) -> Answer:
     seen = Counter((each.name, each.topic_id) for each in wanted)
     answer = DeleteTopicsResponse(responses=[])
     for each in wanted:
-        result = DeleteTopicsResponse.DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=0)
+        result = DeleteTopicsResponse.DeletableTopicResult(
+            name=each.name, topic_id=each.topic_id, error_code=0, error_message=None
+        )
         answer.responses.append(result)
         try:
             if seen[each.name, each.topic_id] > 1:
@@ -182,7 +185,9 @@ def handle_create_partitions(broker: Broker, request: Request) -> Answer:
     counts = [wanted.count for wanted in message.topics]
     answer = CreatePartitionsResponse(results=[])
     for wanted in message.topics:
-        result = CreatePartitionsResponse.CreatePartitionsTopicResult(name=wanted.name, error_code=0)
+        result = CreatePartitionsResponse.CreatePartitionsTopicResult(
+            name=wanted.name, error_code=0, error_message=None
+        )
         answer.results.append(result)
         try:
             if seen[wanted.name] > 1:

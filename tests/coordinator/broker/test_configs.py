@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamsrt.wire import types
+from tests.coordinator.broker.in_process import InProcessBroker
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+TOPIC, BROKER, GROUP = 2, 4, 32
+
+Alteration = types.IncrementalAlterConfigsRequest.AlterConfigsResource
+Change = types.IncrementalAlterConfigsRequest.AlterableConfig
+Description = types.DescribeConfigsRequest.DescribeConfigsResource
+
+
+def alter(
+    broker: InProcessBroker,
+    kind: int,
+    name: str,
+    *changes: tuple[str, int, str | None],
+    validate_only: bool = False,
+) -> tuple[int, str | None]:
+    request = types.IncrementalAlterConfigsRequest(
+        resources=[
+            Alteration(
+                resource_type=kind,
+                resource_name=name,
+                configs=[Change(name=key, config_operation=how, value=value) for key, how, value in changes],
+            )
+        ],
+        validate_only=validate_only,
+    )
+    result = broker.ask(request).responses[0]
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result.error_code, result.error_message
+
+
+def describe(
+    broker: InProcessBroker, kind: int, name: str, *keys: str, version: int | None = None
+) -> dict[str, tuple[str | None, int]]:
+    """Key -> value and source."""
+    request = types.DescribeConfigsRequest(
+        resources=[Description(resource_type=kind, resource_name=name, configuration_keys=list(keys) or None)]
+    )
+    result = broker.ask(request, version).results[0]
+    assert result.error_code == 0, result
+    return {each.name: (each.value, each.config_source) for each in result.configs}
+
+
+class TestTopics:
+    @pytest.mark.parametrize("version", range(1, 5))
+    def test_values_and_their_sources(self, tmp_path: Path, version: int) -> None:
+        broker = InProcessBroker(tmp_path, {"log.retention.ms": "7000"})
+        broker.create("t", cleanup_policy="compact")
+        found = describe(broker, TOPIC, "t", version=version)
+        assert found["cleanup.policy"] == ("compact", 1)
+        assert found["retention.ms"] == ("7000", 4)
+        assert found["segment.bytes"] == ("1073741824", 5)
+        broker.close()
+
+    def test_only_the_keys_asked_for(self, broker: InProcessBroker) -> None:
+        broker.create("t")
+        assert set(describe(broker, TOPIC, "t", "retention.ms", "no.such")) == {"retention.ms"}
+
+    def test_synonyms_say_what_would_be_used_instead(self, broker: InProcessBroker) -> None:
+        broker.create("t", cleanup_policy="compact")
+        request = types.DescribeConfigsRequest(
+            resources=[
+                Description(
+                    resource_type=TOPIC, resource_name="t", configuration_keys=["cleanup.policy", "retention.ms"]
+                )
+            ],
+            include_synonyms=True,
+        )
+        rows = {
+            row.name: [(each.name, each.value, each.source) for each in row.synonyms]
+            for row in broker.ask(request).results[0].configs
+        }
+        assert rows == {
+            "cleanup.policy": [("cleanup.policy", "compact", 1), ("log.cleanup.policy", "delete", 5)],
+            "retention.ms": [("log.retention.ms", "604800000", 5)],
+        }
+
+    def test_set_and_delete_hold_at_once_and_after_a_restart(self, broker: InProcessBroker) -> None:
+        broker.create("t")
+        assert alter(broker, TOPIC, "t", ("max.message.bytes", SET, "2000")) == (0, None)
+        topic = broker.broker.topics.get("t")
+        assert topic is not None
+        assert topic.partitions[0].config.max_message_bytes == 2000
+        broker.restart()
+        assert describe(broker, TOPIC, "t", "max.message.bytes") == {"max.message.bytes": ("2000", 1)}
+        assert alter(broker, TOPIC, "t", ("max.message.bytes", DELETE, None)) == (0, None)
+        assert describe(broker, TOPIC, "t", "max.message.bytes") == {"max.message.bytes": ("1048588", 5)}
+
+    def test_lists_take_append_and_subtract(self, broker: InProcessBroker) -> None:
+        broker.create("t")
+        assert alter(broker, TOPIC, "t", ("cleanup.policy", APPEND, "compact")) == (0, None)
+        assert describe(broker, TOPIC, "t", "cleanup.policy") == {"cleanup.policy": ("delete,compact", 1)}
+        assert alter(broker, TOPIC, "t", ("cleanup.policy", APPEND, "compact")) == (0, None)
+        assert describe(broker, TOPIC, "t", "cleanup.policy") == {"cleanup.policy": ("delete,compact", 1)}
+        assert alter(broker, TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete, other")) == (0, None)
+        assert describe(broker, TOPIC, "t", "cleanup.policy") == {"cleanup.policy": ("compact", 1)}
+        assert alter(broker, TOPIC, "t", ("cleanup.policy", APPEND, "purge"))[0] == 40
+
+    def test_validate_only_changes_nothing(self, broker: InProcessBroker) -> None:
+        broker.create("t")
+        assert alter(broker, TOPIC, "t", ("retention.ms", SET, "5"), validate_only=True) == (0, None)
+        assert alter(broker, TOPIC, "t", ("retention.ms", SET, "x"), validate_only=True)[0] == 40
+        assert describe(broker, TOPIC, "t", "retention.ms") == {"retention.ms": ("604800000", 5)}
+
+    @pytest.mark.parametrize(
+        ("change", "code", "text"),
+        [
+            (("retention.mss", SET, "5"), 40, "Unknown topic config name: retention.mss. Did you mean retention.ms?"),
+            (("retention.ms", SET, "1.5"), 40, "not a number of type LONG"),
+            (("retention.ms", SET, None), 42, "Null value not supported for retention.ms."),
+            (("retention.ms", APPEND, "1"), 40, "not a list"),
+            (("no.such", SUBTRACT, "1"), 40, "not a list"),
+            (("retention.ms", 9, "1"), 42, "operation 9"),
+        ],
+    )
+    def test_what_is_refused(
+        self, broker: InProcessBroker, change: tuple[str, int, str | None], code: int, text: str
+    ) -> None:
+        broker.create("t")
+        found, message = alter(broker, TOPIC, "t", ("segment.ms", SET, "5"), change)
+        assert found == code
+        assert message is not None
+        assert text in message
+        assert describe(broker, TOPIC, "t", "segment.ms")["segment.ms"][1] == 5
+
+    def test_resources_and_keys_come_once(self, broker: InProcessBroker) -> None:
+        broker.create("t")
+        one = Alteration(resource_type=TOPIC, resource_name="t", configs=[])
+        answer = broker.ask(types.IncrementalAlterConfigsRequest(resources=[one, one]))
+        assert [each.error_code for each in answer.responses] == [42, 42]
+        code, message = alter(broker, TOPIC, "t", ("retention.ms", SET, "5"), ("retention.ms", SET, "6"))
+        assert (code, message) == (42, "Error due to duplicate config keys")
+
+    def test_unknown_topics(self, broker: InProcessBroker) -> None:
+        assert alter(broker, TOPIC, "t", ("retention.ms", SET, "5")) == (3, "Topic 't' does not exist.")
+        request = types.DescribeConfigsRequest(resources=[Description(resource_type=TOPIC, resource_name="t")])
+        assert broker.ask(request).results[0].error_code == 3
+
+
+class TestBroker:
+    def test_given_settings_and_defaults(self, tmp_path: Path) -> None:
+        broker = InProcessBroker(tmp_path, {"num.partitions": "4", "group.streams.num.standby.replicas": "1"})
+        found = describe(broker, BROKER, "1")
+        assert found["num.partitions"] == ("4", 4)
+        assert found["fetch.max.bytes"] == ("57671680", 5)
+        assert found["group.streams.num.standby.replicas"] == ("1", 4)
+        assert found["group.streams.session.timeout.ms"] == ("45000", 5)
+        assert found["group.streams.assignor.name"] == (None, 5)
+        broker.close()
+
+    @pytest.mark.parametrize(("kind", "name"), [(BROKER, "2"), (BROKER, "x"), (8, "1"), (77, "")])
+    def test_other_resources(self, broker: InProcessBroker, kind: int, name: str) -> None:
+        request = types.DescribeConfigsRequest(resources=[Description(resource_type=kind, resource_name=name)])
+        result = broker.ask(request).results[0]
+        assert (result.error_code, result.configs) == (42, [])
+        assert result.error_message
+
+    def test_it_is_changed_by_a_restart_only(self, broker: InProcessBroker) -> None:
+        code, message = alter(broker, BROKER, "1", ("num.partitions", SET, "2"))
+        assert code == 42
+        assert message is not None
+        assert "--config" in message
+
+
+class TestGroups:
+    def test_settings_are_kept_over_a_restart(self, broker: InProcessBroker) -> None:
+        assert alter(broker, GROUP, "g", ("streams.num.standby.replicas", SET, "1")) == (0, None)
+        assert describe(broker, GROUP, "g", "streams.num.standby.replicas") == {
+            "streams.num.standby.replicas": ("1", 8)
+        }
+        broker.restart()
+        assert describe(broker, GROUP, "g")["streams.num.standby.replicas"] == ("1", 8)
+        assert describe(broker, GROUP, "h")["streams.num.standby.replicas"] == ("0", 5)
+        assert alter(broker, GROUP, "g", ("streams.num.standby.replicas", DELETE, None)) == (0, None)
+        broker.restart()
+        assert describe(broker, GROUP, "g")["streams.num.standby.replicas"] == ("0", 5)
+
+    @pytest.mark.parametrize(
+        ("change", "code", "text"),
+        [
+            (("streams.no.such", SET, "1"), 40, "Unknown group config name: streams.no.such"),
+            (("streams.num.standby.replicas", SET, "9"), 40, "less than or equal to 2"),
+            (("streams.num.standby.replicas", SET, None), 42, "Null value not supported"),
+            (("streams.num.standby.replicas", APPEND, "1"), 42, "not a list"),
+        ],
+    )
+    def test_what_is_refused(
+        self, broker: InProcessBroker, change: tuple[str, int, str | None], code: int, text: str
+    ) -> None:
+        found, message = alter(broker, GROUP, "g", change)
+        assert found == code
+        assert message is not None
+        assert text in message
+
+    def test_validate_only(self, broker: InProcessBroker) -> None:
+        change = ("streams.num.standby.replicas", SET, "1")
+        assert alter(broker, GROUP, "g", change, validate_only=True) == (0, None)
+        assert describe(broker, GROUP, "g")["streams.num.standby.replicas"] == ("0", 5)
