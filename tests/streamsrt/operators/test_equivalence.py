@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamsrt.wire.records import RecordColumns
@@ -49,13 +49,23 @@ def test_generated_code_equals_processor_nodes_and_record_by_record(
     assert uncached[0] == uncached[2]
 
 
+TWO_WINDOWS_OF_ONE_RECORD = [Piped("in", "a", None, 10, ()), Piped("in", "a", None, 4, ())]
+
+
+def by_key(result: dict[str, Any]) -> dict[str, Any]:
+    """The result with the records of each topic by key: a flush keeps the order of one key's records, not that of keys."""
+    ordered = {topic: sorted(rows, key=lambda row: row[0] or b"") for topic, rows in result["written"].items()}
+    return {**result, "written": ordered}
+
+
 @settings(max_examples=100, deadline=None)
 @given(programs, inputs, sizes)
+@example(([], "hopping", []), TWO_WINDOWS_OF_ONE_RECORD, [1])
 def test_cached_generated_code_equals_cached_processor_nodes(
     program: Program, rows: list[Piped], batches: list[int]
 ) -> None:
     generated = run(program, rows, [1], caching=True)
-    assert generated == run(program, rows, [1], caching=True, generate=False)
+    assert by_key(generated) == by_key(run(program, rows, [1], caching=True, generate=False))
     by_run = run(program, rows, batches, caching=True)
     assert {t: sorted(r, key=repr) for t, r in by_run["written"].items()} == {
         t: sorted(r, key=repr) for t, r in generated["written"].items()
