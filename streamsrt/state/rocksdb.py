@@ -37,11 +37,13 @@ from rocksdict import (
     Rdict,
     RdictIter,
     ReadOptions,
+    SstFileWriter,
     WriteBatch,
     WriteBufferManager,
     WriteOptions,
 )
 
+from streamsrt.errors import StateError
 from streamsrt.state.failures import delete_tree, store_error
 from streamsrt.state.store import StoreClosedError, after_prefix
 
@@ -291,6 +293,25 @@ class RocksDBStore:
         self._opened()
         return self._get(stored_key)
 
+    def ingest(self, path: Path, *, changelog_offset: int | None) -> None:
+        """Takes over a file of :func:`write_sst` into a store that is empty, then the offset that it stands for.
+
+        A crash in between leaves a store without an offset: wipe it and take the file again. Raises StateError for a store
+        that is not empty, whose newer rows the file would hide.
+        """
+        db = self._opened()
+        if self._changelog_offset is not None or next(self.range(), None) is not None:
+            raise StateError(
+                f"state store {self.name!r} in {self.path} is not empty, and a bundle goes into an empty one only: wipe it "
+                "first, or leave it to be restored from its changelog"
+            )
+        try:
+            db.ingest_external_file([str(path)])
+        except Exception as error:
+            raise self.translated(error, "written") from error
+        self._write(db, (), changelog_offset)
+        self.flush()
+
     def changelog_offset(self) -> int | None:
         if self._db is None:
             raise StoreClosedError(self.name)
@@ -367,6 +388,21 @@ class RocksDBStore:
         if self._db is not None:
             self._drop(self._db)
         delete_tree(self.path, self.name)
+
+
+def write_sst(path: Path, rows: Iterable[tuple[bytes, bytes]]) -> None:
+    """Writes rows, which come in the order of keys and are not none, as a file for :meth:`RocksDBStore.ingest`.
+
+    Raises StateError where it can't be written.
+    """
+    try:
+        writer = SstFileWriter(Options(raw_mode=True))
+        writer.open(str(path))
+        for key, value in rows:
+            writer[_DATA + key] = value
+        writer.finish()
+    except Exception as error:
+        raise store_error(str(error), path.stem, path, "written") from error
 
 
 def read_changelog_offset(path: Path, name: str) -> int | None:

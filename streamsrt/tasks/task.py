@@ -26,9 +26,10 @@ from typing import Any, NamedTuple, TypeAlias
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ProcessingError, RecordError, UserError
 from streamsrt.operators.handlers import ExceptionHandlers, handler_of
-from streamsrt.operators.plan import Plan
+from streamsrt.operators.plan import Plan, StreamTime
 from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import KeyValueCache, RowFormat, WindowCache
+from streamsrt.tasks.offset_metadata import parse_mark
 from streamsrt.tasks.partition_group import PartitionGroup, Run, TopicPartition
 from streamsrt.tasks.record_collector import Collector
 from streamsrt.wire.records import RecordColumns
@@ -377,14 +378,35 @@ class Task:
         self._evict()
 
     def restore_partition_time(self, topic: str, partition: int, metadata: str) -> None:
-        """Takes over the partition time out of a committed offset's metadata; what is not such metadata is ignored."""
+        """Takes over the partition time out of a committed offset's metadata; what is not such metadata is ignored.
+
+        What a backfill left there also says which stream times the windowed operators have seen.
+        """
+        mark = parse_mark(metadata)
+        if mark is not None:
+            self._restore_time(topic, partition, mark.partition_time_ms)
+            for operator, seen_ms in mark.operator_times_ms.items():
+                stream_time = self._runner.env.stream_times.setdefault(operator, StreamTime())
+                stream_time.ms = max(stream_time.ms, seen_ms)
+            return
         try:
             version, time = _PARTITION_TIME.unpack_from(b64decode(metadata, validate=True))
         except (ValueError, Base64Error, StructError):
             return
         if version in (1, _METADATA_VERSION):
-            self._partition_times[topic, partition] = max(time, self._partition_times[topic, partition])
-            self._runner.env.stream_time_ms = max(time, self._runner.env.stream_time_ms)
+            self._restore_time(topic, partition, time)
+
+    def _restore_time(self, topic: str, partition: int, time_ms: int) -> None:
+        self._partition_times[topic, partition] = max(time_ms, self._partition_times[topic, partition])
+        self._runner.env.stream_time_ms = max(time_ms, self._runner.env.stream_time_ms)
+
+    def partition_times(self) -> dict[TopicPartition, int]:
+        """For each input partition the latest timestamp that was processed; -1 before the first record."""
+        return dict(self._partition_times)
+
+    def operator_times(self) -> dict[str, int]:
+        """For each windowed operator, by name, the stream time that it has seen."""
+        return {name: time.ms for name, time in self._runner.env.stream_times.items() if time.ms >= 0}
 
     # ------------------------------------------------------------------------------------------------- state
 

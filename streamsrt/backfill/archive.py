@@ -1,0 +1,283 @@
+"""Archives: the history of topics as Parquet files.
+
+1. A row is a record: ``offset`` and ``timestamp`` (ms, or an Arrow timestamp), ``key`` and ``value`` (binary or text, null
+   allowed), and where there are any ``headers`` (a list of ``key``, ``value``). ``partition`` is a column, or stands in the
+   folder's name as ``partition=N``.
+2. A file holds records of one partition in the order of offsets. Files of one partition follow each other without overlap.
+3. What is missing (a hole), there twice or unreadable is refused when the plan is made, where the files' statistics show it,
+   and else when they are read. A topic that was compacted or written in transactions has holes by nature: ``allow_gaps``.
+4. pyarrow is needed here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from streamsrt.backfill.errors import ArchiveError, BackfillError
+from streamsrt.backfill.plan import ArchiveFile, SourceRange
+from streamsrt.wire.records import Headers, RecordColumns
+
+BATCH_RECORDS = 4_000
+FILE_RECORDS = 100_000
+_PARTITION_FOLDER = re.compile(r"partition=(\d+)$")
+_REQUIRED = ("offset", "timestamp", "key", "value")
+
+
+def parquet() -> Any:
+    """``pyarrow.parquet``. Raises BackfillError where it is not installed."""
+    try:
+        import pyarrow.parquet
+    except ModuleNotFoundError:
+        raise BackfillError(
+            "Parquet files need pyarrow, which is not installed: pip install 'streamsrt[backfill]'"
+        ) from None
+    return pyarrow.parquet
+
+
+# ------------------------------------------------------------------------------------------------------------- planning
+
+
+def scan_archive(root: Path, *, allow_gaps: bool = False) -> dict[int, tuple[ArchiveFile, ...]]:
+    """The files of a topic's archive by partition, in the order of offsets. Raises ArchiveError."""
+    if not root.is_dir():
+        raise ArchiveError(f"archive {root} is not a directory: give TOPIC=DIRECTORY of Parquet files")
+    found: dict[int, list[ArchiveFile]] = {}
+    for path in sorted(root.rglob("*.parquet")):
+        if any(part.startswith(("_", ".")) for part in path.relative_to(root).parts):
+            continue
+        described = _describe(path.absolute())
+        if described is not None:
+            found.setdefault(described[0], []).append(described[1])
+    if not found:
+        raise ArchiveError(f"archive {root} has no Parquet files with records: check the path")
+    return {partition: _in_order(partition, files, allow_gaps=allow_gaps) for partition, files in sorted(found.items())}
+
+
+def _describe(path: Path) -> tuple[int, ArchiveFile] | None:
+    pq = parquet()
+    try:
+        with pq.ParquetFile(path) as file:
+            names = set(file.schema_arrow.names)
+            missing = [name for name in _REQUIRED if name not in names]
+            if missing:
+                raise ArchiveError(f"{path} has no column {', '.join(missing)}; it has {', '.join(sorted(names))}")
+            if not file.metadata.num_rows:
+                return None
+            first, last = _bounds(file, "offset")
+            partition = _partition_of(path, file, names)
+            records = file.metadata.num_rows
+    except ArchiveError:
+        raise
+    except Exception as error:
+        raise _unreadable(path, error) from error
+    return partition, ArchiveFile(
+        path=str(path), first_offset=first, next_offset=last + 1, records=records, size_bytes=path.stat().st_size
+    )
+
+
+def _unreadable(path: Path, error: Exception) -> ArchiveError:
+    return ArchiveError(
+        f"{path} can't be read ({type(error).__name__}: {error}). Bring the file back from where it was written; without "
+        "it the history has a hole"
+    )
+
+
+def _bounds(file: Any, column: str) -> tuple[int, int]:
+    """The lowest and the highest value of a column, from the statistics where they are there."""
+    import pyarrow.compute as pc
+
+    index = file.schema_arrow.names.index(column)
+    groups = [file.metadata.row_group(i).column(index).statistics for i in range(file.metadata.num_row_groups)]
+    if all(group is not None and group.has_min_max for group in groups):
+        return min(int(group.min) for group in groups), max(int(group.max) for group in groups)
+    extremes = pc.min_max(file.read(columns=[column]).column(column)).as_py()
+    return int(extremes["min"]), int(extremes["max"])
+
+
+def _partition_of(path: Path, file: Any, names: set[str]) -> int:
+    if "partition" in names:
+        low, high = _bounds(file, "partition")
+        if low != high:
+            raise ArchiveError(
+                f"{path} holds records of partitions {low} to {high}: an archive has one partition in a file. Use --engine "
+                "spark with a lake, or write the files by partition"
+            )
+        return low
+    for part in reversed(path.parts):
+        match = _PARTITION_FOLDER.match(part)
+        if match is not None:
+            return int(match[1])
+    raise ArchiveError(f"{path} says nowhere which partition it holds: neither a column nor a folder partition=N")
+
+
+def _in_order(partition: int, files: list[ArchiveFile], *, allow_gaps: bool) -> tuple[ArchiveFile, ...]:
+    files.sort(key=lambda file: (file.first_offset, file.next_offset))
+    for file in files:
+        span = file.next_offset - file.first_offset
+        if file.records > span:
+            raise ArchiveError(
+                f"{file.path} holds offsets twice: {file.records} records in {span} offsets. Write it anew"
+            )
+        if file.records < span and not allow_gaps:
+            raise _hole(f"{file.path} holds {file.records} records of {span} offsets", partition)
+    for before, after in pairwise(files):
+        if after.first_offset < before.next_offset:
+            raise ArchiveError(
+                f"{before.path} and {after.path} both hold offsets {after.first_offset} to "
+                f"{min(before.next_offset, after.next_offset) - 1} of partition {partition}: take one of them away"
+            )
+        if after.first_offset > before.next_offset and not allow_gaps:
+            raise _hole(
+                f"offsets {before.next_offset} to {after.first_offset - 1} are missing between {before.path} and "
+                f"{after.path}",
+                partition,
+            )
+    return tuple(files)
+
+
+def _hole(what: str, partition: int) -> ArchiveError:
+    return ArchiveError(
+        f"the archive has a hole in partition {partition}: {what}. Bring the missing files back; if the topic was compacted "
+        "or written in transactions, offsets are missing by nature: say --allow-gaps"
+    )
+
+
+# -------------------------------------------------------------------------------------------------------------- reading
+
+
+def read_archive(source: SourceRange) -> Iterator[RecordColumns]:
+    """The archived records of a source partition, batch by batch. Raises ArchiveError."""
+    for file in source.archive:
+        if file.first_offset < source.end:
+            yield from _read_file(file, source)
+
+
+def _read_file(file: ArchiveFile, source: SourceRange) -> Iterator[RecordColumns]:
+    pq = parquet()
+    path = Path(file.path)
+    try:
+        size_bytes = path.stat().st_size
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if size_bytes != file.size_bytes:
+        raise ArchiveError(
+            f"{path} was changed since the plan was made ({size_bytes} bytes, not {file.size_bytes}): bring it back, "
+            "or plan again"
+        )
+    position, records = file.first_offset, 0
+    try:
+        with pq.ParquetFile(path) as opened:
+            names = opened.schema_arrow.names
+            columns = [name for name in (*_REQUIRED, "headers") if name in names]
+            for batch in opened.iter_batches(batch_size=BATCH_RECORDS, columns=columns):
+                read = _columns(batch)
+                _check_order(read, position, file)
+                position = read.next_offset
+                records += len(read)
+                yield _up_to(read, source.end)
+    except (ArchiveError, GeneratorExit):
+        raise
+    except Exception as error:
+        raise _unreadable(path, error) from error
+    if records != file.records:
+        raise ArchiveError(f"{path} holds {records} records, {file.records} when the plan was made: plan again")
+
+
+def _columns(batch: Any) -> RecordColumns:
+    import pyarrow as pa
+
+    offsets: list[int] = batch.column("offset").to_pylist()
+    times = batch.column("timestamp")
+    if pa.types.is_timestamp(times.type):
+        times = times.cast(pa.timestamp("ms")).cast(pa.int64())
+    headers = batch.column("headers").to_pylist() if "headers" in batch.schema.names else ()
+    consecutive = offsets[-1] - offsets[0] + 1 == len(offsets)
+    return RecordColumns(
+        _bytes(batch.column("key")),
+        _bytes(batch.column("value")),
+        times.to_pylist(),
+        offsets[0],
+        offsets[-1] + 1,
+        None if consecutive else offsets,
+        [_headers(each) for each in headers] if any(headers) else None,
+    )
+
+
+def _bytes(column: Any) -> list[bytes | None]:
+    import pyarrow as pa
+
+    return list(column.cast(pa.binary()).to_pylist())
+
+
+def _headers(headers: Sequence[Mapping[str, Any]] | None) -> Headers:
+    return tuple((header["key"], header["value"]) for header in headers or ())
+
+
+def _check_order(columns: RecordColumns, position: int, file: ArchiveFile) -> None:
+    offsets = columns.offsets
+    ascending = offsets is None or all(a < b for a, b in pairwise(offsets))
+    if columns.base_offset < position or not ascending:
+        raise ArchiveError(
+            f"{file.path} is not in the order of offsets, or holds some twice, behind offset {position}: write it "
+            "anew, sorted by offset"
+        )
+
+
+def _up_to(columns: RecordColumns, end: int) -> RecordColumns:
+    if columns.next_offset <= end:
+        return columns
+    count = sum(1 for index in range(len(columns)) if columns.offset_at(index) < end)
+    return columns.cut(0, count)
+
+
+# -------------------------------------------------------------------------------------------------------------- writing
+
+
+def write_archive(
+    root: Path, partition: int, batches: Iterable[RecordColumns], *, file_records: int = FILE_RECORDS
+) -> list[Path]:
+    """Writes records of one partition as an archive that :func:`scan_archive` reads; the files that were written."""
+    folder = root / f"partition={partition}"
+    folder.mkdir(parents=True, exist_ok=True)
+    paths: list[Path] = []
+    waiting: list[RecordColumns] = []
+    for columns in batches:
+        waiting.append(columns)
+        if sum(map(len, waiting)) >= file_records:
+            paths.append(_write_file(folder, partition, waiting))
+            waiting = []
+    if sum(map(len, waiting)):
+        paths.append(_write_file(folder, partition, waiting))
+    return paths
+
+
+def _write_file(folder: Path, partition: int, batches: Sequence[RecordColumns]) -> Path:
+    import pyarrow as pa
+
+    pq = parquet()
+    offsets = [columns.offset_at(index) for columns in batches for index in range(len(columns))]
+    headers = [
+        [{"key": name, "value": value} for name, value in each]
+        for columns in batches
+        for each in (columns.headers or [()] * len(columns))
+    ]
+    header_type = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    table = pa.table(
+        {
+            "partition": pa.array([partition] * len(offsets), pa.int32()),
+            "offset": pa.array(offsets, pa.int64()),
+            "timestamp": pa.array([time for columns in batches for time in columns.timestamps], pa.int64()),
+            "key": pa.array([key for columns in batches for key in columns.keys], pa.binary()),
+            "value": pa.array([value for columns in batches for value in columns.values], pa.binary()),
+            "headers": pa.array(headers, header_type),
+        }
+    )
+    path = folder / f"{offsets[0]:020d}.parquet"
+    fresh = path.with_suffix(".new")
+    pq.write_table(table, fresh, compression="zstd")
+    fresh.replace(path)
+    return path

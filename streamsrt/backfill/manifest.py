@@ -1,0 +1,193 @@
+"""What a finished task says about itself: the only proof that it is finished.
+
+1. A manifest is published by linking a complete file to its name. The first writer wins; another attempt of the same task
+   has the same result and gives its files up.
+2. A manifest names the fingerprint of its plan. One of another plan counts for nothing and is refused.
+3. Digests are sums of hashes of entries modulo 2**128: they can be merged, and don't depend on order.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from hashlib import blake2b
+from pathlib import Path
+from struct import Struct
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from streamsrt.backfill.errors import PlanError
+from streamsrt.backfill.plan import Plan, write_durably
+
+_MODULUS = 1 << 128
+_LENGTHS = Struct(">iiq").pack
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FileResult(_Value):
+    """A file of a task's result. ``path`` is relative to the plan's directory."""
+
+    path: str
+    records: int
+    size_bytes: int
+    digest: str
+
+
+class LogResult(_Value):
+    """Records for one partition of a topic, as record batches in a file, in the order in which they are to be written."""
+
+    topic: str
+    partition: int
+    file: FileResult
+
+
+class StoreResult(_Value):
+    """A store as it is at the end. ``bundle`` is an SST file, None where the store is empty or not kept on disk."""
+
+    name: str
+    entries: int
+    bundle: FileResult | None = None
+    changelog: LogResult | None = None
+    changelog_digest: str = ""
+    """The sum over (key, value, timestamp) of the changelog's records."""
+
+
+class ReadResult(_Value):
+    """What was read of one input partition. ``partition_time_ms`` is what the live task takes over."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    records: int
+    partition_time_ms: int
+
+
+class TaskManifest(_Value):
+    """The result of one task."""
+
+    task: str
+    fingerprint: str
+    attempt: str
+    """The folder of the attempt that won, relative to the plan's directory."""
+    reads: tuple[ReadResult, ...] = ()
+    stores: tuple[StoreResult, ...] = ()
+    outputs: tuple[LogResult, ...] = ()
+    repartition: tuple[LogResult, ...] = ()
+    stream_time_ms: int = -1
+    operator_times_ms: dict[str, int] = Field(default_factory=dict)
+    counters: dict[str, int] = Field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def records(self) -> int:
+        return sum(read.records for read in self.reads)
+
+
+class Progress(_Value):
+    """How far a task that runs is; rewritten every second or so, by the attempt that runs it."""
+
+    task: str
+    records: int
+    seconds: float
+
+
+def digest_sum(entries: Iterable[tuple[bytes | None, bytes | None, int]]) -> int:
+    """The digest of entries (key, value, timestamp in ms)."""
+    total = 0
+    for key, value, timestamp in entries:
+        lengths = _LENGTHS(-1 if key is None else len(key), -1 if value is None else len(value), timestamp)
+        entry = blake2b(lengths + (key or b"") + (value or b""), digest_size=16).digest()
+        total += int.from_bytes(entry, "big")
+    return total % _MODULUS
+
+
+def digest_text(total: int) -> str:
+    """A digest as it stands in a manifest."""
+    return f"{total % _MODULUS:032x}"
+
+
+def merged(digests: Iterable[str]) -> str:
+    """The digest of everything that these digests are of."""
+    return digest_text(sum(int(digest, 16) for digest in digests))
+
+
+# -------------------------------------------------------------------------------------------------------------- on disk
+
+
+def manifest_path(directory: Path, task_id: str) -> Path:
+    return directory / f"task-{task_id}.json"
+
+
+def progress_path(directory: Path, task_id: str) -> Path:
+    return directory / f"progress-{task_id}.json"
+
+
+def load_manifest(directory: Path, plan: Plan, task_id: str) -> TaskManifest | None:
+    """The manifest of a task, None where it is not finished. Raises PlanError for one of another plan."""
+    path = manifest_path(directory, task_id)
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        manifest = TaskManifest.model_validate_json(text)
+    except ValidationError as error:
+        raise PlanError(
+            f"{path} is damaged ({error.errors()[0]['msg']}): delete it, and the task is run again"
+        ) from None
+    if manifest.fingerprint != plan.fingerprint or manifest.task != task_id:
+        raise PlanError(f"{path} is of another plan: give every plan a --dir of its own")
+    return manifest
+
+
+def finished_manifest(directory: Path, plan: Plan, task_id: str) -> TaskManifest:
+    """The manifest of a task that must be finished. Raises PlanError."""
+    manifest = load_manifest(directory, plan, task_id)
+    if manifest is None:
+        raise PlanError(f"task {task_id} is not finished: run streamsrt backfill resume first")
+    return manifest
+
+
+def publish(directory: Path, manifest: TaskManifest) -> bool:
+    """Makes a task finished; False where another attempt was first, whose result counts then."""
+    path = manifest_path(directory, manifest.task)
+    fresh = directory / manifest.attempt / "manifest.json"
+    write_durably(fresh, manifest.model_dump_json(indent=1).encode())
+    try:
+        os.link(fresh, path)
+    except FileExistsError:
+        shutil.rmtree(directory / manifest.attempt, ignore_errors=True)
+        return False
+    finally:
+        progress_path(directory, manifest.task).unlink(missing_ok=True)
+    sync_folder(directory)
+    return True
+
+
+def write_progress(directory: Path, progress: Progress) -> None:
+    """Says how far a task is; whoever reads sees a whole document."""
+    fresh = directory / f"progress-{progress.task}.{os.getpid()}"
+    fresh.write_text(progress.model_dump_json(), encoding="ascii")
+    fresh.replace(progress_path(directory, progress.task))
+
+
+def read_progress(directory: Path, task_id: str) -> Progress | None:
+    """How far a task is; None where it does not run."""
+    try:
+        return Progress.model_validate_json(progress_path(directory, task_id).read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+def sync_folder(path: Path) -> None:
+    """Makes names in a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

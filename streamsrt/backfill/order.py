@@ -1,0 +1,58 @@
+"""The one order in which a task replays its input partitions.
+
+1. Live, a task takes the record with the lowest head timestamp among its input partitions, at equal timestamps that of the
+   partition that comes first. That equals sorting all records by (running maximum of the timestamps within the partition,
+   place of the partition in ``source_partitions``, offset): after a head with timestamp t was taken, every following record
+   of its partition up to the next one later than t comes before all other heads, which are at t or later.
+2. :func:`merge` is that order without a sort, by the live task's own partition group. :func:`running_maximum` gives the sort
+   key, for engines that sort.
+3. A repartition partition is read as one log for each task that writes it, merged by the same rule: the order in which the
+   writers' records would have come had all of them kept pace by event time. It is one of the orders that a live run may have
+   had, and always the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, islice
+
+from streamsrt.tasks.partition_group import PartitionGroup, TopicPartition
+from streamsrt.wire.records import RecordColumns
+
+Inputs = Mapping[TopicPartition, Iterator[RecordColumns]]
+"""Each input partition as its batches in the order of offsets; the order of the mapping is that of the partitions."""
+
+RUN_RECORDS = 4_000
+
+
+def running_maximum(timestamps: Sequence[int], before: int = -1) -> list[int]:
+    """For each record the latest timestamp of its partition so far, in ms; ``before``: of the records before these."""
+    return list(islice(accumulate(timestamps, max, initial=before), 1, None))
+
+
+def merge(inputs: Inputs, limit_records: int = RUN_RECORDS) -> Iterator[tuple[TopicPartition, RecordColumns]]:
+    """Everything of all inputs, in runs of one partition, in the order of the module's first rule."""
+    group = PartitionGroup(inputs, max_task_idle_ms=-1)
+    left = dict(inputs)
+    while True:
+        for place in [place for place in left if not group.buffered_of(place)]:
+            columns = next(left[place], None)
+            while columns is not None and not len(columns):
+                columns = next(left[place], None)
+            if columns is None:
+                del left[place]
+            else:
+                group.add(place, columns)
+        run = group.next_run(limit_records)
+        if run is None:
+            return
+        yield run.topic_partition, run.columns
+
+
+def as_one_log(runs: Iterator[tuple[TopicPartition, RecordColumns]]) -> Iterator[RecordColumns]:
+    """The same records as one partition, with offsets from 0 on."""
+    offset = 0
+    for _, columns in runs:
+        end = offset + len(columns)
+        yield RecordColumns(columns.keys, columns.values, columns.timestamps, offset, end, None, columns.headers)
+        offset = end

@@ -1,0 +1,206 @@
+"""The plan of a backfill: what is read, which tasks there are, what they need. One JSON document, never changed.
+
+1. Everything that decides the result is in the plan, and only that makes its fingerprint: the application and its code, the
+   topology's digest, the settings, and the exact ranges of all sources. So a task of a plan has one result, whoever runs it
+   and how often.
+2. Source ranges are frozen when the plan is made: ``start`` is included, ``end`` is not. A partition is read from its
+   archive first, then from the log of the cluster at ``log_start``, up to ``end``.
+3. A task reads repartition topics out of the results of other tasks: it stands on a higher level than those. Tasks of one
+   level don't depend on each other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from streamsrt.backfill.errors import PlanError
+
+FORMAT = 1
+PLAN_FILE = "plan.json"
+ID_DIGITS = 12
+_NOT_IN_FINGERPRINT = {"created_ms", "bootstrap_servers", "warnings", "fingerprint"}
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ArchiveFile(_Value):
+    """One Parquet file that holds the offsets ``first_offset`` to before ``next_offset`` of one partition."""
+
+    path: str
+    first_offset: int
+    next_offset: int
+    records: int
+    size_bytes: int
+
+
+class SourceRange(_Value):
+    """What is read of one source partition. ``log_start`` equals ``end`` where nothing is read from the cluster."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    log_start: int
+    archive: tuple[ArchiveFile, ...] = ()
+    allow_gaps: bool = False
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.topic, self.partition
+
+    @property
+    def archived_records(self) -> int:
+        return sum(file.records for file in self.archive)
+
+
+class RepartitionRange(_Value):
+    """A partition of a repartition topic, and the ids of the tasks whose results fill it, in the order of their ids."""
+
+    topic: str
+    partition: int
+    upstream: tuple[str, ...]
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.topic, self.partition
+
+
+class StorePlan(_Value):
+    """A store of a task. ``changelog``: full name of the topic; ``own_changelog`` False: a source topic serves as it."""
+
+    name: str
+    changelog: str | None
+    own_changelog: bool
+    persistent: bool
+
+
+class TaskPlan(_Value):
+    """One task: a subtopology for a partition. ``id`` is ``<subtopology id>_<partition>``."""
+
+    id: str
+    subtopology: str
+    partition: int
+    level: int
+    sources: tuple[SourceRange, ...] = ()
+    repartition: tuple[RepartitionRange, ...] = ()
+    stores: tuple[StorePlan, ...] = ()
+
+
+class InternalTopicPlan(_Value):
+    """A changelog or repartition topic of the application, as the group coordinator would create it."""
+
+    name: str
+    kind: Literal["changelog", "repartition"]
+    partitions: int
+    configs: dict[str, str] = Field(default_factory=dict)
+
+
+class Plan(_Value):
+    """A backfill of one application."""
+
+    format: int = FORMAT
+    application: str
+    """``MODULE:ATTRIBUTE``"""
+    application_id: str
+    code_digest: str
+    """Of the source of the application's module."""
+    version: str
+    """Of this package."""
+    topology_digest: str
+    config: dict[str, str] = Field(default_factory=dict)
+    topics: dict[str, int] = Field(default_factory=dict)
+    """Partition counts of all topics that are read or written."""
+    internal_topics: tuple[InternalTopicPlan, ...] = ()
+    tasks: tuple[TaskPlan, ...] = ()
+    warnings: tuple[str, ...] = ()
+    created_ms: int
+    bootstrap_servers: str = ""
+    fingerprint: str = ""
+
+    @property
+    def id(self) -> str:
+        """The name of this backfill in offset metadata and transactional ids."""
+        return self.fingerprint[:ID_DIGITS]
+
+    def computed_fingerprint(self) -> str:
+        """A hash over everything that decides the result."""
+        content = self.model_dump(mode="json", exclude=_NOT_IN_FINGERPRINT)
+        return sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def sealed(self) -> Plan:
+        """The same plan with its fingerprint."""
+        return self.model_copy(update={"fingerprint": self.computed_fingerprint()})
+
+    def task(self, task_id: str) -> TaskPlan:
+        """The task of that id. Raises PlanError."""
+        for task in self.tasks:
+            if task.id == task_id:
+                return task
+        raise PlanError(f"the plan has no task {task_id!r}; it has {', '.join(task.id for task in self.tasks)}")
+
+    def levels(self) -> Iterator[tuple[TaskPlan, ...]]:
+        """The tasks level by level: those of one level need only results of levels before."""
+        for level in sorted({task.level for task in self.tasks}):
+            yield tuple(task for task in self.tasks if task.level == level)
+
+    def sources(self) -> Iterator[SourceRange]:
+        """Every source partition, each once: two subtopologies may read the same one."""
+        seen: Mapping[tuple[str, int], SourceRange] = {
+            source.place: source for task in self.tasks for source in task.sources
+        }
+        yield from (seen[place] for place in sorted(seen))
+
+
+def save_plan(plan: Plan, directory: Path) -> None:
+    """Writes the plan. A directory that has one keeps it: the same plan is fine, another one raises PlanError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / PLAN_FILE
+    fresh = directory / f"{PLAN_FILE}.{os.getpid()}"
+    write_durably(fresh, plan.model_dump_json(indent=1).encode())
+    try:
+        os.link(fresh, path)
+    except FileExistsError:
+        known = load_plan(directory)
+        if known.fingerprint != plan.fingerprint:
+            raise PlanError(
+                f"{directory} holds another plan ({known.id}, of {known.application_id}) than this one ({plan.id}): source "
+                "ranges, code or settings differ. Go on with that one (streamsrt backfill resume), end it (streamsrt "
+                "backfill abort), or give another --dir"
+            ) from None
+    finally:
+        fresh.unlink()
+
+
+def load_plan(directory: Path) -> Plan:
+    """The plan of a directory. Raises PlanError where there is none that this version can run."""
+    path = directory / PLAN_FILE
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        raise PlanError(f"there is no plan in {directory}: make one with streamsrt backfill plan") from None
+    except OSError as error:
+        raise PlanError(f"{path} can't be read: {error.strerror}") from None
+    try:
+        plan = Plan.model_validate_json(text)
+    except ValidationError as error:
+        raise PlanError(f"{path} is not a plan of this version: {error.errors()[0]['msg']}. Plan again") from None
+    if plan.format != FORMAT or plan.fingerprint != plan.computed_fingerprint():
+        raise PlanError(f"{path} was changed since it was made, or by another version: plan again in another --dir")
+    return plan
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Writes a file so that a crash of the machine does not lose it once its name is known."""
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,329 @@
+"""One task of a plan, from its inputs to its published result: what every engine runs.
+
+1. :func:`run_task` is a function of the plan's directory and the task's id. It may be run any number of times, by several
+   processes at once: a finished task is not done again, and of several attempts the first result counts.
+2. Before anything is read it is checked that the application is still the one of the plan.
+3. An attempt writes into a folder of its own: one SST file per persistent store, record batches of the changelogs (the last
+   value of each key, in the order of keys), of the outputs and of the repartition topics. The manifest comes last.
+
+An engine that runs tasks in other processes calls ``run_task(directory, task_id)`` there. An engine that brings the records
+itself gives ``inputs`` (each partition in the order of offsets) or ``runs`` (all partitions, in the order of
+:mod:`streamsrt.backfill.order`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+from streamsrt.application import load_application, module_digest
+from streamsrt.backfill.errors import PlanError
+from streamsrt.backfill.manifest import (
+    FileResult,
+    LogResult,
+    Progress,
+    ReadResult,
+    StoreResult,
+    TaskManifest,
+    digest_sum,
+    digest_text,
+    load_manifest,
+    publish,
+    sync_folder,
+    write_progress,
+)
+from streamsrt.backfill.order import Inputs
+from streamsrt.backfill.plan import Plan, StorePlan, TaskPlan, load_plan
+from streamsrt.backfill.replay import LastValue, OfflineSettings, Replay, partition_counts
+from streamsrt.backfill.sources import open_inputs
+from streamsrt.config import StreamsConfig
+from streamsrt.state.rocksdb import write_sst
+from streamsrt.tasks.partition_group import TopicPartition
+from streamsrt.tasks.task import TaskConfig
+from streamsrt.wire.compression import Compression
+from streamsrt.wire.records import RecordColumns, encode_batch
+from topology.nodes import Subtopology, Topology
+
+PROGRESS_INTERVAL_S = 1.0
+CHANGELOG_BATCH_RECORDS = 1000
+CHANGELOG_BATCH_BYTES = 512 << 10
+
+Runs = Iterable[tuple[TopicPartition, RecordColumns]]
+
+
+def run_task(
+    directory: Path | str,
+    task_id: str,
+    *,
+    bootstrap_servers: str | None = None,
+    inputs: Callable[[Sequence[TopicPartition]], Inputs] | None = None,
+    runs: Runs | None = None,
+) -> TaskManifest:
+    """Runs a task of the plan in ``directory`` unless it is finished, and returns its manifest.
+
+    ``bootstrap_servers``: instead of those in the plan. ``inputs``: makes the inputs, given the task's source partitions in
+    their order; ``runs``: the input, already in order. Raises PlanError, ArchiveError, RecordError, BrokerError.
+    """
+    directory = Path(directory)
+    plan = load_plan(directory)
+    finished = load_manifest(directory, plan, task_id)
+    if finished is not None:
+        return finished
+    task_plan = plan.task(task_id)
+    topology, config = application_of(plan)
+    attempt = directory / "attempts" / f"{task_id}-{uuid.uuid4().hex[:8]}"
+    attempt.mkdir(parents=True)
+    started = time.monotonic()
+    with LogFiles(attempt) as files, contextlib.ExitStack() as stack:
+        replay = Replay(
+            subtopology_of(topology, config, task_plan), task_plan.partition, settings_of(plan, config), files.write
+        )
+        report = _Reporter(directory, task_id, started)
+        if runs is not None:
+            replay.ordered(runs, report)
+        elif inputs is not None:
+            replay.merge(inputs(replay.task.source_partitions), report)
+        else:
+            opened = open_inputs(directory, plan, task_plan, replay.task.source_partitions, bootstrap_servers)
+            replay.merge(stack.enter_context(opened), report)
+        changelogs = replay.finish()
+        stores = [
+            _store_result(directory, attempt, plan, task_plan, each, replay, changelogs) for each in task_plan.stores
+        ]
+        logs = files.results(directory)
+    internal = {topic.name for topic in plan.internal_topics}
+    sync_folder(attempt)
+    manifest = TaskManifest(
+        task=task_id,
+        fingerprint=plan.fingerprint,
+        attempt=str(attempt.relative_to(directory)),
+        reads=tuple(_reads(task_plan, replay)),
+        stores=tuple(stores),
+        outputs=tuple(log for log in logs if log.topic not in internal),
+        repartition=tuple(log for log in logs if log.topic in internal),
+        stream_time_ms=replay.task.stream_time_ms,
+        operator_times_ms=replay.task.operator_times(),
+        counters=replay.task.counters(),
+        seconds=time.monotonic() - started,
+    )
+    if publish(directory, manifest):
+        return manifest
+    winner = load_manifest(directory, plan, task_id)
+    assert winner is not None
+    return winner
+
+
+# -------------------------------------------------------------------------------------------------------- the application
+
+
+def application_of(plan: Plan) -> tuple[Topology, StreamsConfig]:
+    """The application of a plan, with every serde and setting in place. Raises PlanError where it is not the same."""
+    application = load_application(plan.application)
+    topology, config = configured(application.topology, {**application.config, **plan.config}, plan.application_id)
+    if topology.digest != plan.topology_digest:
+        raise PlanError(
+            f"{plan.application} is another topology (digest {topology.digest}) than that of plan {plan.id} (digest "
+            f"{plan.topology_digest}): bring back the program that was planned, or plan again in another --dir"
+        )
+    if module_digest(plan.application) != plan.code_digest:
+        raise PlanError(
+            f"the source of {plan.application} was changed since plan {plan.id} was made, and tasks of two versions must "
+            "not be mixed: bring it back, or plan again in another --dir"
+        )
+    return topology, config
+
+
+def configured(topology: Topology, values: dict[str, object], application_id: str) -> tuple[Topology, StreamsConfig]:
+    """A topology as the runtime would run it with these settings."""
+    config = StreamsConfig.of(values, application_id=application_id)
+    settings = {f"topic.{name}": value for name, value in config.topic_configs.items()}
+    ready = topology.configured(settings).with_default_serdes(config.default_key_serde, config.default_value_serde)
+    return ready, config
+
+
+def subtopology_id(subtopology: Subtopology, config: StreamsConfig) -> str:
+    """What the group knows a subtopology by."""
+    return subtopology.id if config.subtopology_id == "hash" else str(subtopology.number)
+
+
+def subtopology_of(topology: Topology, config: StreamsConfig, task: TaskPlan) -> Subtopology:
+    """The subtopology of a task."""
+    return next(each for each in topology.subtopologies if subtopology_id(each, config) == task.subtopology)
+
+
+def settings_of(plan: Plan, config: StreamsConfig) -> OfflineSettings:
+    """How the tasks of a plan are replayed."""
+    return OfflineSettings(
+        application_id=plan.application_id,
+        task_config=TaskConfig.of(config),
+        partitions_of_topic=partition_counts(plan.topics),
+        compression=Compression[config.compression_type.upper()],
+        now_ms=plan.created_ms,
+    )
+
+
+# -------------------------------------------------------------------------------------------------------------- progress
+
+
+class _Reporter:
+    """Says every second how far a task is."""
+
+    def __init__(self, directory: Path, task_id: str, started: float) -> None:
+        self._directory = directory
+        self._task_id = task_id
+        self._started = started
+        self._records = 0
+        self._said = 0.0
+
+    def __call__(self, records: int) -> None:
+        self._records += records
+        seconds = time.monotonic() - self._started
+        if seconds - self._said >= PROGRESS_INTERVAL_S:
+            self._said = seconds
+            write_progress(self._directory, Progress(task=self._task_id, records=self._records, seconds=seconds))
+
+
+# --------------------------------------------------------------------------------------------------------------- results
+
+
+class LogFiles:
+    """Record batches by topic and partition, each in a file: the sink of a replay."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = contextlib.ExitStack()
+        self._files: dict[TopicPartition, _LogFile] = {}
+
+    def __enter__(self) -> LogFiles:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def write(self, topic: str, partition: int, batch: bytes, records: int) -> None:
+        """Appends one batch."""
+        known = self._files.get((topic, partition))
+        if known is None:
+            known = self._files[topic, partition] = _LogFile(self._folder / f"{topic}-{partition}.log")
+            self._stack.callback(known.close)
+        known.write(batch, records)
+
+    def results(self, directory: Path) -> list[LogResult]:
+        """Closes all files; what they hold."""
+        self._stack.close()
+        return [
+            LogResult(topic=topic, partition=partition, file=self._files[topic, partition].result(directory))
+            for topic, partition in sorted(self._files)
+        ]
+
+
+class _LogFile:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = open(path, "wb")  # noqa: SIM115  # closed by its owner
+        self._hash = blake2b(digest_size=16)
+        self._records = 0
+
+    def write(self, batch: bytes, records: int) -> None:
+        self._file.write(batch)
+        self._hash.update(batch)
+        self._records += records
+
+    def close(self) -> None:
+        if not self._file.closed:
+            self._file.flush()
+            self._file.close()
+
+    def result(self, directory: Path) -> FileResult:
+        return FileResult(
+            path=str(self._path.relative_to(directory)),
+            records=self._records,
+            size_bytes=self._path.stat().st_size,
+            digest=self._hash.hexdigest(),
+        )
+
+
+def _reads(task_plan: TaskPlan, replay: Replay) -> Iterator[ReadResult]:
+    ranges = {source.place: (source.start, source.end) for source in task_plan.sources}
+    times = replay.task.partition_times()
+    for place in replay.task.source_partitions:
+        start, end = ranges.get(place, (0, replay.records.get(place, 0)))
+        yield ReadResult(
+            topic=place[0],
+            partition=place[1],
+            start=start,
+            end=end,
+            records=replay.records.get(place, 0),
+            partition_time_ms=times[place],
+        )
+
+
+def _store_result(
+    directory: Path,
+    attempt: Path,
+    plan: Plan,
+    task_plan: TaskPlan,
+    store: StorePlan,
+    replay: Replay,
+    changelogs: dict[str, list[tuple[bytes, LastValue]]],
+) -> StoreResult:
+    rows = replay.rows[store.name]
+    bundle = None
+    count = rows.approximate_count()
+    if store.persistent and count:
+        path = attempt / f"{store.name}.sst"
+        write_sst(path, rows.range())
+        bundle = FileResult(
+            path=str(path.relative_to(directory)),
+            records=count,
+            size_bytes=path.stat().st_size,
+            digest=file_digest(path),
+        )
+    if store.changelog is None or not store.own_changelog:
+        return StoreResult(name=store.name, entries=count, bundle=bundle)
+    entries = changelogs[store.changelog]
+    log = _LogFile(attempt / f"{store.name}.changelog")
+    with contextlib.closing(log):
+        for batch, records in changelog_batches(entries):
+            log.write(batch, records)
+    return StoreResult(
+        name=store.name,
+        entries=count,
+        bundle=bundle,
+        changelog=LogResult(topic=store.changelog, partition=task_plan.partition, file=log.result(directory)),
+        changelog_digest=digest_text(digest_sum((key, value, time_ms) for key, (value, time_ms, _) in entries)),
+    )
+
+
+def changelog_batches(entries: Sequence[tuple[bytes, LastValue]]) -> Iterator[tuple[bytes, int]]:
+    """Record batches of a changelog, each with its count of records."""
+    start = 0
+    while start < len(entries):
+        size, stop = 0, start
+        while stop < len(entries) and stop - start < CHANGELOG_BATCH_RECORDS and size < CHANGELOG_BATCH_BYTES:
+            key, (value, _, _) = entries[stop]
+            size += len(key) + len(value or b"")
+            stop += 1
+        part = entries[start:stop]
+        headers = [last[2] for _, last in part]
+        batch = encode_batch(
+            [key for key, _ in part],
+            [last[0] for _, last in part],
+            [last[1] for _, last in part],
+            headers=headers if any(headers) else None,
+        )
+        yield batch, stop - start
+        start = stop
+
+
+def file_digest(path: Path) -> str:
+    """A hash of a file's bytes."""
+    found = blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()

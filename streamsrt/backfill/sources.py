@@ -1,0 +1,193 @@
+"""Where a backfill reads: the cluster's log, and archives of what the log does not hold any more.
+
+1. :class:`KafkaLog` and :class:`Archive` say where the history of a topic is. A partition is read from its archive first, to
+   the archive's end, and from there on from the log of the cluster (:mod:`streamsrt.backfill.planning` freezes the ranges).
+2. The log is read as by a consumer with ``isolation.level=read_committed``.
+3. Repartition topics are read out of the results of the tasks that write them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from streamsrt.backfill.archive import read_archive
+from streamsrt.backfill.errors import BackfillError
+from streamsrt.backfill.manifest import TaskManifest, finished_manifest
+from streamsrt.backfill.order import Inputs, as_one_log, merge
+from streamsrt.backfill.plan import Plan, RepartitionRange, SourceRange, TaskPlan
+from streamsrt.client.interface import Network
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import ClientConfig, FetchConfig, OffsetOutOfRangeError, TopicPartition
+from streamsrt.errors import BrokerError
+from streamsrt.tasks.input_buffer import InputBuffer
+from streamsrt.wire.records import RecordColumns, iter_columns
+
+_POLL_S = 1.0
+_SILENCE_S = 60.0
+_BUFFERED_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaLog:
+    """What the cluster holds of a topic, up to its end when the plan is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Parquet files of a topic (:mod:`streamsrt.backfill.archive`), continued by the cluster's log.
+
+    ``allow_gaps``: offsets may be missing, since the topic was compacted or written in transactions.
+    """
+
+    path: Path | str
+    allow_gaps: bool = False
+
+
+Source = KafkaLog | Archive
+
+
+def client_config(bootstrap_servers: str) -> ClientConfig:
+    """How a backfill talks to the cluster."""
+    return ClientConfig(
+        bootstrap_servers=bootstrap_servers,
+        client_id="streamsrt-backfill",
+        fetch=FetchConfig(isolation_level="read_committed"),
+    )
+
+
+@contextlib.contextmanager
+def connected(bootstrap_servers: str) -> Iterator[NetworkThread]:
+    """A connection to the cluster. Raises BrokerError."""
+    network = NetworkThread(client_config(bootstrap_servers))
+    network.start()
+    try:
+        yield network
+    finally:
+        network.stop()
+
+
+@contextlib.contextmanager
+def open_inputs(
+    directory: Path,
+    plan: Plan,
+    task: TaskPlan,
+    order: Sequence[TopicPartition],
+    bootstrap_servers: str | None = None,
+) -> Iterator[Inputs]:
+    """The inputs of a task in the ``order`` of its source partitions. Raises BrokerError, PlanError."""
+    sources = {source.place: source for source in task.sources}
+    repartition = {source.place: source for source in task.repartition}
+    with contextlib.ExitStack() as stack:
+        logged = [source for source in task.sources if source.log_start < source.end]
+        log = None
+        if logged:
+            network = stack.enter_context(connected(bootstrap_servers or plan.bootstrap_servers))
+            log = LogReader(network, logged)
+        inputs: dict[TopicPartition, Iterator[RecordColumns]] = {}
+        for place in order:
+            if place in sources:
+                inputs[place] = read_source(sources[place], log)
+            elif place in repartition:
+                inputs[place] = read_repartition(directory, plan, repartition[place])
+        yield inputs
+
+
+def read_source(source: SourceRange, log: LogReader | None) -> Iterator[RecordColumns]:
+    """A source partition from its start to its end: archive, then log."""
+    yield from read_archive(source)
+    if log is not None and source.log_start < source.end:
+        yield from log.columns(source)
+
+
+class LogReader:
+    """Partitions of the cluster's log, each up to the end of its range."""
+
+    def __init__(self, network: Network, sources: Iterable[SourceRange]) -> None:
+        self._fetcher = network.fetcher
+        self._buffers = {source.place: InputBuffer(source.log_start) for source in sources}
+        self._paused: set[TopicPartition] = set()
+        self._fetcher.add_partitions({place: buffer.position for place, buffer in self._buffers.items()})
+
+    def columns(self, source: SourceRange) -> Iterator[RecordColumns]:
+        """Everything before the end of the range. Raises BackfillError where the log does not hold it any more."""
+        place, buffer = source.place, self._buffers[source.place]
+        while buffer.position < source.end:
+            columns = buffer.next_columns()
+            if columns is None:
+                self._fetch(place)
+                continue
+            yield _before(columns, source.end)
+        self._fetcher.remove_partitions([place])
+        del self._buffers[place]
+
+    def _fetch(self, place: TopicPartition) -> None:
+        """Waits until there is more of that partition; what comes of others is kept, up to a limit."""
+        if place in self._paused:
+            self._paused.discard(place)
+            self._fetcher.resume([place])
+        deadline = monotonic() + _SILENCE_S
+        while not self._buffers[place].buffered_bytes:
+            for fetched in self._fetcher.poll(_POLL_S):
+                found = (fetched.topic, fetched.partition)
+                buffer = self._buffers.get(found)
+                if buffer is None:
+                    continue
+                if fetched.error is not None:
+                    raise _unreadable(found, buffer.position, fetched.error)
+                buffer.add(fetched)
+                if buffer.buffered_bytes > _BUFFERED_BYTES and found != place and found not in self._paused:
+                    self._paused.add(found)
+                    self._fetcher.pause([found])
+            if monotonic() > deadline:
+                raise BrokerError(
+                    f"nothing came of {place[0]}-{place[1]} from offset {self._buffers[place].position} on for "
+                    f"{_SILENCE_S:g} s: check the cluster, then run streamsrt backfill resume"
+                )
+
+
+def _unreadable(place: TopicPartition, position: int, error: BrokerError) -> Exception:
+    if isinstance(error, OffsetOutOfRangeError):
+        return BackfillError(
+            f"the log of {place[0]}-{place[1]} does not hold offset {position} any more: retention passed it since the plan "
+            "was made, or the topic was made anew. Give the archive of what is missing and plan again"
+        )
+    return error
+
+
+def _before(columns: RecordColumns, end: int) -> RecordColumns:
+    if columns.next_offset <= end:
+        return columns
+    count = sum(1 for index in range(len(columns)) if columns.offset_at(index) < end)
+    return columns.cut(0, count)
+
+
+def read_repartition(directory: Path, plan: Plan, source: RepartitionRange) -> Iterator[RecordColumns]:
+    """A partition of a repartition topic, from the results of the tasks that write it. Raises PlanError."""
+    logs: dict[TopicPartition, Iterator[RecordColumns]] = {}
+    for index, task_id in enumerate(source.upstream):
+        manifest = finished_manifest(directory, plan, task_id)
+        path = _repartition_file(directory, manifest, source.place)
+        if path is not None:
+            logs[source.topic, index] = read_batches(path)
+    return as_one_log(merge(logs))
+
+
+def _repartition_file(directory: Path, manifest: TaskManifest, place: TopicPartition) -> Path | None:
+    for log in manifest.repartition:
+        if (log.topic, log.partition) == place:
+            return directory / log.file.path
+    return None
+
+
+def read_batches(path: Path) -> Iterator[RecordColumns]:
+    """The record batches of a result's file, with offsets from 0 on."""
+    offset = 0
+    content = memoryview(path.read_bytes())
+    for columns in iter_columns(content):
+        end = offset + len(columns)
+        yield RecordColumns(columns.keys, columns.values, columns.timestamps, offset, end, None, columns.headers)
+        offset = end
