@@ -197,7 +197,8 @@ class PartitionLog:
     ) -> AppendInfo:
         """Appends one or several batches as a producer sent them; returns when the kernel has them.
 
-        ``from_coordinator`` is for the broker's own batches: it allows control batches (transaction markers).
+        ``from_coordinator`` is for the broker's own batches: it allows control batches (transaction markers) and
+        transactional batches without sequence numbers, and leaves the limits of size to the caller.
         A batch that an idempotent producer sends again is not written; the answer says where it is.
         Raises :class:`AppendRefusedError` (the producer's fault), :class:`LogFullError` or :class:`LogFailedError`.
         """
@@ -205,7 +206,7 @@ class PartitionLog:
         if self._failure is not None:
             raise LogFailedError(self.directory, self._failure.cause, "takes no appends since the disk failed")
         parsed = split_batches(batches, self._config, from_coordinator=from_coordinator)
-        duplicate = self._check_producer(parsed)
+        duplicate = self._check_producer(parsed, from_coordinator=from_coordinator)
         if duplicate is not None:
             return AppendInfo(
                 duplicate.base_offset, duplicate.last_offset, duplicate.timestamp_ms, self._start, duplicate=True
@@ -220,12 +221,12 @@ class PartitionLog:
             self._noted_round = self._syncer.note(self)
         return AppendInfo(base_offset, self._end - 1, append_time_ms, self._start, duplicate=False)
 
-    def _check_producer(self, parsed: list[Batch]) -> WrittenBatch | None:
+    def _check_producer(self, parsed: list[Batch], *, from_coordinator: bool) -> WrittenBatch | None:
         header = parsed[0][0]
         if header.producer_id < 0:
             return None
-        if header.is_control:
-            self._producers.check_marker(header)
+        if from_coordinator:
+            self._producers.check_epoch(header)
             return None
         return self._producers.check(header)
 

@@ -7,7 +7,7 @@ Rules (Kafka's ``ProducerStateManager`` and ``ProducerAppendInfo``)
 3. The same epoch must go on at the next sequence (2^31 - 1 is followed by 0), a higher one starts at 0, a lower one is
    fenced. A producer that the log does not know may start at any sequence: its records may have been deleted.
 4. A transactional batch opens the transaction of its producer, a control batch closes it. The last stable offset is the
-   first offset of the oldest open transaction.
+   first offset of the oldest open transaction. The broker's own transactional batches have no sequence numbers.
 5. A snapshot holds all of it up to one offset, with a checksum. It is a hint: without one, the headers are read again.
 """
 
@@ -118,8 +118,8 @@ class ProducerState:
             )
         return None
 
-    def check_marker(self, header: BatchHeader) -> None:
-        """Raises :class:`InvalidProducerEpochError` if a transaction marker carries an epoch that is fenced here."""
+    def check_epoch(self, header: BatchHeader) -> None:
+        """Raises :class:`InvalidProducerEpochError` if the broker's own batch carries an epoch that is fenced here."""
         entry = self.entries.get(header.producer_id)
         if entry is not None:
             self._check_epoch(header, entry)
@@ -165,15 +165,16 @@ class ProducerState:
         if header.is_control:
             self._close_transaction(header.producer_id, entry, last_offset, aborts=aborts)
             return
-        entry.batches.append(
-            WrittenBatch(
-                header.base_sequence,
-                sequence_after(header.base_sequence, header.last_offset_delta),
-                base_offset,
-                last_offset,
-                header.max_timestamp if header.attributes & 8 else -1,
+        if header.base_sequence >= 0:
+            entry.batches.append(
+                WrittenBatch(
+                    header.base_sequence,
+                    sequence_after(header.base_sequence, header.last_offset_delta),
+                    base_offset,
+                    last_offset,
+                    header.max_timestamp if header.attributes & 8 else -1,
+                )
             )
-        )
         if header.is_transactional and entry.transaction_first_offset < 0:
             entry.transaction_first_offset = base_offset
             self._open[header.producer_id] = base_offset

@@ -19,7 +19,8 @@ Batch = tuple[BatchHeader, memoryview]
 def split_batches(buffer: bytes | bytearray | memoryview, config: LogConfig, *, from_coordinator: bool) -> list[Batch]:
     """The batches in ``buffer``, every byte accounted for and every CRC checked.
 
-    ``from_coordinator`` allows control batches, which no client may write.
+    ``from_coordinator`` allows control batches, which no client may write, and batches above the limits of size: a
+    transaction marker must fit always.
     Raises an :class:`~coordinator.log.errors.AppendRefusedError` that says what is wrong with which batch.
     """
     view = memoryview(buffer)
@@ -30,7 +31,8 @@ def split_batches(buffer: bytes | bytearray | memoryview, config: LogConfig, *, 
         header = _whole_header(view, position)
         end = position + header.size_bytes
         batch = view[position:end]
-        if header.size_bytes > config.max_message_bytes or header.size_bytes > config.segment_bytes:
+        too_large = header.size_bytes > min(config.max_message_bytes, config.segment_bytes)
+        if too_large and not from_coordinator:
             raise RecordTooLargeError(
                 f"the batch has {header.size_bytes} bytes; max.message.bytes is {config.max_message_bytes}, "
                 f"segment.bytes {config.segment_bytes}"

@@ -32,7 +32,7 @@ class Log:
 
     def mark(self, producer_id: int, kind: ControlType, *, epoch: int = 0) -> None:
         data = marker(producer_id, kind, epoch=epoch)
-        self.state.check_marker(read_header(data))
+        self.state.check_epoch(read_header(data))
         self._apply(data, 0, aborts=kind is ControlType.ABORT)
 
     def _apply(self, data: bytes, now_ms: int, *, aborts: bool) -> int:
