@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from coordinator.group.streams.configuration import Configuration
 from coordinator.group.streams.records import bumped_epoch, metadata_record, target_metadata_record, target_record
 from coordinator.group.streams.state import StreamsGroup
@@ -49,6 +51,9 @@ def target_records(
 
     ``changed``: subtopologies whose tasks are other tasks since a topology update, or gone. A member that still runs
     the old topology cannot keep them.
+
+    While topics are missing nobody has a task but members that still run an older topology: what they have needs none of
+    the missing topics. So an update that brings a new store does not stop the group until its changelog is created.
     """
     if configuration.is_ready:
         targets = assign(
@@ -58,7 +63,7 @@ def target_records(
             num_standby_replicas=num_standby_replicas,
         )
     else:
-        targets = dict.fromkeys(group.members, NO_TASKS)
+        targets = {name: _kept(group, name, changed, configuration.runnable) for name in group.members}
     records = [
         target_record(group.group_id, name, targets[name])
         for name in sorted(targets)
@@ -72,11 +77,19 @@ def _assignor_member(group: StreamsGroup, member_id: str, changed: frozenset[str
     member = group.members[member_id]
     previous = group.targets.get(member_id, NO_TASKS)
     if changed:
-        previous = Tasks(
-            _without(previous.active, changed), _without(previous.standby, changed), _without(previous.warmup, changed)
-        )
+        previous = _only(previous, lambda task: task.subtopology_id not in changed)
     return AssignorMember(member_id, member.process_id, previous, group.is_stale(member))
 
 
-def _without(tasks: frozenset[TaskId], changed: frozenset[str]) -> frozenset[TaskId]:
-    return frozenset(task for task in tasks if task.subtopology_id not in changed)
+def _kept(group: StreamsGroup, member_id: str, changed: frozenset[str], runnable: Mapping[str, int]) -> Tasks:
+    if not group.is_stale(group.members[member_id]):
+        return NO_TASKS
+
+    def is_kept(task: TaskId) -> bool:
+        return task.subtopology_id not in changed and task.partition < runnable.get(task.subtopology_id, 0)
+
+    return _only(group.targets.get(member_id, NO_TASKS), is_kept)
+
+
+def _only(tasks: Tasks, wanted: Callable[[TaskId], bool]) -> Tasks:
+    return Tasks(*(frozenset(filter(wanted, role)) for role in (tasks.active, tasks.standby, tasks.warmup)))

@@ -4,6 +4,8 @@
 2. A repartition topic without a count gets the largest count among the inputs of the subtopologies that write it, along
    the chain, and is then raised to its co-partition group. A changelog has as many partitions as its subtopology tasks.
 3. A subtopology has a task for each partition of its largest input.
+4. A problem of one subtopology stops all members that run this topology. Those with an older one, which a topology update
+   left behind, go on with what is ``runnable`` of it: subtopologies whose topics are all there.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator.group.streams.topology import InternalTopic, Topology
+from coordinator.group.streams.topology import InternalTopic, Subtopology, Topology
 from coordinator.group.values import NO_TOPIC_ID, TopicsImage, TopicSpec
 
 STALE_TOPOLOGY = 0
@@ -36,7 +38,8 @@ class Configuration:
     """A topology resolved against an image of the topics.
 
     ``task_counts`` and ``partition_counts`` (of all topics that tasks read or log to) are empty when source topics are
-    missing or wrongly partitioned. ``to_create`` are the internal topics that are missing.
+    missing or wrongly partitioned. ``to_create`` are the internal topics that are missing. ``runnable``: task counts of
+    the subtopologies that a problem does not concern, empty without a problem.
     """
 
     topology: Topology
@@ -45,6 +48,7 @@ class Configuration:
     task_counts: Mapping[str, int] = field(default_factory=dict)
     partition_counts: Mapping[str, int] = field(default_factory=dict)
     to_create: tuple[TopicSpec, ...] = ()
+    runnable: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_ready(self) -> bool:
@@ -66,18 +70,44 @@ def configure(topology: Topology, image: TopicsImage) -> Configuration:
     missing = sorted({n for part in topology.subtopologies for n in part.source_topics if n not in image})
     if missing:
         detail = f"Source topics {', '.join(missing)} are missing."
-        return Configuration(topology, digest, TopicProblem(MISSING_SOURCE_TOPICS, detail))
+        return Configuration(
+            topology, digest, TopicProblem(MISSING_SOURCE_TOPICS, detail), runnable=_runnable(topology, image)
+        )
     try:
         counts = _partition_counts(topology, image)
         to_create = _missing_internal_topics(topology, image, counts)
     except _Mismatch as mismatch:
-        return Configuration(topology, digest, TopicProblem(INCORRECTLY_PARTITIONED_TOPICS, str(mismatch)))
+        return Configuration(
+            topology,
+            digest,
+            TopicProblem(INCORRECTLY_PARTITIONED_TOPICS, str(mismatch)),
+            runnable=_runnable(topology, image),
+        )
     problem = None
     if to_create:
         detail = f"Internal topics are missing: {', '.join(spec.name for spec in to_create)}"
         problem = TopicProblem(MISSING_INTERNAL_TOPICS, detail)
     tasks = {part.id: _largest(part.input_topics, counts) for part in topology.subtopologies}
-    return Configuration(topology, digest, problem, tasks, counts, to_create)
+    runnable = _runnable(topology, image) if to_create else {}
+    return Configuration(topology, digest, problem, tasks, counts, to_create, runnable)
+
+
+def _runnable(topology: Topology, image: TopicsImage) -> dict[str, int]:
+    return {part.id: _largest_of(part, image) for part in topology.subtopologies if _has_its_topics(part, image)}
+
+
+def _has_its_topics(part: Subtopology, image: TopicsImage) -> bool:
+    changelogs = [topic.name for topic in part.changelogs]
+    if any(name not in image for name in (*part.input_topics, *changelogs)):
+        return False
+    count = _largest_of(part, image)
+    return all(image[name].partitions == count for name in changelogs) and all(
+        len({image[name].partitions for name in group}) == 1 for group in part.copartition_groups
+    )
+
+
+def _largest_of(part: Subtopology, image: TopicsImage) -> int:
+    return max(image[name].partitions for name in part.input_topics)
 
 
 def metadata_hash(topology: Topology, image: TopicsImage) -> int:

@@ -363,14 +363,14 @@ class _Heartbeat:
     def _has_nothing(self, name: str, member: Member) -> bool:
         """Whether what is stored for a member that joins is not its own any more: it opens everything anew.
 
-        A static member that comes back with the topology that it had goes on with its tasks.
+        A static member that comes back in the same process with the topology that it had goes on with its tasks.
         """
         if not self.joins:
             return False
         stored = self.before.members.get(name)
         if stored is None and member.instance_id is not None:
-            stored = self.before.members.get(self.before.static_members.get(member.instance_id, ""))
-            return stored is None or stored.topology_epoch != member.topology_epoch
+            away = self.before.members.get(self.before.static_members.get(member.instance_id, ""))
+            return away is None or (away.topology_epoch, away.process_id) != (member.topology_epoch, member.process_id)
         return True
 
     def _remember(self, member: Member) -> None:
