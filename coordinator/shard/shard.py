@@ -11,8 +11,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from coordinator.group.config import GroupConfig
 from coordinator.group.machine import (
@@ -30,16 +30,27 @@ from coordinator.group.values import (
     CancelTimer,
     Decision,
     Effect,
+    Entry,
     Event,
     GroupRequest,
+    PendingRecord,
     Record,
     Reply,
     Timer,
     TimerExpired,
+    TimerKey,
     TopicsChanged,
     TopicsImage,
+    TransactionEnd,
 )
-from coordinator.log.errors import AppendRefusedError, LogError
+from coordinator.shard.journal import (
+    NO_PRODUCER,
+    AppendFailedError,
+    CoordinatorLog,
+    append_marker,
+    append_rows,
+    read_journal,
+)
 from coordinator.shard.timers import Timers
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
@@ -50,45 +61,13 @@ from streamsrt.wire.messages import (
     encode_record_value,
 )
 from streamsrt.wire.primitives import Buffer, EncodeError, UnknownRecordTypeError
-from streamsrt.wire.records import decode_batches, encode_batch
+from streamsrt.wire.records import ControlRecord, ControlType
 from streamsrt.wire.schema import named_class
 
 logger = logging.getLogger("coordinator.groups")
 
-READ_BYTES = 1 << 20
 RETRY_MS = 1_000
 EXPIRING_OFFSET_VERSION = 1
-
-
-class Appended(Protocol):
-    """Where an append went."""
-
-    @property
-    def last_offset(self) -> int: ...
-
-
-class Read(Protocol):
-    """Whole batches, and the offset to read from next."""
-
-    @property
-    def buffers(self) -> list[memoryview]: ...
-
-    @property
-    def next_offset(self) -> int: ...
-
-
-class GroupLog(Protocol):
-    """What a shard needs of a partition log."""
-
-    @property
-    def log_start_offset(self) -> int: ...
-
-    @property
-    def log_end_offset(self) -> int: ...
-
-    def append(self, batches: bytes, *, now_ms: int) -> Appended: ...
-
-    def read(self, offset: int, max_bytes: int) -> Read: ...
 
 
 class Outcome(NamedTuple):
@@ -100,35 +79,27 @@ class Outcome(NamedTuple):
     end_offset: int
 
 
-class _Failed(Exception):
-    """Records could not be written; the code is for who waits for an answer."""
-
-    def __init__(self, code: ErrorCode) -> None:
-        super().__init__(code.name)
-        self.code = code
-
-
 class Shard:
     """A group machine with its log, its timers and its view of the topics."""
 
-    def __init__(self, log: GroupLog, config: GroupConfig, image: TopicsImage = NO_TOPICS) -> None:
+    def __init__(self, log: CoordinatorLog, config: GroupConfig, image: TopicsImage = NO_TOPICS) -> None:
         self._log = log
         self._config = config
         self._image = image
         self._state = EMPTY
-        self._timers = Timers()
+        self._timers: Timers[TimerKey] = Timers()
 
     @property
     def state(self) -> GroupsState:
         return self._state
 
     @property
-    def timers(self) -> Timers:
+    def timers(self) -> Timers[TimerKey]:
         return self._timers
 
     def load(self, now_ms: int) -> Outcome:
         """Makes the state from the log, and the timers that it calls for. Raises LogError or DecodeError for damage."""
-        self._state = apply_all(EMPTY, self._records())
+        self._state = apply_all(EMPTY, self._entries())
         self._timers = Timers()
         return self._carry_out(on_loaded(self._state, now_ms, self._config), now_ms)
 
@@ -137,8 +108,17 @@ class Shard:
         decision = handle(self._state, event, now_ms, image=self._image, config=self._config)
         try:
             return self._carry_out(decision, now_ms)
-        except _Failed as failed:
+        except AppendFailedError as failed:
             return self._refuse(event, failed.code)
+
+    def end_transaction(self, control: ControlRecord, now_ms: int) -> None:
+        """Writes the marker that ends a producer's transaction here: its offsets count from now on, or are dropped.
+
+        Raises AppendFailedError, and then nothing has changed.
+        """
+        append_marker(self._log, control, now_ms)
+        end = TransactionEnd(control.producer_id, control.type is ControlType.COMMIT)
+        self._state = apply_all(self._state, (end,))
 
     def next_deadline_ms(self) -> int | None:
         """When ``tick`` has something to do next; None if never."""
@@ -153,7 +133,7 @@ class Shard:
             decision = handle(self._state, TimerExpired(key), now_ms, image=self._image, config=self._config)
             try:
                 outcome = self._carry_out(decision, now_ms)
-            except _Failed:
+            except AppendFailedError:
                 self._timers.set(key, now_ms + RETRY_MS)
                 continue
             replies += outcome.replies
@@ -173,8 +153,8 @@ class Shard:
 
     def _carry_out(self, decision: Decision, now_ms: int) -> Outcome:
         if decision.records:
-            self._append(decision.records, now_ms)
-            self._state = apply_all(self._state, decision.records)
+            self._append(decision, now_ms)
+            self._state = apply_all(self._state, _as_entries(decision))
         for update in decision.soft:
             self._state = apply_soft(self._state, update)
         for timer in decision.timers:
@@ -185,22 +165,14 @@ class Shard:
                     self._timers.cancel(key)
         return Outcome(list(decision.replies), list(decision.effects), bool(decision.records), self._log.log_end_offset)
 
-    def _append(self, records: tuple[Record, ...], now_ms: int) -> None:
+    def _append(self, decision: Decision, now_ms: int) -> None:
         try:
-            keys: list[bytes | None] = [encode_record_key(record.key) for record in records]
-            values = [_encoded_value(record) for record in records]
-            batch = encode_batch(keys, values, [now_ms] * len(records))
+            keys = [encode_record_key(record.key) for record in decision.records]
+            values = [_encoded_value(record) for record in decision.records]
+            append_rows(self._log, keys, values, now_ms, decision.producer or NO_PRODUCER)
         except EncodeError as error:
             logger.error("records of a group cannot be encoded: %s", error)
-            raise _Failed(ErrorCode.UNKNOWN_SERVER_ERROR) from None
-        try:
-            self._log.append(batch, now_ms=now_ms)
-        except AppendRefusedError as error:
-            logger.error("records of a group are not taken by the log: %s", error)
-            raise _Failed(ErrorCode.UNKNOWN_SERVER_ERROR) from None
-        except LogError as error:
-            logger.error("records of a group cannot be written: %s", error)
-            raise _Failed(ErrorCode.COORDINATOR_NOT_AVAILABLE) from None
+            raise AppendFailedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
 
     def _refuse(self, event: Event, code: ErrorCode) -> Outcome:
         replies = []
@@ -208,18 +180,21 @@ class Shard:
             replies.append(Reply(event.context.request_id, failure(event.message, code)))
         return Outcome(replies, [], False, self._log.log_end_offset)
 
-    def _records(self) -> Iterator[Record]:
-        offset = self._log.log_start_offset
-        while offset < self._log.log_end_offset:
-            read = self._log.read(offset, READ_BYTES)
-            for buffer in read.buffers:
-                for columns in decode_batches(buffer, from_offset=offset):
-                    for key, value in zip(columns.keys, columns.values, strict=True):
-                        if key is not None:
-                            yield _decoded(key, value)
-            if read.next_offset <= offset:
-                return
-            offset = read.next_offset
+    def _entries(self) -> Iterator[Entry]:
+        for producer_id, marker, rows in read_journal(self._log):
+            if marker is not None:
+                if marker is not ControlType.UNKNOWN:
+                    yield TransactionEnd(producer_id, marker is ControlType.COMMIT)
+            elif producer_id < 0:
+                yield from (_decoded(key, value) for key, value in rows)
+            else:
+                yield from (PendingRecord(producer_id, _decoded(key, value)) for key, value in rows)
+
+
+def _as_entries(decision: Decision) -> Iterable[Entry]:
+    if decision.producer is None:
+        return decision.records
+    return [PendingRecord(decision.producer.id, record) for record in decision.records]
 
 
 def _encoded_value(record: Record) -> bytes | None:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import heapq
+from typing import Generic, TypeVar
 
-from coordinator.group.values import TimerKey
+K = TypeVar("K", bound=tuple[str, ...])
 
 
-class Timers:
+class Timers(Generic[K]):
     """Timers of one shard, in virtual time: somebody asks what is due."""
 
     def __init__(self) -> None:
-        self._deadlines: dict[TimerKey, int] = {}
-        self._heap: list[tuple[int, TimerKey]] = []
-        self._queued: dict[TimerKey, int] = {}
+        self._deadlines: dict[K, int] = {}
+        self._heap: list[tuple[int, K]] = []
+        self._queued: dict[K, int] = {}
 
     def __len__(self) -> int:
         return len(self._deadlines)
 
-    def set(self, key: TimerKey, deadline_ms: int) -> None:
+    def set(self, key: K, deadline_ms: int) -> None:
         """Sets or moves a timer."""
         self._deadlines[key] = deadline_ms
         queued = self._queued.get(key)
@@ -26,7 +27,7 @@ class Timers:
             self._queued[key] = deadline_ms
             heapq.heappush(self._heap, (deadline_ms, key))
 
-    def cancel(self, key: TimerKey) -> None:
+    def cancel(self, key: K) -> None:
         self._deadlines.pop(key, None)
 
     def next_deadline_ms(self) -> int | None:
@@ -34,7 +35,7 @@ class Timers:
         self._settle()
         return self._heap[0][0] if self._heap else None
 
-    def pop_due(self, now_ms: int) -> TimerKey | None:
+    def pop_due(self, now_ms: int) -> K | None:
         """Takes out the timer with the earliest deadline, if that has come."""
         self._settle()
         if not self._heap or self._heap[0][0] > now_ms:
@@ -44,7 +45,7 @@ class Timers:
         del self._deadlines[key]
         return key
 
-    def as_dict(self) -> dict[TimerKey, int]:
+    def as_dict(self) -> dict[K, int]:
         return dict(self._deadlines)
 
     def _settle(self) -> None:

@@ -27,7 +27,7 @@ class MemoryLog:
         self.log_end_offset = 0
         self.fail_next = 0
 
-    def append(self, batches: bytes, *, now_ms: int) -> Appended:
+    def append(self, batches: bytes, *, now_ms: int, from_coordinator: bool = False) -> Appended:
         if self.fail_next:
             self.fail_next -= 1
             raise LogClosedError("closed for the test")
