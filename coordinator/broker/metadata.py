@@ -18,6 +18,8 @@ from streamsrt.wire.types import (
 )
 
 _BROKERS_ENDPOINT = 1
+_TOPIC_ID_VERSION = 12
+"""Versions 10 and 11 of Metadata have the field, but no answer for it (KIP-516)."""
 _PARTITIONS_PER_PAGE_MAX = 2000
 
 
@@ -27,7 +29,8 @@ def handle_metadata(broker: Broker, request: Request) -> MetadataResponse:
     if everything:
         topics = [_metadata_of(broker, topic) for topic in broker.topics]
     else:
-        topics = [_metadata_for(broker, message, wanted) for wanted in message.topics or ()]
+        by_id = request.header.api_version >= _TOPIC_ID_VERSION
+        topics = [_metadata_for(broker, message, wanted, by_id=by_id) for wanted in message.topics or ()]
     return MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(
@@ -45,12 +48,16 @@ def _rack(broker: Broker) -> str | None:
 
 
 def _metadata_for(
-    broker: Broker, message: MetadataRequest, wanted: MetadataRequest.MetadataRequestTopic
+    broker: Broker, message: MetadataRequest, wanted: MetadataRequest.MetadataRequestTopic, *, by_id: bool
 ) -> MetadataResponse.MetadataResponseTopic:
+    if wanted.name is None and not by_id:
+        return MetadataResponse.MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name="", topic_id=ZERO_UUID, partitions=[]
+        )
     if wanted.name is None:
-        by_id = broker.topics.by_id(wanted.topic_id)
-        if by_id is not None:
-            return _metadata_of(broker, by_id)
+        topic = broker.topics.by_id(wanted.topic_id)
+        if topic is not None:
+            return _metadata_of(broker, topic)
         return MetadataResponse.MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id, partitions=[]
         )

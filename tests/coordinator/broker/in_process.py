@@ -121,15 +121,15 @@ def batch(*values: bytes, timestamp_ms: int = START_MS, **fields: Any) -> bytes:
 def creation(
     name: str, partitions: int = 1, configs: Mapping[str, str | None] | None = None, **fields: Any
 ) -> types.CreateTopicsRequest:
-    Topic = types.CreateTopicsRequest.CreatableTopic
-    Config = types.CreateTopicsRequest.CreatableTopicConfig
+    topic = types.CreateTopicsRequest.CreatableTopic
+    config = types.CreateTopicsRequest.CreatableTopicConfig
     return types.CreateTopicsRequest(
         topics=[
-            Topic(
+            topic(
                 name=name,
                 num_partitions=partitions,
                 replication_factor=-1,
-                configs=[Config(name=key, value=text) for key, text in (configs or {}).items()],
+                configs=[config(name=key, value=text) for key, text in (configs or {}).items()],
             )
         ],
         timeout_ms=1000,

@@ -286,14 +286,16 @@ def list_offset(
     name: str = "t",
 ) -> tuple[int, int, int]:
     """Error code, offset and timestamp."""
-    Partition = types.ListOffsetsRequest.ListOffsetsPartition
+    partition_class = types.ListOffsetsRequest.ListOffsetsPartition
     request = types.ListOffsetsRequest(
         replica_id=-1,
         isolation_level=isolation_level,
         topics=[
             types.ListOffsetsRequest.ListOffsetsTopic(
                 name=name,
-                partitions=[Partition(partition_index=partition, current_leader_epoch=epoch, timestamp=timestamp)],
+                partitions=[
+                    partition_class(partition_index=partition, current_leader_epoch=epoch, timestamp=timestamp)
+                ],
             )
         ],
     )
@@ -338,13 +340,13 @@ class TestListOffsets:
 
 class TestOffsetForLeaderEpoch:
     def ask(self, broker: InProcessBroker, epoch: int, *, partition: int = 0, current: int = -1) -> tuple[int, ...]:
-        Partition = types.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+        partition_class = types.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
         request = types.OffsetForLeaderEpochRequest(
             replica_id=-1,
             topics=[
                 types.OffsetForLeaderEpochRequest.OffsetForLeaderTopic(
                     topic="t",
-                    partitions=[Partition(partition=partition, current_leader_epoch=current, leader_epoch=epoch)],
+                    partitions=[partition_class(partition=partition, current_leader_epoch=current, leader_epoch=epoch)],
                 )
             ],
         )

@@ -45,6 +45,11 @@ class TestMetadata:
         assert metadata(broker, Wanted(name=None, topic_id=topic_id)) == [(0, "t", topic_id, 2)]
         assert metadata(broker, Wanted(name=None, topic_id=b"x" * 16)) == [(100, None, b"x" * 16, 0)]
 
+    @pytest.mark.parametrize("version", [10, 11])
+    def test_ids_before_they_were_served(self, broker: InProcessBroker, version: int) -> None:
+        topic_id = broker.create("t")
+        assert metadata(broker, Wanted(name=None, topic_id=topic_id), version=version) == [(42, "", ZERO_UUID, 0)]
+
     def test_unknown_and_illegal_names(self, broker: InProcessBroker) -> None:
         assert metadata(broker, Wanted(name="t"), Wanted(name="a b"), create=True) == [
             (3, "t", ZERO_UUID, 0),

@@ -118,11 +118,11 @@ class TestCreateTopics:
         assert broker.broker.topics.get("t") is None
 
     def test_assignments(self, broker: InProcessBroker) -> None:
-        Assigned = types.CreateTopicsRequest.CreatableReplicaAssignment
+        assigned = types.CreateTopicsRequest.CreatableReplicaAssignment
 
         def with_assignments(*pairs: tuple[int, list[int]], partitions: int = -1) -> types.CreateTopicsRequest:
             request = creation("t", partitions)
-            request.topics[0].assignments = [Assigned(partition_index=i, broker_ids=ids) for i, ids in pairs]
+            request.topics[0].assignments = [assigned(partition_index=i, broker_ids=ids) for i, ids in pairs]
             return request
 
         assert created(broker, with_assignments((0, [1]), partitions=1))[0] == 42
