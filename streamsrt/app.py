@@ -22,7 +22,7 @@ from typing import Any, Literal
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig, FetchConfig, ProducerConfig, SecurityConfig
 from streamsrt.config import StreamsConfig
-from streamsrt.errors import ConfigError, MissingTopicError, StreamsError, UserError
+from streamsrt.errors import ConfigError, MissingTopicError, UserError
 from streamsrt.membership.member import Member
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.membership.values import Endpoint, GroupMembership
@@ -61,8 +61,7 @@ class KafkaStreams:
         state_listener: StateListener | None = None,
     ) -> None:
         self.config = StreamsConfig.of(config)
-        topic_settings = {f"topic.{name}": value for name, value in self.config.topic_configs.items()}
-        configured = topology.configured(topic_settings)
+        configured = topology.configured(topology_settings(self.config))
         topology = configured.with_default_serdes(self.config.default_key_serde, self.config.default_value_serde)
         epoch = self.config.topology_epoch
         self.topology = topology if epoch is None else replace(topology, epoch=epoch)
@@ -73,6 +72,7 @@ class KafkaStreams:
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._stop_requested = False
+        self._claimed = False
         _check_topology(topology)
 
     # ------------------------------------------------------------------------------------------------------------- state
@@ -99,7 +99,11 @@ class KafkaStreams:
     # ----------------------------------------------------------------------------------------------------------- running
 
     def start(self) -> None:
-        """Runs on a thread of its own until :meth:`close`. What can be checked before is checked, and raised, here."""
+        """Runs on a thread of its own until :meth:`close`. What can be checked before is checked, and raised, here.
+
+        Raises UserError where it was started before, and :class:`~streamsrt.errors.StreamsError` for what is wrong.
+        """
+        self._claim()
         ready = threading.Event()
         self._thread = threading.Thread(
             target=self._run_in_thread, args=(ready,), name="streamsrt-processing", daemon=True
@@ -108,12 +112,22 @@ class KafkaStreams:
         ready.wait()
         if self._failure is not None:
             self._thread.join()
-            raise self._failure
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def _claim(self) -> None:
+        """An instance runs once: its state directory, membership and thread belong to that one run."""
+        with self._state_lock:
+            if self._claimed:
+                raise UserError(
+                    "an instance of KafkaStreams runs once: make another one to start the application again"
+                )
+            self._claimed = True
 
     def _run_in_thread(self, ready: threading.Event) -> None:
         try:
             self._run(None, ready)
-        except StreamsError as error:
+        except BaseException as error:  # noqa: BLE001  # raised by close(), whatever it is
             self._failure = error
         finally:
             ready.set()
@@ -121,6 +135,9 @@ class KafkaStreams:
     def close(self, timeout_s: float | None = None) -> bool:
         """Commits, leaves the group and ends; False when that takes longer than ``timeout_s``. Raises what had failed."""
         self.stop()
+        if not self._claimed:
+            self._enter(State.PENDING_SHUTDOWN)
+            self._enter(State.NOT_RUNNING)
         thread = self._thread
         if thread is not None:
             thread.join(timeout_s)
@@ -133,9 +150,12 @@ class KafkaStreams:
 
     def stop(self) -> None:
         """Asks :meth:`run` to commit, leave the group and return; it may be called from any thread."""
+        self._stop(wake=True)
+
+    def _stop(self, *, wake: bool) -> None:
         self._stop_requested = True
         if self._loop is not None:
-            self._loop.stop()
+            self._loop.stop(wake=wake)
 
     def __enter__(self) -> KafkaStreams:
         self.start()
@@ -158,9 +178,10 @@ class KafkaStreams:
 
         ``until``: ``"stopped"`` (by :meth:`stop`, SIGTERM or SIGINT) or ``"quiet"`` (all input that is there now is
         processed and committed). ``records``, ``timeout_s``: stop after so many processed records, or so long.
-        ``signals``: SIGTERM and SIGINT stop it gracefully, where this is the main thread.
+        ``signals``: SIGTERM and SIGINT stop it gracefully, where this is the main thread; a second one acts as without it.
         Raises :class:`~streamsrt.errors.StreamsError` for whatever ends it early.
         """
+        self._claim()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
 
         def is_over(loop: StreamThread) -> bool:
@@ -170,18 +191,23 @@ class KafkaStreams:
                 return True
             return until == "quiet" and loop.is_quiet()
 
-        handle = signals and threading.current_thread() is threading.main_thread()
-        before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS} if handle else {}
+        before: dict[signal.Signals, Any] = {}
+
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            # It interrupts this very thread, anywhere: no lock may be taken here, and so nothing is logged.
+            self._stop(wake=False)
+            signal.signal(number, before[signal.Signals(number)])
+
+        if signals and threading.current_thread() is threading.main_thread():
+            before.update({number: signal.getsignal(number) or signal.SIG_DFL for number in _SIGNALS})
+        for number in before:
+            signal.signal(number, on_signal)
         try:
             self._run(is_over, None)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
         return self.progress
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        logger.info("%s: committing and leaving the group", signal.Signals(number).name)
-        self.stop()
 
     def _run(self, until: Callable[[StreamThread], bool] | None, ready: threading.Event | None) -> None:
         config = self.config
@@ -191,13 +217,13 @@ class KafkaStreams:
                 config.state_dir, config.application_id, rocksdb=RocksDBOptions(memory_bytes=config.rocksdb_cache_bytes)
             ) as directory:
                 network = NetworkThread(client_config(config))
-                network.start()
+                network.start(config.default_api_timeout_ms / 1000)
                 try:
                     self._check_topics(network)
                     self._run_member(network, directory, until, ready)
                 finally:
                     network.stop()
-        except StreamsError:
+        except BaseException:
             self._enter(State.PENDING_ERROR)
             self._enter(State.ERROR)
             raise
@@ -250,6 +276,8 @@ class KafkaStreams:
                 auto_offset_reset=config.auto_offset_reset,
                 input_buffer_bytes=2 * config.max_partition_fetch_bytes,
                 partitions_of_topic=partitions,
+                task_timeout_ms=config.task_timeout_ms,
+                state_cleanup_delay_ms=config.state_cleanup_delay_ms,
             ),
             network,
             directory,
@@ -268,7 +296,7 @@ class KafkaStreams:
             manager,
             Committer(config.application_id, network, collector),
             flush_outputs=collector.flush,
-            now_ms=lambda: time.time_ns() // 1_000_000,
+            now_ms=wall_clock(),
             on_state=self._enter,
         )
         self._enter(State.REBALANCING)
@@ -298,6 +326,12 @@ _BATCH_SLACK_BYTES = 16_384
 """What a request has around its batches; a batch of that much less than ``max.request.size`` fits into one."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def wall_clock() -> Callable[[], int]:
+    """Epoch milliseconds that never go back: where the system's clock is set, this one goes on evenly."""
+    ahead_ns = time.time_ns() - time.monotonic_ns()
+    return lambda: (time.monotonic_ns() + ahead_ns) // 1_000_000
 
 
 class PartitionCounts:
@@ -335,6 +369,15 @@ def _endpoint(server: str) -> Endpoint | None:
     if not host or not port.isdigit():
         raise ConfigError(f"application.server={server!r}: expected HOST:PORT")
     return Endpoint(host, int(port))
+
+
+def topology_settings(config: StreamsConfig) -> dict[str, Any]:
+    """The topology's part of the configuration: what its internal topics and stores are like."""
+    return {
+        **{f"topic.{key}": value for key, value in config.topic_configs.items()},
+        "dsl.store.suppliers.class": config.dsl_store_suppliers_class,
+        "windowstore.changelog.additional.retention.ms": config.windowstore_changelog_additional_retention_ms,
+    }
 
 
 def client_config(config: StreamsConfig) -> ClientConfig:

@@ -79,12 +79,16 @@ class StreamsConfig(BaseModel):
     max_task_idle_ms: Milliseconds = 0
     max_poll_interval_ms: Milliseconds = Field(default=300_000, ge=1)
     poll_ms: Milliseconds = Field(default=100, ge=0)
-    rebalance_timeout_ms: Milliseconds = Field(default=300_000, ge=0)
     deserialization_exception_handler: Any = "fail"
     processing_exception_handler: Any = "fail"
     production_exception_handler: Any = "fail"
     task_timeout_ms: Milliseconds = Field(default=300_000, ge=0)
+    """How long a task may fail to start, e.g. since the cluster does not say where, until that is an error."""
     state_cleanup_delay_ms: Milliseconds = Field(default=600_000, ge=0)
+    """For how long the state of a task that went elsewhere is kept."""
+    dsl_store_suppliers_class: str = "rocks_db"
+    """``in_memory``: stores that name no kind are in memory. ``rocks_db``: on disk."""
+    windowstore_changelog_additional_retention_ms: Milliseconds = Field(default=86_400_000, ge=0)
     repartition_purge_interval_ms: Milliseconds = Field(default=30_000, ge=1)
 
     # How it talks to the cluster
@@ -102,6 +106,8 @@ class StreamsConfig(BaseModel):
     delivery_timeout_ms: Milliseconds = Field(default=120_000, ge=1)
     max_block_ms: Milliseconds = Field(default=60_000, ge=0)
     request_timeout_ms: Milliseconds = Field(default=30_000, ge=1)
+    default_api_timeout_ms: Milliseconds = Field(default=30_000, ge=0)
+    """How long the start waits for a broker that answers."""
     retry_backoff_ms: Milliseconds = Field(default=100, ge=0)
     retry_backoff_max_ms: Milliseconds = Field(default=1_000, ge=0)
     reconnect_backoff_ms: Milliseconds = Field(default=50, ge=0)

@@ -110,6 +110,9 @@ def _show(progress: Progress, state: State, *, as_json: bool) -> None:
                 "lag_records": progress.lag_records,
                 "restoring_records": restoring,
                 "commits": progress.commits,
+                "positions": {
+                    f"{task.task_id}/{each.store}": each.position for task in progress.tasks for each in task.restoring
+                },
                 "tasks": {task.task_id: f"{task.role} {task.phase}" for task in progress.tasks},
                 "statuses": progress.statuses,
             }

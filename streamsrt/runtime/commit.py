@@ -14,7 +14,7 @@ coordinator is away, the member epoch moved on) stay pending and are committed w
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Sequence
 
 from streamsrt.client.interface import Network
 from streamsrt.client.values import (
@@ -43,6 +43,8 @@ class Committer:
         self._collector = collector
         self._pending: dict[TopicPartition, OffsetAndMetadata] = {}
         self.commits = 0
+        self.is_stale = False
+        """Whether the last commit was refused since the member epoch had moved on: its new value is under way."""
         self.committed_records_end: dict[TopicPartition, int] = {}
 
     @property
@@ -51,8 +53,8 @@ class Committer:
         return bool(self._pending)
 
     def commit(self, tasks: Sequence[OwnedTask], member_id: str, member_epoch: int) -> None:
-        """Commits what these tasks have done. Raises RecordError and ProductionError; after the latter the tasks are to be
-        opened again, since it is not known which of their results were written."""
+        """Commits what these tasks have done. Raises RecordError. Then it is not known which of their results were written:
+        nothing of them may be committed any more, they are to be opened again."""
         busy = [owned for owned in tasks if owned.task.commit_needed]
         if busy:
             states = [(owned, owned.task.prepare_commit()) for owned in busy]
@@ -69,11 +71,13 @@ class Committer:
         if not self._pending or member_epoch < 0:
             return
         offsets = dict(self._pending)
+        self.is_stale = False
         try:
             self._network.admin.commit(
                 self._group_id, offsets, member_id=member_id, member_epoch=member_epoch, timeout_s=_COMMIT_TIMEOUT_S
             )
         except StaleMemberEpochError:
+            self.is_stale = True
             logger.info("offsets wait for the next member epoch")
         except UnknownMemberError as error:
             logger.warning("offsets can't be committed, the group does not know this member any more: %s", error)
@@ -85,13 +89,14 @@ class Committer:
             self.committed_records_end.update({place: offset.offset for place, offset in offsets.items()})
             self._pending.clear()
 
-    def forget(self, places: Iterable[TopicPartition] | None = None) -> None:
-        """Drops pending offsets: of partitions that others may own by now, or all."""
-        if places is None:
-            self._pending.clear()
-            return
-        for place in places:
-            self._pending.pop(place, None)
+    def keep_only(self, places: Container[TopicPartition]) -> None:
+        """Drops pending offsets of all other partitions: their new owners begin where the group's offsets are."""
+        self._pending = {place: offset for place, offset in self._pending.items() if place in places}
+
+    def forget(self) -> None:
+        """Drops what waits to be sent or committed: the tasks are others' by now, or do their work again."""
+        self._pending.clear()
+        self._collector.discard()
 
 
 def _changelog_ends(owned: OwnedTask, ends: dict[TopicPartition, int]) -> dict[str, int]:

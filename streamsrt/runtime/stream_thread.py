@@ -2,30 +2,35 @@
 
 1. Nothing here waits longer than ``poll.ms`` but a commit, which waits for acknowledgements. Heartbeats go on without this
    thread; they tell the group when it has not polled for ``max.poll.interval.ms``.
-2. Before a task goes away its work is committed, unless the membership was lost: then others may run it already.
+2. Before a task goes away its work is committed, unless the membership was lost: then others may run it already, and what
+   it has not sent yet is thrown away.
 3. A record that can't be handled ends the application, after everything before it was committed, so that the next start
-   begins at that very record.
+   begins at that very record. Where results may have got lost with it, nothing more is committed: they are made again.
 4. Results that could not be written while the cluster was away are made again: the tasks start over from what is committed.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from streamsrt.client.interface import GroupMember, Network
 from streamsrt.client.values import LATEST, DeliveryTimeoutError
-from streamsrt.errors import BrokerError, MissingTopicError, RecordError, StreamsError
+from streamsrt.errors import BrokerError, MissingTopicError, RecordError, StreamsError, UserError
 from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,
+    HeartbeatRecovered,
+    HeartbeatTrouble,
     Leave,
     LeftGroup,
     MembershipFailed,
     ReleaseTasks,
     ReportOwned,
     SourceTopicsMissing,
+    Status,
     StatusChanged,
     StatusCode,
     Tasks,
@@ -43,6 +48,8 @@ _LEAVE_TIMEOUT_MS = 15_000
 _QUIET_TIMEOUT_S = 5.0
 _QUIET_INTERVAL_MS = 100
 _NO_TASKS_MS = 15_000
+_EPOCH_POLL_S = 0.05
+_EPOCH_ATTEMPTS = 100
 _PUBLISH_INTERVAL_MS = 100
 
 
@@ -89,17 +96,24 @@ class StreamThread:
         self._purged_at_ms = now_ms()
         self._sent_at_ms = now_ms()
         self._processed = 0
+        self._advanced = False
         self._statuses: tuple[str, ...] = ()
+        self._trouble: tuple[str, ...] = ()
         self._quiet_checked_at_ms = 0
         self._published_at_ms = 0
         self.progress = Progress()
 
     # ------------------------------------------------------------------------------------------------------------- loop
 
-    def stop(self) -> None:
-        """Asks the loop to commit, leave the group and end. May be called from any thread and from a signal handler."""
+    def stop(self, *, wake: bool = True) -> None:
+        """Asks the loop to commit, leave the group and end. May be called from any thread.
+
+        A signal handler must not ``wake``: it may interrupt the very code that holds the lock. The loop looks anyway when
+        ``poll.ms`` are over.
+        """
         self._stopping = True
-        self._network.wake()
+        if wake:
+            self._network.wake()
 
     def run(self, until: Callable[[StreamThread], bool] | None = None) -> None:
         """Runs until :meth:`stop`, until ``until`` holds, or until something fails; what failed is raised."""
@@ -108,7 +122,7 @@ class StreamThread:
                 self._turn()
                 if until is not None and not self._stopping and until(self):
                     self._stopping = True
-        except RecordError as error:
+        except StreamsError as error:
             self._end_after_failure(error)
             raise
         finally:
@@ -123,6 +137,7 @@ class StreamThread:
         for event in self._member.events():
             self._handle(event)
         if self._stopping and self._leaving_since_ms is None and not self._ended:
+            logger.info("committing and leaving the group")
             self._on_state(State.PENDING_SHUTDOWN)
             self._leaving_since_ms = now_ms
             self._member.tell(Leave())
@@ -138,11 +153,12 @@ class StreamThread:
         except DeliveryTimeoutError as error:
             self._start_over(error)
         self._maybe_commit(now_ms)
+        self._manager.clean_up(now_ms)
         self._publish(now_ms)
 
     def _poll(self, now_ms: int) -> None:
-        busy = self._manager.has_work(now_ms)
-        if not busy:
+        # Input alone is no reason to hurry: a task may wait for its other partitions (max.task.idle.ms).
+        if not self._advanced or not self._manager.has_work():
             self._network.wait(self._patience_ms(now_ms) / 1000)
         for fetched in self._network.restorer.poll(0.0):
             self._manager.restore(fetched)
@@ -158,6 +174,7 @@ class StreamThread:
         for owned in self._manager.running():
             owned.task.punctuate(now_ms)
         self._processed += processed
+        self._advanced = processed > 0
         # What was processed must not wait for more records of the same partition longer than the linger time.
         if now_ms - self._sent_at_ms >= self._settings.linger_ms:
             self._sent_at_ms = now_ms
@@ -184,8 +201,8 @@ class StreamThread:
 
     def _start_over(self, error: DeliveryTimeoutError) -> None:
         logger.warning("results could not be written, the tasks start over from what is committed: %s", error)
-        self._committer.forget()
         self._manager.restart_all()
+        self._committer.forget()
 
     def _purge_repartition_topics(self, now_ms: int) -> None:
         """Deletes what was read from repartition topics and committed: nobody reads it again."""
@@ -214,17 +231,19 @@ class StreamThread:
             case AssignmentChanged(tasks):
                 self._assign(tasks)
             case TasksLost():
-                self._committer.forget()
                 self._manager.close_all()
+                self._committer.forget()
                 self._wanted = None
                 self._on_state(State.REBALANCING)
                 self._member.tell(ReportOwned(NOTHING))
             case ReleaseTasks():
                 self._release()
             case StatusChanged(statuses):
-                self._statuses = tuple(f"{status.code.name}: {status.detail}" for status in statuses)
-                if any(status.code is StatusCode.SHUTDOWN_APPLICATION for status in statuses):
-                    self._stopping = True
+                self._take_statuses(statuses)
+            case HeartbeatTrouble(reason):
+                self._trouble = (f"the group coordinator does not answer: {reason}",)
+            case HeartbeatRecovered():
+                self._trouble = ()
             case SourceTopicsMissing(detail):
                 self._failure = MissingTopicError(
                     f"the application can't run without its source topics: {detail} Create them (streamsrt topics create "
@@ -239,31 +258,53 @@ class StreamThread:
             case _:
                 pass
 
+    def _take_statuses(self, statuses: tuple[Status, ...]) -> None:
+        self._statuses = tuple(f"{status.code.name}: {status.detail}" for status in statuses)
+        for status in statuses:
+            if status.code is StatusCode.SHUTDOWN_APPLICATION:
+                self._stopping = True
+            elif status.code is StatusCode.INCORRECTLY_PARTITIONED_TOPICS:
+                self._failure = UserError(
+                    f"the topics of the application don't fit together: {status.detail} Topics that are joined, and "
+                    "internal topics that exist already, need the same number of partitions: create them anew, or "
+                    "repartition() a stream before it is joined."
+                )
+                self._stopping = True
+
     def _assign(self, tasks: Tasks) -> None:
-        before = {place for owned in self._manager.running() for place in owned.inputs}
         self._on_state(State.REBALANCING)
         self._wanted = tasks
         self._assigned_at_ms = self._now_ms()
-        opened = self._manager.assign(tasks, self._commit)
-        still = {place for owned in self._manager for place in owned.task.source_partitions}
-        if self._committer.is_pending:
-            self._committer.commit_pending(self._member.member_id, self._member.member_epoch)
-            self._committer.forget(before - still)
+        opened = self._manager.assign(tasks, self._commit_before_they_go)
+        self._committer.keep_only(
+            {place for owned in self._manager if owned.is_active for place in owned.task.source_partitions}
+        )
         self._member.tell(ReportOwned(opened))
 
+    def _commit_before_they_go(self, leaving: list[OwnedTask]) -> None:
+        """Commits, and insists: what is not committed now is done a second time by the next owner."""
+        self._commit(leaving)
+        pause = threading.Event()
+        for _ in range(_EPOCH_ATTEMPTS):
+            if not self._committer.is_stale or self._member.member_epoch < 0:
+                break
+            pause.wait(_EPOCH_POLL_S)
+            self._committer.commit_pending(self._member.member_id, self._member.member_epoch)
+
     def _release(self) -> None:
-        self._commit_all()
+        self._commit_before_they_go(self._manager.running())
         self._manager.close_all()
+        self._committer.forget()
         self._member.tell(ReportOwned(NOTHING))
 
-    def _end_after_failure(self, error: RecordError) -> None:
-        """Commits what was done before the failed record, and leaves."""
-        logger.error("%s", error)
+    def _end_after_failure(self, error: StreamsError) -> None:
+        """Commits what was done before, where that is known, and leaves."""
         self._on_state(State.PENDING_ERROR)
-        try:
-            self._committer.commit(self._manager.running(), self._member.member_id, self._member.member_epoch)
-        except StreamsError as second:
-            logger.warning("what was done before could not be committed and will be done again: %s", second)
+        if not isinstance(error, RecordError) or error.offset >= 0:
+            try:
+                self._committer.commit(self._manager.running(), self._member.member_id, self._member.member_epoch)
+            except StreamsError as second:
+                logger.warning("what was done before could not be committed and will be done again: %s", second)
         self._manager.close_all()
         self._member.tell(Leave())
         self._member.tell(ReportOwned(NOTHING))
@@ -284,7 +325,7 @@ class StreamThread:
             processed_records=self._processed,
             restored_records=self._manager.restored_records,
             commits=self._committer.commits,
-            statuses=self._statuses,
+            statuses=self._statuses + self._trouble,
         )
 
     @property
@@ -296,7 +337,7 @@ class StreamThread:
 
         A member without tasks is quiet when it has had none for a while: at the start of a group tasks come late.
         """
-        if self._wanted is None or not self._manager.is_settled or self._manager.has_work(self._now_ms()):
+        if self._wanted is None or not self._manager.is_settled or self._manager.has_work():
             return False
         now_ms = self._now_ms()
         if not self._wanted and now_ms - self._assigned_at_ms < _NO_TASKS_MS:
@@ -327,7 +368,9 @@ def _task_progress(owned: OwnedTask) -> TaskProgress:
         stream_time_ms=owned.task.stream_time_ms,
         counters=owned.task.counters(),
         restoring=tuple(
-            RestoreProgress(each.store, each.restored_records, each.restored_bytes, each.remaining_records)
+            RestoreProgress(
+                each.store, each.restored_records, each.restored_bytes, each.remaining_records, each.position
+            )
             for each in owned.changelogs.values()
         ),
     )

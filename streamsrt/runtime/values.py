@@ -35,12 +35,16 @@ STATE_TRANSITIONS: Mapping[State, frozenset[State]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class RestoreProgress:
-    """One store that is being restored or followed. ``remaining_records`` counts offsets; compaction makes it fewer."""
+    """One store that is being restored or followed. ``remaining_records`` counts offsets; compaction makes it fewer.
+
+    ``position``: the offset of the changelog up to which the store holds it.
+    """
 
     store: str
     restored_records: int
     restored_bytes: int
     remaining_records: int
+    position: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,15 @@
 2. Transaction markers are skipped and aborted records dropped, as in :func:`streamsrt.wire.records.decode_batches`.
 3. The position of a partition is the offset after the last record that was handed out; where everything fetched was
    handed out, it is the offset at which fetching goes on, so that markers at the end of a log count as read.
+4. ``buffered_bytes`` counts a fetch until its last batch was handed out: above zero there is something to hand out, or a
+   position to move.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 
 from streamsrt.client.values import Fetched
 from streamsrt.wire.records import RecordColumns, iter_columns
@@ -19,12 +22,13 @@ from streamsrt.wire.records import RecordColumns, iter_columns
 class InputBuffer:
     """Undecoded fetches of one partition."""
 
-    __slots__ = ("_fetches", "_open", "_open_end", "buffered_bytes", "high_watermark", "position")
+    __slots__ = ("_fetches", "_open", "_open_bytes", "_open_end", "buffered_bytes", "high_watermark", "position")
 
     def __init__(self, position: int) -> None:
         self._fetches: deque[Fetched] = deque()
         self._open: Iterator[RecordColumns] | None = None
         self._open_end = position
+        self._open_bytes = 0
         self.position = position
         self.high_watermark = -1
         self.buffered_bytes = 0
@@ -35,17 +39,22 @@ class InputBuffer:
         self.buffered_bytes += len(fetched.buffer)
         self.high_watermark = fetched.high_watermark
 
+    def jump(self, fetched: Fetched, position: int) -> None:
+        """Reading goes on elsewhere: behind what was fetched before, the position moves to ``position``."""
+        self._fetches.append(replace(fetched, offset=position, next_offset=position, error=None))
+
     def next_columns(self) -> RecordColumns | None:
         """The next batch, decoded; None: there is none. One without records only moves the position. Raises DecodeError."""
         while self._open is not None or self._fetches:
             if self._open is None:
                 fetched = self._fetches.popleft()
-                self.buffered_bytes -= len(fetched.buffer)
+                self._open_bytes = len(fetched.buffer)
                 self._open = iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted)
                 self._open_end = fetched.next_offset
             columns = next(self._open, None)
             if columns is None:
                 self._open = None
+                self.buffered_bytes -= self._open_bytes
                 if self._open_end == self.position:
                     continue
                 columns = RecordColumns([], [], [], self._open_end, self._open_end)

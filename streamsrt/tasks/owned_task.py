@@ -77,6 +77,11 @@ class OwnedTask:
         return self.role == "active"
 
     @property
+    def has_input(self) -> bool:
+        """Whether something was fetched for it that is not processed."""
+        return bool(self.task.buffered_records) or any(buffer.buffered_bytes for buffer in self.inputs.values())
+
+    @property
     def lag_records(self) -> int:
         """Input that was seen at the broker and is not processed yet."""
         waiting = sum(buffer.lag_records or 0 for buffer in self.inputs.values())

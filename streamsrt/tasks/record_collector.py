@@ -219,6 +219,12 @@ class RecordCollector:
             return
         self._sink(topic, partition, batch, stop - start)
 
+    def discard(self) -> None:
+        """Forgets what was not handed over: of tasks that others run by now, or that do their work again."""
+        for known in self._topics.values():
+            for columns in known.columns:
+                columns.clear()
+
     def flush(self) -> None:
         """Encodes and hands over everything that is left."""
         for topic, known in self._topics.items():

@@ -2,23 +2,29 @@
 
 1. :meth:`TaskManager.assign` is told the complete set of tasks. What is gone is committed and closed; what stays goes on
    untouched; what is new is opened. What it returns is what is open, and only that is reported to the group.
-2. A task starts where its stores and the committed offsets say. Asking for them may fail while the cluster is away: the
-   task then waits and asks again; nothing else waits for it.
+2. A task starts where its stores and the committed offsets say. Asking for them may fail while the cluster is away, or come
+   before the coordinator has made the topics: the task then waits and asks again, for ``task.timeout.ms`` at the most.
 3. A standby (or warm-up) follows its changelogs. When it becomes active it keeps its stores and reads only what is missing.
 4. A store that can't be trusted is wiped and restored from its changelog, with a line in the log that says so.
-5. Stores are opened and closed here and nowhere else.
+5. Stores are opened and closed here and nowhere else. What belongs to no open task and was not used for long is deleted.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, Fetched, OffsetAndMetadata, OffsetOutOfRangeError, TopicPartition
-from streamsrt.errors import BrokerError, DeserializationError, RequestFailedError, StoreCorruptedError
+from streamsrt.errors import (
+    BrokerError,
+    DeserializationError,
+    MissingTopicError,
+    StoreCorruptedError,
+)
 from streamsrt.membership.values import Role, Tasks
 from streamsrt.membership.values import Task as TaskKey
 from streamsrt.state.directory import StateDirectory
@@ -28,11 +34,12 @@ from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.tasks.restore import ChangelogProgress, Restorer
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.primitives import DecodeError
-from topology.nodes import Subtopology
+from topology.nodes import Subtopology, internal_topic_name
 
 logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS = 500
+CLEAN_INTERVAL_MS = 60_000
 _ADMIN_TIMEOUT_S = 5.0
 
 
@@ -47,6 +54,27 @@ class TaskSettings:
     auto_offset_reset: str
     input_buffer_bytes: int
     partitions_of_topic: Callable[[str], int]
+    task_timeout_ms: int = 300_000
+    state_cleanup_delay_ms: int = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Partitions that tasks read."""
+
+    changelogs: list[TopicPartition]
+    sources: list[TopicPartition]
+
+
+class _NotThereYet(BrokerError):
+    """Topics that the group coordinator makes, or that have just been made."""
+
+    def __init__(self, missing: Iterable[object]) -> None:
+        super().__init__(f"the cluster does not have {', '.join(map(str, missing))} yet")
+
+
+def _without(places: Iterable[TopicPartition], found: Mapping[TopicPartition, object]) -> list[TopicPartition]:
+    return [place for place in places if place not in found]
 
 
 class TaskManager:
@@ -64,6 +92,8 @@ class TaskManager:
         self._by_input: dict[TopicPartition, OwnedTask] = {}
         self._by_changelog: dict[TopicPartition, tuple[OwnedTask, str]] = {}
         self._retry_at_ms = 0
+        self._failing_since_ms: int | None = None
+        self._cleaned_at_ms: int | None = None
         self.restored_records = 0
 
     # --------------------------------------------------------------------------------------------------------- what is
@@ -95,22 +125,20 @@ class TaskManager:
     def assign(self, wanted: Tasks, commit: Callable[[list[OwnedTask]], None]) -> Tasks:
         """Closes, keeps and opens tasks until exactly ``wanted`` is open. ``commit`` is called for active tasks that go.
 
-        Raises StateError where a store can't be opened, and what ``commit`` raises.
+        ``commit`` may open tasks anew (:meth:`restart_all`). Raises StateError where a store can't be opened, and what
+        ``commit`` raises.
         """
         roles: dict[TaskKey, Role] = {key: "warmup" for key in wanted.warmup}
         roles.update({key: "standby" for key in wanted.standby})
         roles.update({key: "active" for key in wanted.active})
-        going = [owned for key, owned in self._tasks.items() if key not in roles]
-        demoted = [
-            owned for key, owned in self._tasks.items() if owned.is_active and roles.get(key, "active") != "active"
-        ]
-        leaving = [owned for owned in (*going, *demoted) if owned.phase is Phase.RUNNING]
+        leaving = [owned for owned in self.running() if roles.get(owned.key) != "active"]
         if leaving:
             commit(leaving)
-        for owned in going:
-            self._close(owned)
-        for owned in demoted:
-            self._restart(owned, roles[owned.key])
+        for key, owned in list(self._tasks.items()):
+            if key not in roles:
+                self._close(owned)
+            elif owned.is_active and roles[key] != "active":
+                self._restart(owned, roles[key])
         for key, role in sorted(roles.items()):
             known = self._tasks.get(key)
             if known is None:
@@ -118,14 +146,15 @@ class TaskManager:
             elif known.role != role:
                 self._change_role(known, role)
         self._share_cache()
-        self._retry_at_ms = 0
+        self._retry_at_ms, self._failing_since_ms = 0, None
         return self.open_tasks()
 
     def _change_role(self, owned: OwnedTask, role: Role) -> None:
         if role == "active":
             logger.info("task %s: promoted from %s", owned, owned.role)
             self._stop_following(owned)
-            owned.enter(Phase.CREATED)
+            if owned.phase is not Phase.CREATED:
+                owned.enter(Phase.CREATED)
         owned.role = role
 
     def _open(self, key: TaskKey, role: Role) -> None:
@@ -173,9 +202,11 @@ class TaskManager:
         self._stop_following(owned)
         owned.enter(Phase.CLOSED)
         del self._tasks[owned.key]
-        owned.task.close()
-        for store in owned.stores.values():
-            store.close()
+        with ExitStack() as stack:
+            # The last comes first: the user's processors end before the stores close, and all stores close in any case.
+            for store in owned.stores.values():
+                stack.callback(store.close)
+            stack.callback(owned.task.close)
         logger.info("task %s: closed", owned)
 
     def _restart(self, owned: OwnedTask, role: Role, *, wipe: Iterable[str] = ()) -> None:
@@ -185,18 +216,28 @@ class TaskManager:
         for name in wiped:
             self._directory.wipe(name, owned.key[1])
         self._open(owned.key, role)
+        self._share_cache()
 
     def restart_all(self) -> None:
         """Opens every active task again, from what is committed: what was sent since is not known to be written."""
         for owned in [owned for owned in self._tasks.values() if owned.is_active]:
             self._restart(owned, owned.role)
-        self._share_cache()
+
+    def clean_up(self, now_ms: int) -> None:
+        """Deletes stores that nobody has used for ``state.cleanup.delay.ms``: their tasks went elsewhere long ago."""
+        if self._cleaned_at_ms is not None and now_ms - self._cleaned_at_ms < CLEAN_INTERVAL_MS:
+            return
+        first, self._cleaned_at_ms = self._cleaned_at_ms is None, now_ms
+        if first:
+            return
+        for store, partition in self._directory.clean_obsolete(now_ms, self._settings.state_cleanup_delay_ms):
+            logger.info("store %s of partition %d is deleted: its task has been elsewhere for long", store, partition)
 
     def _stop_reading(self, owned: OwnedTask) -> None:
         if owned.inputs:
             self._network.fetcher.remove_partitions(owned.inputs)
         for place in owned.inputs:
-            del self._by_input[place]
+            self._by_input.pop(place, None)
         owned.inputs.clear()
         owned.paused.clear()
 
@@ -212,31 +253,74 @@ class TaskManager:
     # --------------------------------------------------------------------------------------------------------- starting
 
     def start_tasks(self, now_ms: int, member_id: str, member_epoch: int) -> None:
-        """Finds out where new tasks start, and starts them. Does nothing while the cluster does not answer."""
+        """Finds out where new tasks start, and starts them. While the cluster does not answer they wait.
+
+        Raises MissingTopicError for a topic of the user's that is gone, and what the cluster said at last when
+        ``task.timeout.ms`` have passed.
+        """
         created = [owned for owned in self._tasks.values() if owned.phase is Phase.CREATED]
         if not created or now_ms < self._retry_at_ms or member_epoch < 0:
             return
-        changelogs = {
-            place: (owned, spec.name)
-            for owned in created
-            for spec in owned.subtopology.stores
-            if (place := owned.task.restore_target(spec.name)) is not None
-        }
         try:
-            starts = self._list_offsets(changelogs, EARLIEST)
-            ends = self._list_offsets(changelogs, LATEST)
-            positions = self._source_positions(created, member_id, member_epoch)
-        except (BrokerError, RequestFailedError) as error:
+            places = self._places(created)
+            starts = self._list_offsets(places.changelogs, EARLIEST)
+            ends = self._list_offsets(places.changelogs, LATEST)
+            positions = self._source_positions(places.sources, member_id, member_epoch)
+            missing = [*_without(places.changelogs, starts), *_without(places.changelogs, ends)]
+            missing += _without(places.sources, positions)
+            if missing:
+                raise _NotThereYet(missing)
+        except BrokerError as error:
+            self._failing_since_ms = now_ms if self._failing_since_ms is None else self._failing_since_ms
+            if now_ms - self._failing_since_ms >= self._settings.task_timeout_ms:
+                raise
             logger.warning("tasks can't start yet, trying again: %s", error)
             self._retry_at_ms = now_ms + RETRY_BACKOFF_MS
             return
-        missing = sorted(place for place in changelogs if place not in ends)
-        if missing:
-            logger.warning("tasks can't start yet, the group coordinator has not made their changelogs: %s", missing)
-            self._retry_at_ms = now_ms + RETRY_BACKOFF_MS
-            return
+        self._failing_since_ms = None
         for owned in created:
             self._begin(owned, starts, ends, positions)
+
+    def _places(self, created: list[OwnedTask]) -> _Places:
+        """What these tasks read. All topics that they read or write are there, and known with their partition counts."""
+        active = [owned for owned in created if owned.is_active]
+        changelogs = [
+            place
+            for owned in created
+            for spec in owned.subtopology.stores
+            if (place := owned.task.restore_target(spec.name)) is not None
+        ]
+        sources = [place for owned in active for place in owned.task.source_partitions]
+        outputs = {topic for owned in active for topic in self._output_topics(owned.subtopology)}
+        topics = {topic for topic, _ in (*changelogs, *sources)} | outputs
+        counts = self._network.admin.partitions_for(topics, timeout_s=_ADMIN_TIMEOUT_S) if topics else {}
+        missing = sorted(topics - set(counts))
+        internal = internal_topic_name(self._settings.application_id, "")
+        foreign = [topic for topic in missing if topic in outputs and not topic.startswith(internal)]
+        if foreign:
+            raise MissingTopicError(
+                f"the application writes to topics that don't exist any more: {', '.join(foreign)}. Create them (streamsrt "
+                f"topics create {' '.join(foreign)} --partitions N) and start it again"
+            )
+        if missing:
+            raise _NotThereYet(missing)
+        for topic in sorted(outputs):
+            # Asked for now, so that nobody has to wait for the cluster in the middle of a batch.
+            self._settings.partitions_of_topic(topic)
+        # A topic may have fewer partitions than another one of the same subtopology.
+        return _Places(changelogs, [(topic, partition) for topic, partition in sources if partition < counts[topic]])
+
+    def _output_topics(self, subtopology: Subtopology) -> set[str]:
+        names = {
+            internal_topic_name(self._settings.application_id, sink.topic) if sink.repartition else sink.topic
+            for sink in subtopology.sinks
+            if sink.topic is not None
+        }
+        return names | {
+            internal_topic_name(self._settings.application_id, spec.changelog_name)
+            for spec in subtopology.stores
+            if spec.logging and spec.source_topic is None
+        }
 
     def _list_offsets(self, places: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
         wanted = dict.fromkeys(places, which)
@@ -246,9 +330,8 @@ class TaskManager:
         return {place: at.offset for place, at in found.items()}
 
     def _source_positions(
-        self, created: list[OwnedTask], member_id: str, member_epoch: int
+        self, places: list[TopicPartition], member_id: str, member_epoch: int
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        places = [place for owned in created if owned.is_active for place in owned.task.source_partitions]
         if not places:
             return {}
         committed = self._network.admin.committed(
@@ -300,7 +383,7 @@ class TaskManager:
                 return
             start = starts[place] if at is None else at
             owned.changelogs[spec.name] = ChangelogProgress(
-                spec.name, place, start, start, ends[place] if owned.is_active else None
+                spec.name, place, start, start, ends[place] if owned.is_active else None, ends[place]
             )
         self._follow(owned)
         if not owned.is_active:
@@ -339,17 +422,17 @@ class TaskManager:
     # ------------------------------------------------------------------------------------------------------------ input
 
     def restore(self, fetched: Fetched) -> None:
-        """Applies what the restore fetcher brought."""
+        """Applies what the restore fetcher brought. Raises what the broker said where a changelog can't be read."""
         place = (fetched.topic, fetched.partition)
         known = self._by_changelog.get(place)
         if known is None:
             return
         owned, name = known
         try:
+            if isinstance(fetched.error, OffsetOutOfRangeError):
+                raise StoreCorruptedError(f"its changelog can't be read from there: {fetched.error}")
             if fetched.error is not None:
-                raise StoreCorruptedError(
-                    f"its changelog {place[0]}-{place[1]} can't be read from there: {fetched.error}"
-                )
+                raise fetched.error
             done = self._restorer.restore(fetched)
         except StoreCorruptedError as error:
             logger.warning("task %s: store %s is wiped and restored from the start: %s", owned, name, error)
@@ -375,7 +458,7 @@ class TaskManager:
         if owned is None:
             return
         if fetched.error is not None:
-            self._reset_position(owned, place, fetched.error)
+            self._reset_position(owned, place, fetched)
             return
         buffer = owned.inputs[place]
         buffer.add(fetched)
@@ -384,21 +467,19 @@ class TaskManager:
             owned.paused.add(place)
             self._network.fetcher.pause([place])
 
-    def _reset_position(self, owned: OwnedTask, place: TopicPartition, error: RequestFailedError) -> None:
+    def _reset_position(self, owned: OwnedTask, place: TopicPartition, fetched: Fetched) -> None:
+        error = fetched.error
         if not isinstance(error, OffsetOutOfRangeError):
+            assert error is not None
             raise error
         policy = EARLIEST if self._reset_policy(place) == "earliest" else LATEST
-        offset = self._list_offsets([place], policy)[place]
-        logger.warning(
-            "task %s: %s-%d can't be read at offset %d (%s): going on at offset %d, auto.offset.reset",
-            owned,
-            *place,
-            owned.inputs[place].position,
-            error,
-            offset,
-        )
-        owned.inputs[place] = InputBuffer(offset)
-        self._network.fetcher.add_partitions({place: offset})
+        found = self._list_offsets([place], policy)
+        if place not in found:
+            raise error
+        logger.warning("task %s: %s It goes on at offset %d, as auto.offset.reset says", owned, error, found[place])
+        owned.inputs[place].jump(fetched, found[place])
+        owned.paused.discard(place)
+        self._network.fetcher.add_partitions(found)
 
     def process(self, limit_records: int, now_ms: int) -> int:
         """Lets every running task process some of its input; how many records. Raises RecordError."""
@@ -434,13 +515,10 @@ class TaskManager:
                 owned.paused.discard(place)
                 self._network.fetcher.resume([place])
 
-    def has_work(self, now_ms: int) -> bool:
+    def has_work(self) -> bool:
         """Whether some running task has input that was fetched and not processed."""
-        return any(
-            owned.task.buffered_records or any(buffer.buffered_bytes for buffer in owned.inputs.values())
-            for owned in self.running()
-        )
+        return any(owned.has_input for owned in self.running())
 
     def positions(self) -> dict[TopicPartition, int]:
-        """For each input of the running tasks, the offset up to which everything is processed or buffered."""
+        """For each input of the running tasks, the offset up to which everything was handed to the task."""
         return {place: buffer.position for owned in self.running() for place, buffer in owned.inputs.items()}

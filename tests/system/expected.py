@@ -63,7 +63,7 @@ def departures(limit: int) -> list[Departure]:
 
 def _departure(row: dict[str, str]) -> Departure:
     delay = None if row["dep_delay"] in ("", "NA") else int(float(row["dep_delay"]))
-    hour = datetime.fromisoformat(row["time_hour"].replace("Z", "+00:00"))
+    hour = datetime.fromisoformat(row["time_hour"])
     scheduled_ms = int(hour.timestamp()) * 1000 + int(float(row["minute"])) * 60_000
     value = {
         "flight": row["carrier"] + row["flight"],

@@ -93,6 +93,7 @@ class AppProcess:
         self.kill()
 
     def start(self) -> AppProcess:
+        self.kill()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lines, self._ended = [], False
         with (self.folder / "stderr.log").open("ab") as log:
