@@ -81,7 +81,8 @@ def _describe(path: Path) -> tuple[int, ArchiveFile] | None:
 
 def _unreadable(path: Path, error: Exception) -> ArchiveError:
     return ArchiveError(
-        f"{path} can't be read ({type(error).__name__}: {error}). Bring the file back from where it was written; without "
+        f"{path} can't be read ({type(error).__name__}: {error}). Bring the file back from where it was written; "
+        "without "
         "it the history has a hole"
     )
 
@@ -103,7 +104,8 @@ def _partition_of(path: Path, file: Any, names: set[str]) -> int:
         low, high = _bounds(file, "partition")
         if low != high:
             raise ArchiveError(
-                f"{path} holds records of partitions {low} to {high}: an archive has one partition in a file. Use --engine "
+                f"{path} holds records of partitions {low} to {high}: an archive has one partition in a file. Use "
+                "--engine "
                 "spark with a lake, or write the files by partition"
             )
         return low
@@ -141,7 +143,8 @@ def _in_order(partition: int, files: list[ArchiveFile], *, allow_gaps: bool) -> 
 
 def _hole(what: str, partition: int) -> ArchiveError:
     return ArchiveError(
-        f"the archive has a hole in partition {partition}: {what}. Bring the missing files back; if the topic was compacted "
+        f"the archive has a hole in partition {partition}: {what}. Bring the missing files back; if the topic was "
+        "compacted "
         "or written in transactions, offsets are missing by nature: say --allow-gaps"
     )
 

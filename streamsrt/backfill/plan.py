@@ -172,7 +172,8 @@ def save_plan(plan: Plan, directory: Path) -> None:
         known = load_plan(directory)
         if known.fingerprint != plan.fingerprint:
             raise PlanError(
-                f"{directory} holds another plan ({known.id}, of {known.application_id}) than this one ({plan.id}): source "
+                f"{directory} holds another plan ({known.id}, of {known.application_id}) than this one ({plan.id}): "
+                "source "
                 "ranges, code or settings differ. Go on with that one (streamsrt backfill resume), end it (streamsrt "
                 "backfill abort), or give another --dir"
             ) from None

@@ -175,7 +175,8 @@ def partition_counts(topics: Mapping[str, int]) -> Callable[[str], int]:
             return topics[topic]
         except KeyError:
             raise PlanError(
-                f"a record is to be written to topic {topic!r}, which did not exist when the plan was made: create it and "
+                f"a record is to be written to topic {topic!r}, which did not exist when the plan was made: create "
+                "it and "
                 "plan again"
             ) from None
 

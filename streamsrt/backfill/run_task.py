@@ -131,7 +131,8 @@ def application_of(plan: Plan) -> tuple[Topology, StreamsConfig]:
         )
     if module_digest(plan.application) != plan.code_digest:
         raise PlanError(
-            f"the source of {plan.application} was changed since plan {plan.id} was made, and tasks of two versions must "
+            f"the source of {plan.application} was changed since plan {plan.id} was made, and tasks of two versions "
+            "must "
             "not be mixed: bring it back, or plan again in another --dir"
         )
     return topology, config

@@ -152,7 +152,8 @@ class LogReader:
 def _unreadable(place: TopicPartition, position: int, error: BrokerError) -> Exception:
     if isinstance(error, OffsetOutOfRangeError):
         return BackfillError(
-            f"the log of {place[0]}-{place[1]} does not hold offset {position} any more: retention passed it since the plan "
+            f"the log of {place[0]}-{place[1]} does not hold offset {position} any more: retention passed it since "
+            "the plan "
             "was made, or the topic was made anew. Give the archive of what is missing and plan again"
         )
     return error

@@ -29,6 +29,7 @@ from streamsrt.membership.values import Role, Tasks
 from streamsrt.membership.values import Task as TaskKey
 from streamsrt.state.directory import StateDirectory
 from streamsrt.tasks.input_buffer import InputBuffer
+from streamsrt.tasks.offset_metadata import refuse_running_backfill
 from streamsrt.tasks.owned_task import OwnedTask, Phase
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.tasks.restore import ChangelogProgress, Restorer
@@ -341,6 +342,7 @@ class TaskManager:
             member_epoch=member_epoch,
             timeout_s=_ADMIN_TIMEOUT_S,
         )
+        refuse_running_backfill(self._settings.application_id, committed)
         fresh = [place for place in places if place not in committed]
         earliest = [place for place in fresh if self._reset_policy(place) == "earliest"]
         found = self._list_offsets(earliest, EARLIEST)

@@ -1,0 +1,77 @@
+"""State files of a backfill into the state directory of an instance, so that it need not restore from the changelogs.
+
+1. A bundle goes into a store that is new. One that was installed before is left alone, one without an offset (a crash while
+   it was being installed) is made anew, and any other one is refused.
+2. The store then stands at the end of its changelog as this backfill wrote it, or at the end of the source that serves as
+   one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from streamsrt.backfill.errors import HandOverError
+from streamsrt.backfill.manifest import StoreResult, TaskManifest
+from streamsrt.backfill.plan import Plan, StorePlan
+from streamsrt.client.values import TopicPartition
+from streamsrt.state.directory import StateDirectory
+from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_changelog_offset
+
+
+def install_bundles(
+    directory: Path,
+    plan: Plan,
+    manifests: Sequence[TaskManifest],
+    changelog_ends: Mapping[TopicPartition, int],
+    state_dir: Path,
+) -> int:
+    """Installs every bundle of the plan under ``state_dir``; how many stores it now has of this backfill.
+
+    Raises StateDirectoryLockedError while an instance runs there, HandOverError for a store of another life.
+    """
+    options = RocksDBOptions()
+    count = 0
+    with StateDirectory(state_dir, plan.application_id) as state:
+        for partition, store, result, offset in _stores(plan, manifests, changelog_ends):
+            if result.bundle is None:
+                continue
+            path = state.store_path(store.name, partition)
+            if _is_installed(path, store.name, offset):
+                count += 1
+                continue
+            state.wipe(store.name, partition)
+            opened = RocksDBStore(path, store.name, options)
+            try:
+                opened.ingest(directory / result.bundle.path, changelog_offset=offset)
+            finally:
+                opened.close()
+            count += 1
+    return count
+
+
+def _is_installed(path: Path, name: str, offset: int | None) -> bool:
+    found = read_changelog_offset(path, name)
+    if found is None:
+        return False
+    if found == offset:
+        return True
+    raise HandOverError(
+        f"{path} holds a store at offset {found} of its changelog, and this backfill ends at {offset}: it is of "
+        "another life of "
+        "the application. Give another --state-dir, or delete that folder"
+    )
+
+
+def _stores(
+    plan: Plan, manifests: Sequence[TaskManifest], changelog_ends: Mapping[TopicPartition, int]
+) -> Iterator[tuple[int, StorePlan, StoreResult, int | None]]:
+    for task, manifest in zip(plan.tasks, manifests, strict=True):
+        results = {result.name: result for result in manifest.stores}
+        sources = {source.place: source.end for source in task.sources}
+        for store in task.stores:
+            offset = None
+            if store.changelog is not None:
+                place = (store.changelog, task.partition)
+                offset = changelog_ends[place] if store.own_changelog else sources[place]
+            yield task.partition, store, results[store.name], offset

@@ -1,0 +1,177 @@
+"""The local engine: tasks in processes of this machine.
+
+1. Workers are started fresh (``spawn``) and live as long as the engine runs; each has one task at a time.
+2. A worker that is killed loses its task, which another worker starts anew; after three deaths of one task it is given up.
+   An error that the task itself raised is final: the same input would raise it again.
+3. A worker ends when the engine's process is gone. What it finished until then counts.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import traceback
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+
+from streamsrt.backfill.errors import WorkerDiedError
+from streamsrt.backfill.manifest import TaskManifest
+from streamsrt.backfill.run_task import run_task
+from streamsrt.errors import RecordError, StreamsError
+from streamsrt.runtime.tuning import tune_process
+from topology.errors import TopologyError
+
+ATTEMPTS_MAX = 3
+_STOP_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """An error of a task, as it crosses from a worker's process."""
+
+    kind: str
+    message: str
+    exit_code: int
+    trace: str
+    topic: str = ""
+    partition: int = -1
+    offset: int = -1
+
+
+class TaskFailedError(StreamsError):
+    """A task failed in a worker; ``exit_code`` is that of the error there, whose traceback is attached as a note."""
+
+    def __init__(self, task_id: str, failure: TaskFailure) -> None:
+        super().__init__(f"task {task_id}: {failure.message}")
+        self.exit_code = failure.exit_code
+        self.add_note(failure.trace)
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: SpawnProcess
+    connection: Connection
+    task_id: str | None = None
+
+
+class LocalEngine:
+    """Runs tasks in ``workers`` processes."""
+
+    def __init__(self, workers: int = 2) -> None:
+        if workers < 1:
+            raise ValueError(f"{workers} workers: at least one is needed")
+        self._count = workers
+
+    def run(
+        self, directory: Path, task_ids: Sequence[str], bootstrap_servers: str | None = None
+    ) -> Iterator[TaskManifest]:
+        """Runs tasks that don't depend on each other, and gives the manifest of each as it is finished.
+
+        Raises WorkerDiedError, and TaskFailedError for what a task raised; tasks that run then are abandoned.
+        """
+        waiting = deque(task_ids)
+        deaths = dict.fromkeys(task_ids, 0)
+        workers: list[_Worker] = []
+        try:
+            while waiting or any(worker.task_id is not None for worker in workers):
+                self._hand_out(workers, waiting, directory, bootstrap_servers)
+                busy = {worker.connection: worker for worker in workers if worker.task_id is not None}
+                for ready in wait(list(busy)):
+                    worker = busy[ready]  # type: ignore[index]
+                    manifest = self._take(worker, workers, waiting, deaths)
+                    if manifest is not None:
+                        yield manifest
+        finally:
+            _stop(workers)
+
+    def _hand_out(
+        self, workers: list[_Worker], waiting: deque[str], directory: Path, bootstrap_servers: str | None
+    ) -> None:
+        while waiting:
+            idle = next((worker for worker in workers if worker.task_id is None), None)
+            if idle is None:
+                if len(workers) >= self._count:
+                    return
+                idle = _start()
+                workers.append(idle)
+            idle.task_id = waiting.popleft()
+            try:
+                idle.connection.send((str(directory), idle.task_id, bootstrap_servers))
+            except (BrokenPipeError, ConnectionResetError):
+                # It died while it was idle: that is no fault of the task.
+                waiting.appendleft(idle.task_id)
+                workers.remove(idle)
+
+    def _take(
+        self, worker: _Worker, workers: list[_Worker], waiting: deque[str], deaths: dict[str, int]
+    ) -> TaskManifest | None:
+        task_id = worker.task_id
+        assert task_id is not None
+        try:
+            answer = worker.connection.recv()
+        except (EOFError, ConnectionResetError):
+            worker.process.join()
+            workers.remove(worker)
+            deaths[task_id] += 1
+            if deaths[task_id] >= ATTEMPTS_MAX:
+                raise WorkerDiedError(
+                    f"the worker of task {task_id} died {deaths[task_id]} times, at last with exit code "
+                    f"{worker.process.exitcode} (-9: killed, often for want of memory). Give fewer --workers, then "
+                    "streamsrt "
+                    "backfill resume; what is finished stays"
+                ) from None
+            waiting.appendleft(task_id)
+            return None
+        worker.task_id = None
+        if isinstance(answer, TaskFailure):
+            raise TaskFailedError(task_id, answer)
+        return TaskManifest.model_validate_json(answer)
+
+
+def _start() -> _Worker:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs,), name="streamsrt-backfill", daemon=True)
+    process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _stop(workers: Sequence[_Worker]) -> None:
+    for worker in workers:
+        if worker.task_id is not None:
+            worker.process.terminate()
+        worker.connection.close()
+    for worker in workers:
+        worker.process.join(_STOP_TIMEOUT_S)
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join()
+
+
+def _work(connection: Connection) -> None:
+    """The life of a worker: tasks, until the engine hangs up."""
+    tune_process()
+    while True:
+        try:
+            directory, task_id, bootstrap_servers = connection.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        try:
+            manifest = run_task(directory, task_id, bootstrap_servers=bootstrap_servers)
+        except (StreamsError, TopologyError) as error:
+            connection.send(_failure(error, error.exit_code))
+        except Exception as error:  # noqa: BLE001  # whatever it is, the engine must hear of it
+            connection.send(_failure(error, StreamsError.exit_code))
+        else:
+            connection.send(manifest.model_dump_json())
+
+
+def _failure(error: Exception, exit_code: int) -> TaskFailure:
+    where = (error.topic, error.partition, error.offset) if isinstance(error, RecordError) else ("", -1, -1)
+    text = str(error) if isinstance(error, StreamsError | TopologyError) else f"{type(error).__name__}: {error}"
+    trace = "".join(traceback.format_exception(error))
+    return TaskFailure(type(error).__name__, text, exit_code, trace, *where)

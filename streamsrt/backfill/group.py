@@ -1,0 +1,50 @@
+"""What a backfill needs of the application's group: nobody in it, and no offsets but its own marks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streamsrt.backfill.errors import HandOverError
+from streamsrt.client.interface import Network
+from streamsrt.client.values import OffsetAndMetadata, TopicPartition
+from streamsrt.tasks.offset_metadata import BackfillMark, parse_mark
+
+_NOBODY = {"empty", "dead"}
+
+
+def check_nobody_runs(network: Network, application_id: str) -> None:
+    """Raises HandOverError where the group has members."""
+    for group in network.admin.list_groups():
+        if group.group_id == application_id and group.state.lower() not in _NOBODY:
+            raise HandOverError(
+                f"application {application_id!r} is running (its group is {group.state}): stop all of its instances, "
+                "wait "
+                "until streamsrt groups describe shows no members, then do this again"
+            )
+
+
+def check_new_group(network: Network, application_id: str) -> None:
+    """Raises HandOverError where the application runs, or has processed something already."""
+    check_nobody_runs(network, application_id)
+    committed = network.admin.committed(application_id)
+    if not committed:
+        return
+    marks = [mark for mark in map(parse_mark, (offset.metadata for offset in committed.values())) if mark is not None]
+    running = next((mark for mark in marks if not mark.is_done), None)
+    if running is not None:
+        raise HandOverError(
+            f"backfill {running.backfill_id} of application {application_id!r} is being handed over: finish it with "
+            "streamsrt "
+            "backfill commit --execute, or drop it with streamsrt backfill abort --execute"
+        )
+    raise HandOverError(
+        f"application {application_id!r} has committed offsets already, and a backfill is for one that is new: give "
+        "another "
+        "--application-id, or delete the group's offsets and changelogs first (streamsrt groups delete "
+        f"{application_id})"
+    )
+
+
+def marks_of(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, BackfillMark | None]:
+    """The mark at each committed offset; None where there is another kind of metadata."""
+    return {place: parse_mark(offset.metadata) for place, offset in committed.items()}

@@ -1,0 +1,335 @@
+"""Handing a finished backfill over to the live application, in steps that may be interrupted anywhere.
+
+1. ``marked``: the group has no members and no offsets; internal topics are made; where each log ends is written down; the
+   start offsets are committed with the mark "running", on which no instance starts.
+2. ``written``: changelogs and outputs are in their logs, each exactly once.
+3. ``verified``: the changelogs, read back, are the tasks' state.
+4. ``fenced``: no earlier attempt can write any more; the group still has no members. State files are installed, where asked.
+5. ``done``: the end offsets are committed with the mark "done", in one request. Before this nothing counts.
+
+Every step can be repeated. What was reached is written to ``handover.json`` after each, by a replaced file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from streamsrt.backfill.bundle import install_bundles
+from streamsrt.backfill.errors import HandOverError, PlanError
+from streamsrt.backfill.group import check_nobody_runs, marks_of
+from streamsrt.backfill.log_writer import LogTarget, LogWriter
+from streamsrt.backfill.manifest import LogResult, TaskManifest, sync_folder
+from streamsrt.backfill.plan import Plan, write_durably
+from streamsrt.backfill.verify import verify_changelogs, verify_results
+from streamsrt.client.interface import Network
+from streamsrt.client.values import LATEST, NewTopic, OffsetAndMetadata, TopicPartition
+from streamsrt.errors import StreamsError
+from streamsrt.tasks.offset_metadata import done_metadata, running_metadata
+
+HANDOVER_FILE = "handover.json"
+METADATA_BYTES_MAX = 4096
+
+Step = Literal["none", "marked", "written", "verified", "fenced", "done"]
+STEPS: tuple[Step, ...] = get_args(Step)
+OnStep = Callable[[Step, str], None]
+
+
+class HandOverState(BaseModel):
+    """How far a hand-over is. Keys are ``topic-partition``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    fingerprint: str
+    step: Step = "none"
+    created_topics: tuple[str, ...] = ()
+    starts: dict[str, int] = Field(default_factory=dict)
+    ends: dict[str, int] = Field(default_factory=dict)
+
+
+def load_state(directory: Path, plan: Plan) -> HandOverState:
+    """How far the hand-over of a plan is. Raises PlanError."""
+    path = directory / HANDOVER_FILE
+    try:
+        state = HandOverState.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return HandOverState(fingerprint=plan.fingerprint)
+    except ValidationError as error:
+        raise PlanError(
+            f"{path} is damaged: {error.errors()[0]['msg']}. Bring it back, or abort the backfill"
+        ) from None
+    if state.fingerprint != plan.fingerprint:
+        raise PlanError(f"{path} is of another plan: give every plan a --dir of its own")
+    return state
+
+
+class HandOver:
+    """The hand-over of one plan whose tasks are finished."""
+
+    def __init__(
+        self, directory: Path, plan: Plan, network: Network, writer: LogWriter, on_step: OnStep | None = None
+    ) -> None:
+        self._directory = directory
+        self._plan = plan
+        self._network = network
+        self._writer = writer
+        self._on_step = on_step
+        self.state = load_state(directory, plan)
+
+    def _reach(self, step: Step, text: str, **changes: object) -> None:
+        self.state = self.state.model_copy(update={**changes, "step": step})
+        self._save()
+        self._say(step, text)
+
+    def _save(self) -> None:
+        fresh = self._directory / f"{HANDOVER_FILE}.new"
+        write_durably(fresh, self.state.model_dump_json(indent=1).encode())
+        fresh.replace(self._directory / HANDOVER_FILE)
+        sync_folder(self._directory)
+
+    def _say(self, step: Step, text: str) -> None:
+        if self._on_step is not None:
+            self._on_step(step, text)
+
+    def commit(self, state_dir: Path | None = None) -> HandOverState:
+        """Goes through the steps that are left. Raises HandOverError, VerificationError, PlanError, BrokerError."""
+        if self.state.step == "done":
+            self._check_still_done()
+            return self.state
+        manifests = verify_results(self._directory, self._plan)
+        check_nobody_runs(self._network, self._plan.application_id)
+        if self._before("marked"):
+            self._mark(manifests)
+        self._commit_marks()
+        targets = list(self._targets(manifests))
+        if self._before("written"):
+            self._write(targets)
+        starts, ends = _places(self.state.starts), _places(self.state.ends)
+        if self._before("verified"):
+            count = verify_changelogs(self._network, manifests, starts, ends)
+            self._reach("verified", f"{count} changelog records read back, digests equal")
+        self._writer.fence(targets)
+        check_nobody_runs(self._network, self._plan.application_id)
+        if state_dir is not None:
+            count = install_bundles(self._directory, self._plan, manifests, ends, state_dir)
+            self._say("verified", f"{count} stores installed in {state_dir}")
+        if self._before("fenced"):
+            self._reach("fenced", "no other attempt can write any more")
+        self._commit_ends(manifests)
+        self._reach("done", f"application {self._plan.application_id} can be started")
+        return self.state
+
+    def _before(self, step: Step) -> bool:
+        return STEPS.index(self.state.step) < STEPS.index(step)
+
+    # ------------------------------------------------------------------------------------------------------------ 1 mark
+
+    def _mark(self, manifests: Sequence[TaskManifest]) -> None:
+        committed = self._network.admin.committed(self._plan.application_id)
+        if committed:
+            raise HandOverError(
+                f"application {self._plan.application_id!r} has committed offsets since the plan was made: it ran, "
+                "or another "
+                "backfill was handed over. Give another application id, or delete its group and changelogs first"
+            )
+        created = self._create_topics()
+        places = sorted({(log.topic, log.partition) for manifest in manifests for log in _logs(manifest)})
+        starts = self._ends_of(places)
+        internal = {topic.name for topic in self._plan.internal_topics}
+        filled = [f"{topic}-{partition} ({starts[topic, partition]} records)" for topic, partition in places]
+        filled = [text for text, place in zip(filled, places, strict=True) if place[0] in internal and starts[place]]
+        if filled:
+            raise HandOverError(
+                f"changelogs hold records already: {', '.join(filled[:5])}. State of another life would be mixed in: "
+                "delete the "
+                "topics (streamsrt topics delete NAME --execute), or give another application id"
+            )
+        self._reach(
+            "marked",
+            f"start offsets are marked: {self._plan.application_id} does not start now",
+            created_topics=tuple(sorted({*self.state.created_topics, *created})),
+            starts={f"{topic}-{partition}": offset for (topic, partition), offset in starts.items()},
+        )
+
+    def _create_topics(self) -> list[str]:
+        wanted = {topic.name: topic for topic in self._plan.internal_topics}
+        present = self._network.admin.partitions_for(list(wanted)) if wanted else {}
+        for name, partitions in present.items():
+            if partitions != wanted[name].partitions:
+                raise HandOverError(
+                    f"topic {name!r} has {partitions} partitions, the application needs {wanted[name].partitions}: "
+                    "delete it, or "
+                    "give another application id"
+                )
+        missing = [
+            NewTopic(name=name, partitions=topic.partitions, configs=topic.configs)
+            for name, topic in wanted.items()
+            if name not in present
+        ]
+        if not missing:
+            return []
+        # Written down first: an abort must know what may have been made.
+        names = [topic.name for topic in missing]
+        self.state = self.state.model_copy(
+            update={"created_topics": tuple(sorted({*self.state.created_topics, *names}))}
+        )
+        self._save()
+        for error in self._network.admin.create_topics(missing).values():
+            if error is not None:
+                raise error
+        return names
+
+    def _ends_of(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        if not places:
+            return {}
+        found = self._network.admin.list_offsets(dict.fromkeys(places, LATEST))
+        return {place: found[place].offset for place in places}
+
+    def _commit_marks(self) -> None:
+        """Commits the start offsets with the mark, unless it is there."""
+        committed = marks_of(self._network.admin.committed(self._plan.application_id))
+        ours = [mark for mark in committed.values() if mark is not None and mark.backfill_id == self._plan.id]
+        if len(ours) != len(committed):
+            raise HandOverError(
+                f"the group of {self._plan.application_id!r} has offsets that are not of backfill {self._plan.id}: "
+                "another backfill "
+                "or the application itself committed them. Find out which; streamsrt backfill abort --execute drops "
+                "this one"
+            )
+        if committed and any(mark.is_done for mark in ours):
+            return
+        metadata = running_metadata(self._plan.id)
+        self._commit_offsets(
+            {place: OffsetAndMetadata(start, metadata) for place, (start, _) in self._inputs().items()}
+        )
+
+    def _inputs(self) -> dict[TopicPartition, tuple[int, int]]:
+        """The first and the end offset of everything that the live tasks read."""
+        found = {source.place: (source.start, source.end) for source in self._plan.sources()}
+        for task in self._plan.tasks:
+            for repartition in task.repartition:
+                # What is in flight there offline is in the state already.
+                found[repartition.place] = (0, 0)
+        return found
+
+    def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        try:
+            self._network.admin.commit(self._plan.application_id, offsets)
+        except StreamsError as error:
+            check_nobody_runs(self._network, self._plan.application_id)
+            raise HandOverError(f"offsets of {self._plan.application_id!r} can't be committed: {error}") from error
+
+    # ----------------------------------------------------------------------------------------------------------- 2 write
+
+    def _targets(self, manifests: Sequence[TaskManifest]) -> Iterator[LogTarget]:
+        found: dict[TopicPartition, list[tuple[Path, int]]] = {}
+        for manifest in manifests:
+            for log in _logs(manifest):
+                found.setdefault((log.topic, log.partition), []).append(
+                    (self._directory / log.file.path, log.file.records)
+                )
+        for (topic, partition), parts in sorted(found.items()):
+            yield LogTarget(
+                topic,
+                partition,
+                self.state.starts[f"{topic}-{partition}"],
+                tuple(path for path, _ in parts),
+                sum(records for _, records in parts),
+                f"{self._plan.application_id}-backfill-{self._plan.id}-{topic}-{partition}",
+            )
+
+    def _write(self, targets: Sequence[LogTarget]) -> None:
+        ends: dict[str, int] = {}
+        for target in targets:
+            ends[f"{target.topic}-{target.partition}"] = self._writer.write(target)
+            self._say("marked", f"{target.topic}-{target.partition}: {target.records} records")
+        total = sum(target.records for target in targets)
+        self._reach("written", f"{total} records are in changelogs and outputs", ends=ends)
+
+    # ---------------------------------------------------------------------------------------------------------- 5 offsets
+
+    def _commit_ends(self, manifests: Sequence[TaskManifest]) -> None:
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        times: dict[TopicPartition, tuple[int, dict[str, int]]] = {}
+        for manifest in manifests:
+            for read in manifest.reads:
+                time_ms, operators = times.get((read.topic, read.partition), (-1, {}))
+                times[read.topic, read.partition] = (
+                    max(time_ms, read.partition_time_ms),
+                    {**operators, **manifest.operator_times_ms},
+                )
+        for place, (_, end) in self._inputs().items():
+            time_ms, operators = times.get(place, (-1, {}))
+            metadata = done_metadata(self._plan.id, time_ms, operators)
+            if len(metadata) > METADATA_BYTES_MAX:
+                raise HandOverError(
+                    f"the stream times of {len(operators)} windowed operators take {len(metadata)} bytes of offset "
+                    "metadata, and "
+                    f"brokers take {METADATA_BYTES_MAX}: give operators shorter names"
+                )
+            offsets[place] = OffsetAndMetadata(end, metadata)
+        self._commit_offsets(offsets)
+
+    def _check_still_done(self) -> None:
+        committed = self._network.admin.committed(self._plan.application_id)
+        if not committed:
+            raise HandOverError(
+                f"backfill {self._plan.id} was handed over, and the group of {self._plan.application_id!r} has no "
+                "offsets any more: "
+                "somebody deleted it. streamsrt backfill abort --execute, then commit again"
+            )
+
+    # -------------------------------------------------------------------------------------------------------------- abort
+
+    def abort(self, *, execute: bool) -> list[str]:
+        """Takes back what can be taken back: marks and internal topics; what that is, or would be. Raises HandOverError."""
+        committed = marks_of(self._network.admin.committed(self._plan.application_id))
+        ours = [mark for mark in committed.values() if mark is not None and mark.backfill_id == self._plan.id]
+        if any(mark.is_done for mark in ours) or (committed and len(ours) < len(committed)):
+            raise HandOverError(
+                f"backfill {self._plan.id} was handed over, or the group of {self._plan.application_id!r} has "
+                "offsets of somebody "
+                "else: there is nothing to abort. To start anew, delete the group, its changelogs and the state "
+                "directories"
+            )
+        check_nobody_runs(self._network, self._plan.application_id)
+        topics = sorted(self._network.admin.topics(self.state.created_topics)) if self.state.created_topics else []
+        actions = [f"delete topic {name}" for name in topics]
+        if ours:
+            actions.append(f"delete group {self._plan.application_id} with the marks of this backfill")
+        internal = {topic.name for topic in self._plan.internal_topics}
+        actions += [
+            f"leave what was written to {place} from offset {start} on"
+            for place, start in self.state.starts.items()
+            if place.rpartition("-")[0] not in internal
+        ]
+        if execute:
+            self._take_back(topics, delete_group=bool(ours))
+        return actions
+
+    def _take_back(self, topics: Sequence[str], *, delete_group: bool) -> None:
+        failed = self._network.admin.delete_topics(topics) if topics else {}
+        if delete_group:
+            failed |= self._network.admin.delete_groups([self._plan.application_id])
+        for error in failed.values():
+            if error is not None:
+                raise error
+        (self._directory / HANDOVER_FILE).unlink(missing_ok=True)
+        sync_folder(self._directory)
+
+
+def _logs(manifest: TaskManifest) -> list[LogResult]:
+    changelogs = [store.changelog for store in manifest.stores if store.changelog is not None]
+    return [*changelogs, *manifest.outputs]
+
+
+def _places(offsets: Mapping[str, int]) -> dict[TopicPartition, int]:
+    """Offsets by topic and partition, out of their names."""
+    found: dict[TopicPartition, int] = {}
+    for name, offset in offsets.items():
+        topic, _, partition = name.rpartition("-")
+        found[topic, int(partition)] = offset
+    return found

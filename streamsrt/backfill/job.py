@@ -1,0 +1,188 @@
+"""A backfill from its plan to its hand-over: what the command line and programs use.
+
+Everything about one backfill is in one directory. Only one process at a time runs or hands over there; any number may look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from streamsrt.backfill.engine_local import LocalEngine
+from streamsrt.backfill.errors import BackfillError
+from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state
+from streamsrt.backfill.log_writer import PlainLogWriter
+from streamsrt.backfill.manifest import TaskManifest, load_manifest, read_progress
+from streamsrt.backfill.plan import Plan, load_plan, save_plan
+from streamsrt.backfill.planning import make_plan
+from streamsrt.backfill.sources import Source, connected
+from streamsrt.backfill.verify import verify_results
+
+EngineName = Literal["local", "spark"]
+OnTask = Callable[[TaskManifest], None]
+
+
+class Engine(Protocol):
+    """What runs tasks."""
+
+    def run(
+        self, directory: Path, task_ids: Sequence[str], bootstrap_servers: str | None = None
+    ) -> Iterator[TaskManifest]:
+        """Runs tasks of one level, which don't depend on each other; the manifest of each as it is finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """One task: ``state`` is waiting, running or finished."""
+
+    task: str
+    level: int
+    state: Literal["waiting", "running", "finished"]
+    records: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A backfill as it is now. ``records_total`` counts offsets of the sources: the log may hold fewer records."""
+
+    plan: Plan
+    tasks: tuple[TaskStatus, ...]
+    step: Step
+    records_total: int
+
+    @property
+    def records(self) -> int:
+        return sum(task.records for task in self.tasks)
+
+    @property
+    def is_computed(self) -> bool:
+        return all(task.state == "finished" for task in self.tasks)
+
+
+class Backfill:
+    """The backfill of a directory. Raises BackfillError, StreamsError; every method may be called again."""
+
+    def __init__(self, directory: Path | str, *, bootstrap_servers: str | None = None) -> None:
+        self.directory = Path(directory)
+        self._servers = bootstrap_servers
+
+    def plan(
+        self,
+        application: str,
+        *,
+        application_id: str,
+        bootstrap_servers: str | None = None,
+        sources: Mapping[str, Source] | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> Plan:
+        """Makes the plan and keeps it. ``application``: ``MODULE:ATTRIBUTE``; ``sources``: topics that have an archive."""
+        self._servers = bootstrap_servers or self._servers
+        if self._servers is None:
+            raise BackfillError("a plan needs the cluster: give bootstrap_servers")
+        with connected(self._servers) as network:
+            plan = make_plan(
+                network,
+                application,
+                application_id=application_id,
+                bootstrap_servers=self._servers,
+                sources=sources or {},
+                config=config or {},
+                now_ms=time.time_ns() // 1_000_000,
+            )
+        save_plan(plan, self.directory)
+        return load_plan(self.directory)
+
+    def run(
+        self,
+        engine: EngineName | Engine = "local",
+        *,
+        workers: int = 2,
+        master: str | None = None,
+        on_task: OnTask | None = None,
+    ) -> list[TaskManifest]:
+        """Runs every task that is not finished, level by level; all manifests. ``workers``: of engine local; ``master``: of
+        Spark. ``on_task`` is called for each task as it is finished."""
+        plan = load_plan(self.directory)
+        chosen = _engine(engine, workers, master)
+        with self._locked():
+            for level in plan.levels():
+                open_tasks = [task.id for task in level if load_manifest(self.directory, plan, task.id) is None]
+                if not open_tasks:
+                    continue
+                for manifest in chosen.run(self.directory, open_tasks, self._servers):
+                    if on_task is not None:
+                        on_task(manifest)
+            return verify_results(self.directory, plan)
+
+    def status(self) -> Status:
+        """How far it is."""
+        plan = load_plan(self.directory)
+        tasks = []
+        for task in plan.tasks:
+            manifest = load_manifest(self.directory, plan, task.id)
+            progress = read_progress(self.directory, task.id)
+            if manifest is not None:
+                tasks.append(TaskStatus(task.id, task.level, "finished", manifest.records, manifest.seconds))
+            elif progress is not None:
+                tasks.append(TaskStatus(task.id, task.level, "running", progress.records, progress.seconds))
+            else:
+                tasks.append(TaskStatus(task.id, task.level, "waiting", 0, 0.0))
+        total = sum(source.end - source.start for source in plan.sources())
+        return Status(plan, tuple(tasks), load_state(self.directory, plan).step, total)
+
+    def verify(self) -> list[TaskManifest]:
+        """Checks all results on disk."""
+        return verify_results(self.directory, load_plan(self.directory))
+
+    def commit(self, *, state_dir: Path | str | None = None, on_step: OnStep | None = None) -> HandOverState:
+        """Hands over. ``state_dir``: the state directory of an instance, which gets the stores as files."""
+        with self._hand_over(on_step) as hand_over:
+            return hand_over.commit(None if state_dir is None else Path(state_dir))
+
+    def abort(self, *, execute: bool = True) -> list[str]:
+        """Takes the hand-over back, as far as it got; what is, or would be, done. Results of tasks are kept."""
+        with self._hand_over(None) as hand_over:
+            return hand_over.abort(execute=execute)
+
+    @contextlib.contextmanager
+    def _hand_over(self, on_step: OnStep | None) -> Iterator[HandOver]:
+        plan = load_plan(self.directory)
+        with self._locked(), connected(self._servers or plan.bootstrap_servers) as network:
+            yield HandOver(self.directory, plan, network, PlainLogWriter(network), on_step)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        descriptor = os.open(self.directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+                raise BackfillError(
+                    f"another process (pid {holder}) works on the backfill in {self.directory}: wait for it, or stop it"
+                ) from None
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _engine(engine: EngineName | Engine, workers: int, master: str | None) -> Engine:
+    if engine == "local":
+        return LocalEngine(workers)
+    if engine == "spark":
+        from streamsrt.backfill.engine_spark import SparkEngine
+
+        made: Engine = SparkEngine(master=master)
+        return made
+    if isinstance(engine, str):
+        raise BackfillError(f"no such engine: {engine!r}; give local or spark")
+    return engine

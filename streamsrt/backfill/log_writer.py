@@ -1,0 +1,130 @@
+"""Bringing a result into the log of one partition exactly once, however often it is tried.
+
+1. A :class:`LogTarget` says what the log must hold, and where it ended before. The order of records is fixed, so what is
+   already there is a beginning of it: writing goes on behind that.
+2. :class:`PlainLogWriter` works without transactions. What lies behind the start is read and compared record by record;
+   anything else there means that somebody else writes to the partition, and is refused. A log can't be cut back.
+3. Another writer with the same two methods may use transactions: it then puts its position into the same transaction as the
+   records, and :meth:`LogWriter.fence` makes earlier attempts harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from streamsrt.backfill.errors import HandOverError
+from streamsrt.backfill.log_reading import read_log
+from streamsrt.backfill.sources import read_batches
+from streamsrt.client.interface import Network
+from streamsrt.client.values import LATEST, TopicPartition
+from streamsrt.wire.records import Headers, RecordColumns, encode_batch
+
+
+@dataclass(frozen=True, slots=True)
+class LogTarget:
+    """What a partition's log must hold from ``start_offset`` on: the record batches of ``paths``, ``records`` in all.
+
+    ``transactional_id`` is the same for every attempt.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int
+    paths: tuple[Path, ...]
+    records: int
+    transactional_id: str
+
+    @property
+    def place(self) -> TopicPartition:
+        return self.topic, self.partition
+
+    def columns(self, skip: int = 0) -> Iterator[RecordColumns]:
+        """The records behind the first ``skip``."""
+        for path in self.paths:
+            for columns in read_batches(path):
+                if skip >= len(columns):
+                    skip -= len(columns)
+                else:
+                    yield columns.cut(skip)
+                    skip = 0
+
+
+class LogWriter(Protocol):
+    """Writes targets."""
+
+    def write(self, target: LogTarget) -> int:
+        """Makes the log hold the target's records exactly once; the offset that follows the last one. Raises HandOverError,
+        ProductionError, BrokerError; it may be called again then, also by another process."""
+
+    def fence(self, targets: Sequence[LogTarget]) -> None:
+        """From here on no earlier attempt can write to these partitions. Raises HandOverError where one has."""
+
+
+class PlainLogWriter:
+    """A :class:`LogWriter` without transactions: one writer at a time, and nobody else writes to the partitions."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def write(self, target: LogTarget) -> int:
+        present = self._present(target)
+        if present:
+            self._check_beginning(target, present)
+        for columns in target.columns(present):
+            self._network.producer.send(target.topic, target.partition, _encoded(columns), len(columns))
+        self._network.producer.flush()
+        self.fence([target])
+        return target.start_offset + target.records
+
+    def fence(self, targets: Sequence[LogTarget]) -> None:
+        for target in targets:
+            if self._present(target) != target.records:
+                raise _foreign(target, "there are more records than this backfill wrote")
+
+    def _present(self, target: LogTarget) -> int:
+        found = self._network.admin.list_offsets({target.place: LATEST})
+        if target.place not in found:
+            raise HandOverError(
+                f"topic {target.topic!r} is gone: streamsrt backfill abort --execute, then streamsrt backfill commit "
+                "again"
+            )
+        present = found[target.place].offset - target.start_offset
+        if not 0 <= present <= target.records:
+            raise _foreign(target, f"its end is {present} records behind where this backfill began to write")
+        return present
+
+    def _check_beginning(self, target: LogTarget, present: int) -> None:
+        """Compares what is there with what this backfill would have written. Compaction may have left some out."""
+        expected = _records(target.columns())
+        at = 0
+        for columns in read_log(self._network, target.place, target.start_offset, target.start_offset + present):
+            for index, record in enumerate(_records(iter((columns,)))):
+                offset = columns.offset_at(index) - target.start_offset
+                while at <= offset:
+                    wanted = next(expected)
+                    at += 1
+                if record != wanted:
+                    raise _foreign(
+                        target, f"the record at offset {offset + target.start_offset} is not of this backfill"
+                    )
+
+
+def _records(batches: Iterator[RecordColumns]) -> Iterator[tuple[bytes | None, bytes | None, int, Headers]]:
+    for columns in batches:
+        headers = columns.headers or [()] * len(columns)
+        yield from zip(columns.keys, columns.values, columns.timestamps, headers, strict=True)
+
+
+def _encoded(columns: RecordColumns) -> bytes:
+    return encode_batch(columns.keys, columns.values, columns.timestamps, headers=columns.headers)
+
+
+def _foreign(target: LogTarget, what: str) -> HandOverError:
+    return HandOverError(
+        f"{target.topic}-{target.partition} holds other records than those of this backfill ({what}): something else "
+        "writes to "
+        "it. Stop that, then streamsrt backfill abort --execute and commit again"
+    )

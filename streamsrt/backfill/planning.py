@@ -1,0 +1,344 @@
+"""Makes the plan: asks the cluster, the archives and the application, and freezes what they say.
+
+1. Whatever can be refused is refused here, before anything is computed: missing topics, holes, an application that runs or
+   that has offsets already, topologies that can't be replayed.
+2. A source partition ends at its last stable offset. It begins where its archive begins, which must be offset 0 unless gaps
+   are allowed, else where the log begins.
+3. A repartition topic without a count of its own gets the largest count among the inputs of the subtopologies that write it,
+   and is raised to its co-partition group: as the group coordinator does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from streamsrt.application import load_application, module_digest
+from streamsrt.backfill.archive import scan_archive
+from streamsrt.backfill.errors import ArchiveError, PlanError
+from streamsrt.backfill.group import check_new_group
+from streamsrt.backfill.plan import (
+    ArchiveFile,
+    InternalTopicPlan,
+    Plan,
+    RepartitionRange,
+    SourceRange,
+    StorePlan,
+    TaskPlan,
+)
+from streamsrt.backfill.run_task import configured, subtopology_id
+from streamsrt.backfill.sources import Archive, Source
+from streamsrt.client.interface import Network
+from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import MissingTopicError
+from topology.nodes import ForEach, Peek, Process, ProcessorNode, Subtopology, Topology, internal_topic_name
+
+
+def make_plan(
+    network: Network,
+    application: str,
+    *,
+    application_id: str,
+    bootstrap_servers: str,
+    sources: Mapping[str, Source],
+    config: Mapping[str, str],
+    now_ms: int,
+) -> Plan:
+    """The plan. ``sources``: topics whose history is not only in the log. Raises BackfillError, UserError, BrokerError."""
+    loaded = load_application(application)
+    topology, settings = configured(loaded.topology, {**loaded.config, **config}, application_id)
+    _check_topology(topology)
+    check_new_group(network, application_id)
+    shape = _Shape(topology, settings, _topic_counts(network, topology, application_id))
+    unknown = sorted(set(sources) - set(shape.source_topics))
+    if unknown:
+        raise PlanError(
+            f"--archive is given for {', '.join(unknown)}, which the application does not read; it reads "
+            f"{', '.join(sorted(shape.source_topics))}"
+        )
+    ranges = _ranges(network, shape, sources)
+    plan = Plan(
+        application=application,
+        application_id=application_id,
+        code_digest=module_digest(application),
+        version=_version(),
+        topology_digest=topology.digest,
+        config={key: str(value) for key, value in config.items()},
+        topics=dict(sorted(shape.counts.items())),
+        internal_topics=tuple(shape.internal_topics()),
+        tasks=tuple(shape.tasks(ranges)),
+        warnings=tuple(_warnings(topology, ranges.values())),
+        created_ms=now_ms,
+        bootstrap_servers=bootstrap_servers,
+    )
+    return plan.sealed()
+
+
+def _version() -> str:
+    try:
+        return version("streamsrt")
+    except PackageNotFoundError:
+        return ""
+
+
+def _check_topology(topology: Topology) -> None:
+    patterns = [pattern for each in topology.subtopologies for pattern in each.source_topic_patterns]
+    if patterns:
+        raise PlanError(
+            f"source topics by pattern ({', '.join(patterns)}) can't be backfilled: what matches may change. Name "
+            "the topics"
+        )
+
+
+def _topic_counts(network: Network, topology: Topology, application_id: str) -> dict[str, int]:
+    """Partition counts of the topics that there are: sources, outputs, and internal ones of an earlier life."""
+    wanted = {topic for each in topology.subtopologies for topic in each.source_topics}
+    sinks = [sink for each in topology.subtopologies for sink in each.sinks]
+    outputs = {sink.topic for sink in sinks if sink.topic is not None and not sink.repartition}
+    if any(sink.topic is None for sink in sinks):
+        # Records go to topics that only the records themselves know.
+        everything = network.admin.topics()
+        found = {name: topic.partitions for name, topic in everything.items() if not topic.is_internal}
+    else:
+        found = dict(network.admin.partitions_for(wanted | outputs))
+    missing = sorted((wanted | outputs) - found.keys())
+    if missing:
+        raise MissingTopicError(
+            f"topics that the application reads or writes don't exist: {', '.join(missing)}. Create them (streamsrt "
+            "topics "
+            f"create {' '.join(missing)} --partitions N), also those whose records are only in an archive: their "
+            "offsets are "
+            "committed"
+        )
+    return found
+
+
+class _Shape:
+    """The topology in numbers: partitions, tasks, levels."""
+
+    def __init__(self, topology: Topology, config: StreamsConfig, counts: dict[str, int]) -> None:
+        self.topology = topology
+        self.config = config
+        self.counts = counts
+        self.source_topics = {topic for each in topology.subtopologies for topic in each.source_topics}
+        self._derive_repartition_counts()
+        self.levels = self._levels()
+
+    def _name(self, topic: str) -> str:
+        return internal_topic_name(self.config.application_id, topic)
+
+    def _inputs(self, subtopology: Subtopology) -> list[str]:
+        return [*subtopology.source_topics, *(self._name(each.name) for each in subtopology.repartition_source_topics)]
+
+    def _derive_repartition_counts(self) -> None:
+        topics = {
+            self._name(topic.name): topic.partitions
+            for each in self.topology.subtopologies
+            for topic in each.repartition_source_topics
+        }
+        self.counts.update({name: partitions for name, partitions in topics.items() if partitions})
+        pending = sorted(name for name in topics if name not in self.counts)
+        while pending:
+            for name in pending:
+                inputs = {topic for each in self._writers(name) for topic in self._inputs(each)}
+                if inputs <= self.counts.keys():
+                    self.counts[name] = max(self.counts[topic] for topic in inputs)
+            left = [name for name in pending if name not in self.counts]
+            if len(left) == len(pending):
+                raise PlanError(
+                    f"repartition topics {', '.join(left)} need each other: give them a number of partitions"
+                )
+            pending = left
+        flexible = {name for name, partitions in topics.items() if not partitions}
+        for each in self.topology.subtopologies:
+            repartition = {topic.name for topic in each.repartition_source_topics}
+            for group in each.copartition_groups:
+                self._copartition([self._name(name) if name in repartition else name for name in group], flexible)
+
+    def _copartition(self, group: Iterable[str], flexible: set[str]) -> None:
+        names = list(group)
+        fixed = {name: self.counts[name] for name in names if name not in flexible}
+        if len(set(fixed.values())) > 1:
+            listed = ", ".join(f"{name} has {count}" for name, count in sorted(fixed.items()))
+            raise PlanError(f"topics that are joined need the same number of partitions: {listed}")
+        wanted = max((fixed or {name: self.counts[name] for name in names}).values())
+        self.counts.update({name: wanted for name in names if name in flexible})
+
+    def _writers(self, repartition: str) -> list[Subtopology]:
+        return [
+            each
+            for each in self.topology.subtopologies
+            if any(self._name(topic) == repartition for topic in each.repartition_sink_topics)
+        ]
+
+    def _levels(self) -> dict[int, int]:
+        """The level of each subtopology, by number."""
+        levels: dict[int, int] = {}
+        while len(levels) < len(self.topology.subtopologies):
+            before = len(levels)
+            for each in self.topology.subtopologies:
+                writers = {
+                    writer.number
+                    for topic in each.repartition_source_topics
+                    for writer in self._writers(self._name(topic.name))
+                }
+                if each.number not in levels and writers <= levels.keys():
+                    levels[each.number] = 1 + max((levels[number] for number in writers), default=-1)
+            if len(levels) == before:
+                raise PlanError(
+                    "the subtopologies feed each other in a circle of repartition topics: no order replays them"
+                )
+        return levels
+
+    def task_count(self, subtopology: Subtopology) -> int:
+        return max(self.counts[topic] for topic in self._inputs(subtopology))
+
+    def task_id(self, subtopology: Subtopology, partition: int) -> str:
+        return f"{subtopology_id(subtopology, self.config)}_{partition}"
+
+    def internal_topics(self) -> list[InternalTopicPlan]:
+        found = []
+        for each in self.topology.subtopologies:
+            for topic in (*each.repartition_source_topics, *each.changelog_topics):
+                if topic.is_source:
+                    continue
+                name = self._name(topic.name)
+                partitions = self.task_count(each) if topic.kind == "changelog" else self.counts[name]
+                found.append(
+                    InternalTopicPlan(name=name, kind=topic.kind, partitions=partitions, configs=dict(topic.configs))
+                )
+        self.counts.update({topic.name: topic.partitions for topic in found})
+        return sorted(found, key=lambda topic: topic.name)
+
+    def tasks(self, ranges: Mapping[TopicPartition, SourceRange]) -> list[TaskPlan]:
+        found = [
+            self._task(each, partition, ranges)
+            for each in self.topology.subtopologies
+            for partition in range(self.task_count(each))
+        ]
+        return sorted(found, key=lambda task: task.level)
+
+    def _task(self, subtopology: Subtopology, partition: int, ranges: Mapping[TopicPartition, SourceRange]) -> TaskPlan:
+        repartition = [self._name(topic.name) for topic in subtopology.repartition_source_topics]
+        return TaskPlan(
+            id=self.task_id(subtopology, partition),
+            subtopology=subtopology_id(subtopology, self.config),
+            partition=partition,
+            level=self.levels[subtopology.number],
+            sources=tuple(
+                ranges[topic, partition] for topic in subtopology.source_topics if (topic, partition) in ranges
+            ),
+            repartition=tuple(
+                RepartitionRange(topic=topic, partition=partition, upstream=self._upstream(topic))
+                for topic in repartition
+                if partition < self.counts[topic]
+            ),
+            stores=tuple(
+                StorePlan(
+                    name=spec.name,
+                    changelog=(spec.source_topic or self._name(spec.changelog_name))
+                    if spec.logging or spec.source_topic
+                    else None,
+                    own_changelog=spec.logging and spec.source_topic is None,
+                    persistent=spec.persistent,
+                )
+                for spec in subtopology.stores
+            ),
+        )
+
+    def _upstream(self, topic: str) -> tuple[str, ...]:
+        return tuple(
+            self.task_id(writer, partition)
+            for writer in self._writers(topic)
+            for partition in range(self.task_count(writer))
+        )
+
+
+# --------------------------------------------------------------------------------------------------------------- ranges
+
+
+def _ranges(network: Network, shape: _Shape, sources: Mapping[str, Source]) -> dict[TopicPartition, SourceRange]:
+    places = [(topic, index) for topic in sorted(shape.source_topics) for index in range(shape.counts[topic])]
+    starts = network.admin.list_offsets(dict.fromkeys(places, EARLIEST))
+    ends = network.admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
+    ranges: dict[TopicPartition, SourceRange] = {}
+    for topic in sorted(shape.source_topics):
+        source = sources.get(topic)
+        archive = source if isinstance(source, Archive) else None
+        files = {} if archive is None else scan_archive(Path(archive.path), allow_gaps=archive.allow_gaps)
+        surplus = sorted(index for index in files if index >= shape.counts[topic])
+        if surplus:
+            raise ArchiveError(
+                f"the archive of {topic} has partition {surplus[0]}, and the topic has {shape.counts[topic]} "
+                "partitions: "
+                "it is the archive of another topic, or of one that was made anew"
+            )
+        for index in range(shape.counts[topic]):
+            place = (topic, index)
+            first, end = starts[place].offset, ends[place].offset
+            if archive is None:
+                ranges[place] = SourceRange(topic=topic, partition=index, start=first, end=end, log_start=first)
+            else:
+                ranges[place] = splice(place, files.get(index, ()), first, end, allow_gaps=archive.allow_gaps)
+    return ranges
+
+
+def splice(
+    place: TopicPartition, files: tuple[ArchiveFile, ...], log_first: int, log_end: int, *, allow_gaps: bool
+) -> SourceRange:
+    """The range of a partition that is archived up to some offset and goes on in the log. Raises ArchiveError.
+
+    ``log_first``, ``log_end``: what the log holds now, the end not included.
+    """
+    topic, partition = place
+    archive_first = files[0].first_offset if files else log_first
+    archive_end = files[-1].next_offset if files else 0
+    if archive_end > log_end:
+        raise ArchiveError(
+            f"the archive of {topic}-{partition} goes to offset {archive_end - 1}, and the log ends at {log_end}: it "
+            "is the "
+            "archive of another topic, or the topic was made anew. Give the archive that belongs to this topic"
+        )
+    if archive_first > 0 and not allow_gaps:
+        raise ArchiveError(
+            f"the history of {topic}-{partition} begins at offset {archive_first}: the archive has nothing before "
+            "that. Bring "
+            "the missing files back, or say --allow-gaps to begin there"
+        )
+    if archive_end < log_first and files and not allow_gaps:
+        raise ArchiveError(
+            f"offsets {archive_end} to {log_first - 1} of {topic}-{partition} are missing: the archive ends before "
+            "them, and "
+            "the log begins after them. Archive up to there, or say --allow-gaps to do without them"
+        )
+    return SourceRange(
+        topic=topic,
+        partition=partition,
+        start=archive_first,
+        end=log_end,
+        log_start=max(archive_end, log_first) if archive_end < log_end else log_end,
+        archive=files,
+        allow_gaps=allow_gaps,
+    )
+
+
+def _warnings(topology: Topology, ranges: Iterable[SourceRange]) -> list[str]:
+    found = []
+    for each in topology.subtopologies:
+        for node in each.nodes:
+            if not isinstance(node, ProcessorNode):
+                continue
+            if isinstance(node.operation, Peek | ForEach):
+                found.append(f"{node.name} ({node.site}): its function is called for every record of the history")
+            if isinstance(node.operation, Process):
+                found.append(f"{node.name} ({node.site}): wall-clock punctuations don't run offline")
+        for spec in each.stores:
+            if not spec.logging and spec.source_topic is None:
+                found.append(f"store {spec.name} has no changelog: only installed bundles have its state")
+    truncated = [source for source in ranges if source.start > 0]
+    if truncated:
+        places = ", ".join(f"{source.topic}-{source.partition} (from {source.start})" for source in truncated[:5])
+        found.append(f"the log does not hold the whole history, what is older is left out: {places}")
+    return found

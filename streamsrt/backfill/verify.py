@@ -1,0 +1,95 @@
+"""Whether everything that a backfill should have made is there, and is what it should be.
+
+1. Results: every task has its manifest, every file its size and digest, every source partition was read to its end, and of
+   an archive as many records as it holds.
+2. Changelogs: what is in the cluster, read back, has the digest that the task's state has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from streamsrt.backfill.errors import BackfillError
+from streamsrt.backfill.log_reading import read_log
+from streamsrt.backfill.manifest import FileResult, TaskManifest, digest_sum, digest_text, finished_manifest
+from streamsrt.backfill.plan import Plan, SourceRange
+from streamsrt.backfill.run_task import file_digest
+from streamsrt.client.interface import Network
+from streamsrt.client.values import TopicPartition
+
+
+class VerificationError(BackfillError):
+    """Something is not what it should be."""
+
+
+def verify_results(directory: Path, plan: Plan) -> list[TaskManifest]:
+    """Checks the results of all tasks on disk; their manifests in the order of the plan. Raises PlanError,
+    VerificationError."""
+    manifests = [finished_manifest(directory, plan, task.id) for task in plan.tasks]
+    for task, manifest in zip(plan.tasks, manifests, strict=True):
+        records = {(read.topic, read.partition): read.records for read in manifest.reads}
+        for source in task.sources:
+            _check_count(task.id, source, records.get(source.place, 0))
+        for file in _files(manifest):
+            _check_file(directory, task.id, file)
+    return manifests
+
+
+def _check_count(task_id: str, source: SourceRange, records: int) -> None:
+    span = source.end - source.start
+    logged = source.end - source.log_start
+    if not source.archived_records <= records <= span or (records < span and not logged and not source.allow_gaps):
+        raise VerificationError(
+            f"task {task_id} read {records} records of {source.topic}-{source.partition}, where offsets "
+            f"{source.start} to "
+            f"{source.end} and an archive of {source.archived_records} records are: plan again in another --dir"
+        )
+
+
+def _files(manifest: TaskManifest) -> Iterator[FileResult]:
+    for store in manifest.stores:
+        if store.bundle is not None:
+            yield store.bundle
+        if store.changelog is not None:
+            yield store.changelog.file
+    for log in (*manifest.outputs, *manifest.repartition):
+        yield log.file
+
+
+def _check_file(directory: Path, task_id: str, file: FileResult) -> None:
+    path = directory / file.path
+    if not path.is_file() or path.stat().st_size != file.size_bytes or file_digest(path) != file.digest:
+        raise VerificationError(
+            f"{path} is missing or damaged: delete {directory / f'task-{task_id}.json'}, then streamsrt backfill "
+            "resume makes "
+            f"the result of task {task_id} anew"
+        )
+
+
+def verify_changelogs(
+    network: Network,
+    manifests: list[TaskManifest],
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> int:
+    """Reads every changelog back and compares it with the task's state; how many records. Raises VerificationError."""
+    total = 0
+    for manifest in manifests:
+        for store in manifest.stores:
+            if store.changelog is None:
+                continue
+            place = (store.changelog.topic, store.changelog.partition)
+            found, count = 0, 0
+            for columns in read_log(network, place, starts[place], ends[place]):
+                found += digest_sum(zip(columns.keys, columns.values, columns.timestamps, strict=True))
+                count += len(columns)
+            if digest_text(found) != store.changelog_digest or count != store.changelog.file.records:
+                raise VerificationError(
+                    f"changelog {place[0]}-{place[1]} holds {count} records with digest {digest_text(found)}, and task "
+                    f"{manifest.task} made {store.changelog.file.records} with digest {store.changelog_digest}: "
+                    "something else "
+                    "writes to it. streamsrt backfill abort --execute, then commit again"
+                )
+            total += count
+    return total
