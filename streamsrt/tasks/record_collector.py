@@ -1,7 +1,9 @@
 """What a task writes, column by column, until there is enough of it for a record batch.
 
 1. Operators hand over columns once per run, never a record. A partition's columns are encoded as one batch when they hold
-   ``batch_records_min`` records, and all of them at :meth:`RecordCollector.flush`.
+   about ``batch_bytes`` (the size of a record is that of the batch before; at first ``batch_records_first`` records are
+   enough), and all of them at :meth:`RecordCollector.flush`. A produce request takes one batch of a partition and costs as
+   much as hundreds of records.
 2. Records of one partition keep the order in which they were handed over.
 3. A record without an explicit partition goes where the Java client's default partitioner sends its key: murmur2. Records
    without a key stay together: one partition per call, the next one at the next call.
@@ -44,9 +46,10 @@ class Collector(Protocol):
 
 
 class _Columns:
-    __slots__ = ("headers", "keys", "timestamps", "values")
+    __slots__ = ("enough", "headers", "keys", "timestamps", "values")
 
-    def __init__(self) -> None:
+    def __init__(self, enough: int) -> None:
+        self.enough = enough
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.timestamps: list[int] = []
@@ -76,8 +79,8 @@ class _Columns:
 class _Topic:
     __slots__ = ("columns", "memo", "next_null_partition")
 
-    def __init__(self, partitions: int) -> None:
-        self.columns = [_Columns() for _ in range(partitions)]
+    def __init__(self, partitions: int, enough: int) -> None:
+        self.columns = [_Columns(enough) for _ in range(partitions)]
         self.memo = PartitionMemo()
         self.next_null_partition = 0
 
@@ -94,16 +97,18 @@ class RecordCollector:
         partitions_of_topic: Callable[[str], int],
         *,
         compression: Compression = Compression.NONE,
-        batch_records_min: int = 1000,
+        batch_records_first: int = 1000,
         batch_records_max: int = 4000,
+        batch_bytes: int = 256 * 1024,
         batch_bytes_max: int = 1_000_000,
         transactional: bool = False,
     ) -> None:
         self._sink = sink
         self._partitions_of_topic = partitions_of_topic
         self._compression = compression
-        self._batch_records_min = batch_records_min
+        self._batch_records_first = batch_records_first
         self._batch_records_max = batch_records_max
+        self._batch_bytes = batch_bytes
         self._batch_bytes_max = batch_bytes_max
         self._transactional = transactional
         self._topics: dict[str, _Topic] = {}
@@ -142,7 +147,7 @@ class RecordCollector:
             self._send_if_full(topic, known, index)
 
     def _open(self, topic: str) -> _Topic:
-        known = self._topics[topic] = _Topic(self._partitions_of_topic(topic))
+        known = self._topics[topic] = _Topic(self._partitions_of_topic(topic), self._batch_records_first)
         return known
 
     def _check(self, topic: str, known: _Topic, lowest: int, highest: int) -> None:
@@ -186,17 +191,26 @@ class RecordCollector:
                 columns.extend(keys[at], values[at], timestamps[at], None if headers is None else headers[at])
 
     def _send_if_full(self, topic: str, known: _Topic, partition: int) -> None:
-        if len(known.columns[partition].keys) >= self._batch_records_min:
-            self._send(topic, partition, known.columns[partition])
+        columns = known.columns[partition]
+        if len(columns.keys) >= columns.enough:
+            self._send(topic, partition, columns)
 
     def _send(self, topic: str, partition: int, columns: _Columns) -> None:
+        """Hands all over in batches of equal length: a last one of a few records would cost as much as the others."""
         count = len(columns.keys)
-        for start in range(0, count, self._batch_records_max):
-            self._send_slice(topic, partition, columns, start, min(start + self._batch_records_max, count))
+        batches = max(1, round(count / columns.enough))
+        size = 0
+        for index in range(batches):
+            start, stop = count * index // batches, count * (index + 1) // batches
+            size += self._send_slice(topic, partition, columns, start, stop)
+        columns.enough = max(1, min(self._batch_records_max, count * self._batch_bytes // size))
         columns.clear()
 
-    def _send_slice(self, topic: str, partition: int, columns: _Columns, start: int, stop: int) -> None:
-        """Hands over records ``start`` to ``stop`` as one batch; as several where one would be larger than is allowed."""
+    def _send_slice(self, topic: str, partition: int, columns: _Columns, start: int, stop: int) -> int:
+        """Hands over records ``start`` to ``stop`` as one batch; as several where one would be larger than is allowed.
+
+        The result is their size in bytes.
+        """
         whole = start == 0 and stop == len(columns.keys)
         headers = columns.headers
         try:
@@ -214,10 +228,10 @@ class RecordCollector:
             ) from error
         if len(batch) > self._batch_bytes_max and stop - start > 1:
             middle = (start + stop) // 2
-            self._send_slice(topic, partition, columns, start, middle)
-            self._send_slice(topic, partition, columns, middle, stop)
-            return
+            size = self._send_slice(topic, partition, columns, start, middle)
+            return size + self._send_slice(topic, partition, columns, middle, stop)
         self._sink(topic, partition, batch, stop - start)
+        return len(batch)
 
     def discard(self) -> None:
         """Forgets what was not handed over: of tasks that others run by now, or that do their work again."""

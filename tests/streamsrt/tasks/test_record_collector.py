@@ -11,7 +11,7 @@ Batch = tuple[str, int, bytes, int]
 
 
 def collector(batches: list[Batch], partitions: int = 3, least: int = 1000) -> RecordCollector:
-    return RecordCollector(lambda *sent: batches.append(sent), lambda topic: partitions, batch_records_min=least)
+    return RecordCollector(lambda *sent: batches.append(sent), lambda topic: partitions, batch_records_first=least)
 
 
 def rows(batches: list[Batch], partition: int) -> list[tuple[bytes | None, bytes | None, int]]:
@@ -46,6 +46,32 @@ def test_a_partition_is_encoded_when_it_holds_enough() -> None:
     assert [(topic, partition, count) for topic, partition, _, count in batches] == [("log", 2, 10)]
     out.flush()
     assert len(batches) == 1
+
+
+def test_batches_grow_or_shrink_to_a_size_in_bytes() -> None:
+    batches: list[Batch] = []
+    out = RecordCollector(
+        lambda *sent: batches.append(sent),
+        lambda topic: 1,
+        batch_records_first=10,
+        batch_records_max=40,
+        batch_bytes=1000,
+    )
+    for _ in range(400):
+        out.add("short", [b"k"], [b"v"], [1])
+    assert [count for *_, count in batches[:3]] == [10, 40, 40]
+    batches.clear()
+    for _ in range(40):
+        out.add("long", [b"k"], [b"v" * 300], [1])
+    assert [count for *_, count in batches[:4]] == [10, 3, 3, 3]
+
+
+def test_what_comes_at_once_is_cut_into_batches_of_equal_length() -> None:
+    batches: list[Batch] = []
+    out = collector(batches, partitions=1, least=10)
+    out.add("out", [b"%d" % i for i in range(32)], [b"v"] * 32, [1] * 32)
+    assert [count for *_, count in batches] == [10, 11, 11]
+    assert [key for key, _, _ in rows(batches, 0)] == [b"%d" % i for i in range(32)]
 
 
 def test_headers_are_kept_beside_records_without_any() -> None:
