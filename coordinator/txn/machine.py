@@ -1,0 +1,292 @@
+"""The machine of all transactional ids of one partition of ``__transaction_state``.
+
+    handle(state, event, now_ms, config) -> Decision     reads the state, changes nothing
+    apply(state, record)                 -> state        the only transition of hard state (:mod:`coordinator.txn.state`)
+
+Rules (Kafka's ``TransactionCoordinator`` for clients that add partitions themselves)
+1. A transactional id has one producer id, and one epoch that may do something. InitProducerId raises the epoch; who still
+   has an older one is fenced in everything.
+2. A transaction is decided by the record that prepares its commit or abort. From there on only the markers are missing:
+   they are written until each partition has one, across restarts, and only then the next transaction may begin.
+3. InitProducerId during a transaction aborts it with a raised epoch, which nobody is told, and answers
+   CONCURRENT_TRANSACTIONS until the abort is done. A transaction that outlives its timeout ends in the same way.
+4. An end that was asked for before is confirmed again; the opposite one is INVALID_TXN_STATE.
+5. The last epoch that a producer may have is 32766; after it comes a new producer id. 32767 is for the fencing of rule 3.
+6. A producer that names its id and epoch gets the next epoch only if they are current, or were before a bump whose answer
+   it may have missed.
+7. A transactional id that nobody used for ``transactional.id.expiration.ms`` is forgotten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.txn.config import TransactionConfig
+from coordinator.txn.state import Status, Transaction, TransactionsState, record_of, tombstone_of
+from coordinator.txn.values import (
+    NO_EPOCH,
+    NO_ID,
+    NO_PRODUCER,
+    NOTHING,
+    AddPartitions,
+    CancelTimer,
+    Decision,
+    EndTransaction,
+    Event,
+    InitProducer,
+    MarkersFailed,
+    MarkersWritten,
+    Producer,
+    Reply,
+    SoftUpdate,
+    Timer,
+    TimerExpired,
+    TimerKey,
+    TopicPartition,
+    WriteMarkers,
+)
+from streamsrt.wire.error_codes import ErrorCode
+
+TIMEOUT = "timeout"
+EXPIRATION = "expiration"
+MARKERS = "markers"
+MARKERS_RETRY_MS = 1_000
+LAST_EPOCH = (1 << 15) - 2
+"""The highest epoch that a producer is given."""
+
+
+def handle(state: TransactionsState, event: Event, now_ms: int, config: TransactionConfig) -> Decision:
+    """What follows from an event."""
+    match event:
+        case InitProducer():
+            return _init(state, event, now_ms, config)
+        case AddPartitions():
+            return _add_partitions(state, event, now_ms)
+        case EndTransaction():
+            return _end(state, event, now_ms)
+        case MarkersWritten(name):
+            return _complete(state.transactions.get(name), now_ms, config)
+        case MarkersFailed(name):
+            return Decision(timers=(Timer(TimerKey(MARKERS, name), now_ms + MARKERS_RETRY_MS),))
+        case TimerExpired(key):
+            return _expire(state.transactions.get(key.transactional_id), key.kind, now_ms, config)
+
+
+def on_loaded(state: TransactionsState, now_ms: int, config: TransactionConfig) -> Decision:
+    """What the state calls for after a start: timers, and the markers of what was prepared."""
+    timers: list[Timer | CancelTimer] = []
+    effects = []
+    for name, transaction in state.transactions.items():
+        if transaction.status.is_prepared:
+            effects.append(_markers(transaction))
+        elif transaction.status == Status.ONGOING:
+            timers.append(_timeout(transaction))
+        else:
+            timers.append(_expiration(name, transaction.update_ms, config))
+    return Decision(timers=tuple(timers), effects=tuple(effects))
+
+
+def needs_producer_id(state: TransactionsState, event: InitProducer) -> bool:
+    """Whether this event can only be handled with a new producer id."""
+    known = state.transactions.get(event.transactional_id)
+    return known is None or (known.producer.epoch >= LAST_EPOCH and known.status.is_settled)
+
+
+def check_write(
+    state: TransactionsState, transactional_id: str, producer: Producer, partition: TopicPartition
+) -> ErrorCode:
+    """Whether the producer may write to the partition now: it must be the current one, in a transaction that holds it."""
+    known = state.transactions.get(transactional_id)
+    if known is None or known.producer.id != producer.id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if known.producer.epoch != producer.epoch:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if known.status != Status.ONGOING or partition not in known.partitions:
+        return ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.NONE
+
+
+def _answer(code: ErrorCode, producer: Producer = NO_PRODUCER) -> Decision:
+    return Decision(reply=Reply(code, producer))
+
+
+# ------------------------------------------------------------------------------------------------------ InitProducerId
+
+
+def _init(state: TransactionsState, event: InitProducer, now_ms: int, config: TransactionConfig) -> Decision:
+    name, expected = event.transactional_id, event.expected
+    if not name or (expected.id == NO_ID) != (expected.epoch == NO_EPOCH):
+        return _answer(ErrorCode.INVALID_REQUEST)
+    if not 0 < event.timeout_ms <= config.max_timeout_ms:
+        return _answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    known = state.transactions.get(name)
+    if known is None:
+        return _given(event, Producer(event.new_producer_id, 0), NO_ID, NO_EPOCH, now_ms, config)
+    if not _may_be(known, expected):
+        return _answer(ErrorCode.PRODUCER_FENCED)
+    if known.status.is_prepared:
+        return _answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if known.status == Status.ONGOING:
+        return _fence_for(known, expected, now_ms)
+    if expected not in {NO_PRODUCER, known.producer}:
+        if expected.epoch != state.last_epochs.get(name, NO_EPOCH):
+            return _answer(ErrorCode.PRODUCER_FENCED)
+        if known.status == Status.EMPTY:
+            return _answer(ErrorCode.NONE, known.producer)
+    return _raise_epoch(known, event, now_ms, config)
+
+
+def _raise_epoch(known: Transaction, event: InitProducer, now_ms: int, config: TransactionConfig) -> Decision:
+    named = event.expected.epoch
+    if known.producer.epoch >= LAST_EPOCH:
+        return _given(event, Producer(event.new_producer_id, 0), known.producer.id, named, now_ms, config)
+    bumped = known.producer._replace(epoch=known.producer.epoch + 1)
+    return _given(event, bumped, known.previous_producer_id, named, now_ms, config)
+
+
+def _may_be(known: Transaction, expected: Producer) -> bool:
+    if expected.id in {NO_ID, known.producer.id}:
+        return True
+    return expected.id == known.previous_producer_id and expected.epoch >= LAST_EPOCH
+
+
+def _fence_for(known: Transaction, expected: Producer, now_ms: int) -> Decision:
+    if expected not in {NO_PRODUCER, known.producer}:
+        return _answer(ErrorCode.PRODUCER_FENCED)
+    aborted = _fenced(known, now_ms)
+    soft = (SoftUpdate(known.transactional_id, expected.epoch),)
+    return replace(aborted, soft=soft, reply=Reply(ErrorCode.CONCURRENT_TRANSACTIONS))
+
+
+def _given(
+    event: InitProducer,
+    producer: Producer,
+    previous_id: int,
+    named_epoch: int,
+    now_ms: int,
+    config: TransactionConfig,
+) -> Decision:
+    """The producer is given its id and epoch; ``named_epoch`` is the one that it said it has."""
+    name = event.transactional_id
+    made = Transaction(
+        name, producer, event.timeout_ms, Status.EMPTY, update_ms=now_ms, previous_producer_id=previous_id
+    )
+    return Decision(
+        records=(record_of(made),),
+        soft=(SoftUpdate(name, named_epoch),),
+        timers=(_expiration(name, now_ms, config),),
+        reply=Reply(ErrorCode.NONE, producer),
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- a transaction
+
+
+def _refused(known: Transaction | None, name: str, producer: Producer) -> ErrorCode:
+    if not name:
+        return ErrorCode.INVALID_REQUEST
+    if known is None or known.producer.id != producer.id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return ErrorCode.NONE if known.producer.epoch == producer.epoch else ErrorCode.PRODUCER_FENCED
+
+
+def _add_partitions(state: TransactionsState, event: AddPartitions, now_ms: int) -> Decision:
+    known = state.transactions.get(event.transactional_id)
+    refused = _refused(known, event.transactional_id, event.producer)
+    if refused or known is None:
+        return _answer(refused)
+    if known.status.is_prepared:
+        return _answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if known.status == Status.ONGOING:
+        if event.partitions <= known.partitions:
+            return _answer(ErrorCode.NONE)
+        grown = replace(known, partitions=known.partitions | event.partitions, update_ms=now_ms)
+        return Decision(records=(record_of(grown),), reply=Reply())
+    begun = replace(known, status=Status.ONGOING, partitions=event.partitions, start_ms=now_ms, update_ms=now_ms)
+    name = event.transactional_id
+    return Decision(
+        records=(record_of(begun),),
+        soft=(SoftUpdate(name, NO_EPOCH),) if name in state.last_epochs else (),
+        timers=(CancelTimer(TimerKey(EXPIRATION, name)), _timeout(begun)),
+        reply=Reply(),
+    )
+
+
+def _end(state: TransactionsState, event: EndTransaction, now_ms: int) -> Decision:
+    known = state.transactions.get(event.transactional_id)
+    refused = _refused(known, event.transactional_id, event.producer)
+    if refused or known is None:
+        return _answer(refused)
+    prepared, complete = _OUTCOMES[event.committed]
+    if known.status == complete:
+        return _answer(ErrorCode.NONE)
+    if known.status == prepared:
+        return _answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if known.status != Status.ONGOING:
+        return _answer(ErrorCode.INVALID_TXN_STATE)
+    return replace(_prepared(known, prepared, now_ms), reply=Reply())
+
+
+_OUTCOMES = {
+    True: (Status.PREPARE_COMMIT, Status.COMPLETE_COMMIT),
+    False: (Status.PREPARE_ABORT, Status.COMPLETE_ABORT),
+}
+
+
+def _fenced(known: Transaction, now_ms: int) -> Decision:
+    """Aborts the transaction with an epoch that no producer has."""
+    raised = replace(known, producer=known.producer._replace(epoch=known.producer.epoch + 1))
+    return _prepared(raised, Status.PREPARE_ABORT, now_ms)
+
+
+def _prepared(known: Transaction, status: Status, now_ms: int) -> Decision:
+    decided = replace(known, status=status, update_ms=now_ms)
+    return Decision(
+        records=(record_of(decided),),
+        timers=(CancelTimer(TimerKey(TIMEOUT, known.transactional_id)),),
+        effects=(_markers(decided),),
+    )
+
+
+def _markers(transaction: Transaction) -> WriteMarkers:
+    return WriteMarkers(
+        transaction.transactional_id,
+        transaction.producer,
+        transaction.status == Status.PREPARE_COMMIT,
+        tuple(sorted(transaction.partitions)),
+    )
+
+
+def _complete(known: Transaction | None, now_ms: int, config: TransactionConfig) -> Decision:
+    if known is None or not known.status.is_prepared:
+        return NOTHING
+    status = Status.COMPLETE_COMMIT if known.status == Status.PREPARE_COMMIT else Status.COMPLETE_ABORT
+    done = replace(known, status=status, partitions=frozenset(), update_ms=now_ms)
+    name = known.transactional_id
+    return Decision(
+        records=(record_of(done),), timers=(CancelTimer(TimerKey(MARKERS, name)), _expiration(name, now_ms, config))
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- timers
+
+
+def _timeout(transaction: Transaction) -> Timer:
+    return Timer(TimerKey(TIMEOUT, transaction.transactional_id), transaction.start_ms + transaction.timeout_ms)
+
+
+def _expiration(name: str, update_ms: int, config: TransactionConfig) -> Timer:
+    return Timer(TimerKey(EXPIRATION, name), update_ms + config.id_expiration_ms)
+
+
+def _expire(known: Transaction | None, kind: str, now_ms: int, config: TransactionConfig) -> Decision:
+    if known is None:
+        return NOTHING
+    name, status = known.transactional_id, known.status
+    if kind == TIMEOUT and status == Status.ONGOING:
+        return _fenced(known, now_ms)
+    if kind == MARKERS and status.is_prepared:
+        return Decision(effects=(_markers(known),))
+    if kind == EXPIRATION and status.is_settled:
+        return Decision(records=(tombstone_of(name),))
+    return NOTHING
