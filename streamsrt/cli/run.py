@@ -110,6 +110,7 @@ def _show(progress: Progress, state: State, *, as_json: bool) -> None:
                 "lag_records": progress.lag_records,
                 "restoring_records": restoring,
                 "commits": progress.commits,
+                "counters": dict(progress.counters),
                 "positions": {
                     f"{task.task_id}/{each.store}": each.position for task in progress.tasks for each in task.restoring
                 },
@@ -123,5 +124,8 @@ def _show(progress: Progress, state: State, *, as_json: bool) -> None:
     if progress.restored_records or restoring:
         parts.append(f"{progress.restored_records} restored, {restoring} to restore")
     parts.append(f"lag {progress.lag_records}")
+    skipped = sum(count for name, count in progress.counters.items() if name.startswith("failed_"))
+    if skipped:
+        parts.append(f"{skipped} could not be handled and were skipped")
     parts.extend(progress.statuses)
     note(", ".join(parts))

@@ -325,6 +325,7 @@ class StreamThread:
             processed_records=self._processed,
             restored_records=self._manager.restored_records,
             commits=self._committer.commits,
+            counters=self._manager.counters(),
             statuses=self._statuses + self._trouble,
         )
 

@@ -69,6 +69,8 @@ class Progress:
     processed_records: int = 0
     restored_records: int = 0
     commits: int = 0
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """Totals over all tasks, also those that went elsewhere: what was dropped, and what failed and was skipped."""
     statuses: tuple[str, ...] = field(default=())
     """Why nothing happens, if nothing happens: what the group coordinator says of the group."""
 

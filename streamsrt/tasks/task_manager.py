@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -96,6 +97,7 @@ class TaskManager:
         self._failing_since_ms: int | None = None
         self._cleaned_at_ms: int | None = None
         self.restored_records = 0
+        self._counted: Counter[str] = Counter()
 
     # --------------------------------------------------------------------------------------------------------- what is
 
@@ -107,6 +109,13 @@ class TaskManager:
 
     def running(self) -> list[OwnedTask]:
         return [owned for owned in self._tasks.values() if owned.phase is Phase.RUNNING]
+
+    def counters(self) -> dict[str, int]:
+        """Totals over all tasks that were ever open here, by name."""
+        total = Counter(self._counted)
+        for owned in self._tasks.values():
+            total.update(owned.task.counters())
+        return dict(total)
 
     def open_tasks(self) -> Tasks:
         """What is open now, as it is reported to the group."""
@@ -203,6 +212,7 @@ class TaskManager:
         self._stop_following(owned)
         owned.enter(Phase.CLOSED)
         del self._tasks[owned.key]
+        self._counted.update(owned.task.counters())
         with ExitStack() as stack:
             # The last comes first: the user's processors end before the stores close, and all stores close in any case.
             for store in owned.stores.values():

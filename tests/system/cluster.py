@@ -57,14 +57,20 @@ class Cluster:
 
     def make_topics(self, partitions: int, *names: str) -> None:
         """Fresh topics of these names."""
-        admin = self.network.admin
-        present = [name for name in names if name in admin.topics(names)]
-        if present:
-            for error in admin.delete_topics(present).values():
-                assert error is None
-            wait_until(lambda: not admin.topics(names), f"{present} are deleted")
-        for error in admin.create_topics([NewTopic(name=name, partitions=partitions) for name in names]).values():
+        self.delete_topics(*names)
+        for error in self.network.admin.create_topics(
+            [NewTopic(name=name, partitions=partitions) for name in names]
+        ).values():
             assert error is None
+
+    def delete_topics(self, *names: str) -> None:
+        """Topics of these names don't exist afterwards."""
+        admin = self.network.admin
+        present = admin.topics(names)
+        if present:
+            for error in admin.delete_topics(list(present)).values():
+                assert error is None
+            wait_until(lambda: not admin.topics(names), f"{list(present)} are deleted")
 
     def write(self, topic: str, rows: Sequence[Row], partitions: int, *, partition: int | None = None) -> None:
         """Writes rows and waits until all of them are acknowledged."""

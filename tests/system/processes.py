@@ -137,6 +137,16 @@ class AppProcess:
     def stderr(self) -> str:
         return (self.folder / "stderr.log").read_text(encoding="utf-8", errors="replace")
 
+    @property
+    def last_words(self) -> str:
+        """The last line on stderr: the error, if it is one."""
+        return self.stderr.rstrip("\n").rpartition("\n")[2]
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def tasks(self, role: str, phase: str | None = None) -> set[str]:
         """The ids of the tasks that it has now in that role."""
         found: Mapping[str, str] = self.progress.get("tasks", {})
