@@ -1,0 +1,193 @@
+"""Starts that can't be, each with one message that says what to do, and the exit code that is documented."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from coordinator.log import LogConfig, LogDirectory
+from coordinator.server.main import read_configs
+from tests.coordinator.broker.in_process import InProcessBroker
+from tests.coordinator.server.processes import BrokerProcess, Wire, refused
+
+
+class TestSettings:
+    def test_the_command_line_goes_over_the_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "server.properties"
+        path.write_text("num.partitions=3\nlog.retention.ms: 5000\ngroup.streams.num.standby.replicas = 1\n")
+        configs, group_config = read_configs(path, ["num.partitions=4"])
+        assert (configs["num.partitions"], configs["log.retention.ms"]) == (4, 5000)
+        assert group_config.defaults.num_standby_replicas == 1
+
+    @pytest.mark.parametrize(
+        ("options", "text"),
+        [
+            (
+                ["--config", "num.partition=3"],
+                "Unknown broker config name: num.partition. Did you mean num.partitions?",
+            ),
+            (["--config", "group.streams.max.sizes=3"], "Did you mean group.streams.max.size?"),
+            (["--config", "num.partitions"], "--config num.partitions: expected KEY=VALUE"),
+            (["--config", "num.partitions=0"], "Invalid value 0 for configuration num.partitions: must be at least 1."),
+            (["--config", "log.fsync=always"], "expected one of never, interval, group"),
+            (["--config", "group.streams.heartbeat.interval.ms=1"], "group.streams.heartbeat.interval.ms"),
+            (["--properties", "/no/such/file"], "/no/such/file"),
+            (["--host", "0.0.0.0"], "give --insecure if the network is trusted"),
+            (["--host", "192.0.2.1"], "give --insecure if the network is trusted"),
+            (["--host", "0.0.0.0", "--insecure"], "--config advertised.host=NAME"),
+            (["--port", "65536"], "65536 is not a port"),
+            (["--no-such-option"], "--no-such-option"),
+        ],
+    )
+    def test_mistakes(self, tmp_path: Path, options: list[str], text: str) -> None:
+        code, message = refused(tmp_path / "data", *options)
+        assert code == 2
+        assert text in message
+        assert "Traceback" not in message
+        assert not (tmp_path / "data").exists(), "nothing is made before the settings are right"
+
+    def test_a_file_that_is_no_text(self, tmp_path: Path) -> None:
+        path = tmp_path / "server.properties"
+        path.write_bytes(b"a=\xff\xfe")
+        code, message = refused(tmp_path / "data", "--properties", str(path))
+        assert code == 2
+        assert f"{path} is not a text in UTF-8" in message
+
+
+class TestDataDirectory:
+    def test_another_broker_has_it(self, tmp_path: Path) -> None:
+        with BrokerProcess(tmp_path / "data") as first:
+            code, message = refused(tmp_path / "data")
+            assert code == 3
+            assert f"is in use by process {first.process.pid}" in message
+            assert "give this one another --data-dir" in message
+
+    def test_it_is_of_another_format(self, tmp_path: Path) -> None:
+        LogDirectory(tmp_path / "data").close()
+        (tmp_path / "data" / "format-version").write_text("streamsrt-log 99\n")
+        code, message = refused(tmp_path / "data")
+        assert code == 3
+        assert "has format 'streamsrt-log 99'" in message
+        assert "use the version of streamsrt that wrote it" in message
+
+    def test_it_holds_something_else(self, tmp_path: Path) -> None:
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data" / "letter.txt").write_text("Dear")
+        code, message = refused(tmp_path / "data")
+        assert code == 3
+        assert "it holds letter.txt" in message
+
+    def test_it_is_a_file(self, tmp_path: Path) -> None:
+        (tmp_path / "data").write_text("")
+        code, message = refused(tmp_path / "data")
+        assert code == 3
+        assert str(tmp_path / "data") in message
+        assert "Traceback" not in message
+
+
+def damage(data_dir: Path, topic: str, offset_from_end: int) -> Path:
+    """Flips a byte of the only segment of partition 0, as if it had rotted while the broker was down."""
+    (path,) = (data_dir / f"{topic}-0").glob("*.log")
+    data = bytearray(path.read_bytes())
+    data[-offset_from_end] ^= 0xFF
+    path.write_bytes(data)
+    (data_dir / "clean-shutdown").unlink(missing_ok=True)
+    for name in ("checkpoint", "*.index", "*.snapshot"):
+        for hint in (data_dir / f"{topic}-0").glob(name):
+            hint.unlink()
+    return path
+
+
+class TestCorruption:
+    def prepared(self, tmp_path: Path) -> Path:
+        broker = InProcessBroker(tmp_path / "data")
+        broker.create("t")
+        for i in range(10):
+            broker.produce("t", b"value %d" % i)
+        broker.create("u")
+        broker.close()
+        return tmp_path / "data"
+
+    @pytest.mark.parametrize("topic", ["t", "__cluster_metadata"])
+    def test_in_the_middle_of_a_log(self, tmp_path: Path, topic: str) -> None:
+        data_dir = self.prepared(tmp_path)
+        (log,) = (data_dir / f"{topic}-0").glob("*.log")
+        before = damage(data_dir, topic, log.stat().st_size * 2 // 3).read_bytes()
+        code, message = refused(data_dir)
+        assert code == 3
+        assert str(log) in message
+        assert "are unreadable" in message
+        assert "--truncate-corrupt" in message
+        assert "Traceback" not in message
+        assert log.read_bytes() == before, "nothing is repaired unless asked for"
+
+    def test_the_repair_keeps_what_is_before_and_sets_the_rest_aside(self, tmp_path: Path) -> None:
+        data_dir = self.prepared(tmp_path)
+        damage(data_dir, "t", 200)
+        with BrokerProcess(data_dir, "--truncate-corrupt") as broker:
+            assert "repaired t-0" in broker.log
+            assert broker.stop() == 0
+        assert list((data_dir / "t-0").glob("*.dropped"))
+        again = InProcessBroker(data_dir)
+        values = again.values("t")
+        assert 0 < len(values) < 10
+        assert values == [b"value %d" % i for i in range(len(values))]
+        again.produce("t", b"more")
+        again.close()
+
+    def test_a_torn_end_is_cut_off_without_asking(self, tmp_path: Path) -> None:
+        data_dir = self.prepared(tmp_path)
+        damage(data_dir, "t", 3)
+        broker = InProcessBroker(data_dir)
+        assert broker.values("t") == [b"value %d" % i for i in range(9)]
+        broker.close()
+
+
+class TestAddress:
+    def test_the_port_is_taken(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            code, message = refused(tmp_path / "data", "--port", str(port))
+        assert code == 4
+        assert f"can't listen on 127.0.0.1:{port}: " in message
+        assert "in use" in message
+        LogDirectory(tmp_path / "data").close()
+        assert (tmp_path / "data" / "clean-shutdown").exists()
+
+    def test_the_host_is_unknown(self, tmp_path: Path) -> None:
+        code, message = refused(tmp_path / "data", "--host", "no-such-host.invalid", "--insecure")
+        assert code == 4
+        assert "can't listen on no-such-host.invalid:0" in message
+
+    def test_localhost_is_told_as_the_address_that_was_bound(self, tmp_path: Path) -> None:
+        with BrokerProcess(tmp_path / "data", "--host", "localhost") as broker:
+            assert broker.address in {f"127.0.0.1:{broker.port}", f"[::1]:{broker.port}"}
+
+    @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+    def test_an_address_of_version_6_is_told_in_brackets(self, tmp_path: Path) -> None:
+        with BrokerProcess(tmp_path / "data", "--host", "::1") as broker:
+            assert broker.address == f"[::1]:{broker.port}"
+
+    def test_clients_are_told_the_advertised_host(self, tmp_path: Path) -> None:
+        from streamsrt.wire import types
+
+        with (
+            BrokerProcess(tmp_path / "data", "--config", "advertised.host=broker.example") as broker,
+            Wire(broker.port) as wire,
+        ):
+            assert broker.address == f"broker.example:{broker.port}"
+            (node,) = wire.ask(types.MetadataRequest(topics=[])).brokers
+            assert (node.host, node.port) == ("broker.example", broker.port)
+
+
+def test_a_log_of_an_unknown_topic_does_not_keep_the_broker_from_starting(tmp_path: Path) -> None:
+    directory = LogDirectory(tmp_path / "data")
+    directory.partition("stranger", 0, LogConfig())
+    directory.close()
+    with BrokerProcess(tmp_path / "data") as broker:
+        assert broker.stop() == 0
+    assert not (tmp_path / "data" / "stranger-0").exists()
+    shutil.rmtree(tmp_path / "data")
