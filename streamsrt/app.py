@@ -32,6 +32,7 @@ from streamsrt.runtime.tuning import tune_process
 from streamsrt.runtime.values import STATE_TRANSITIONS, Progress, State
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.rocksdb import RocksDBOptions
+from streamsrt.tasks.offset_metadata import refuse_running_backfill
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.tasks.task import TaskConfig
 from streamsrt.tasks.task_manager import TaskManager, TaskSettings
@@ -220,6 +221,8 @@ class KafkaStreams:
                 network.start(config.default_api_timeout_ms / 1000)
                 try:
                     self._check_topics(network)
+                    # Before joining: a member in the group would keep the backfill from ending.
+                    refuse_running_backfill(config.application_id, network.admin.committed(config.application_id))
                     self._run_member(network, directory, until, ready)
                 finally:
                     network.stop()

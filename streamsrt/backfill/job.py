@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -179,9 +180,8 @@ def _engine(engine: EngineName | Engine, workers: int, master: str | None) -> En
     if engine == "local":
         return LocalEngine(workers)
     if engine == "spark":
-        from streamsrt.backfill.engine_spark import SparkEngine
-
-        made: Engine = SparkEngine(master=master)
+        # Not before it is wanted: Spark is an extra.
+        made: Engine = import_module("streamsrt.backfill.engine_spark").SparkEngine(master=master)
         return made
     if isinstance(engine, str):
         raise BackfillError(f"no such engine: {engine!r}; give local or spark")

@@ -10,6 +10,8 @@ module              commands
 ``topics``          ``topics list|create|describe|delete``
 ``records``         ``produce``, ``consume``
 ``groups``          ``groups list|describe|delete``
+``backfill``        ``backfill plan|run|resume|status|verify|commit|abort``
+``state``           ``state export``
 ``session``         connecting to a cluster, finding or starting the bundled broker
 ``output``          tables for people, JSON for programs
 ==================  =====================================================================

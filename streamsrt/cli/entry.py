@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import typer
 
-from streamsrt.cli import broker, groups, records, topics, topology
+from streamsrt.cli import backfill, broker, groups, records, state, topics, topology
 from streamsrt.cli.run import run
 from streamsrt.errors import StreamsError
 from topology.errors import TopologyError
@@ -27,6 +27,8 @@ app.command("consume")(records.consume)
 app.add_typer(topology.app, name="topology")
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
+app.add_typer(backfill.app, name="backfill")
+app.add_typer(state.app, name="state")
 
 INTERRUPTED = 130
 

@@ -405,6 +405,35 @@ def write_sst(path: Path, rows: Iterable[tuple[bytes, bytes]]) -> None:
         raise store_error(str(error), path.stem, path, "written") from error
 
 
+def read_rows(path: Path, name: str) -> Iterator[tuple[bytes, bytes]]:
+    """The rows of a store in the order of keys, read-only: also of one that another process has open, as of its last flush.
+
+    Raises StoreCorruptedError; a store that is not there has no rows.
+    """
+    if not (path / "CURRENT").exists():
+        return
+    bounds = ReadOptions()
+    bounds.set_iterate_upper_bound(_AFTER_DATA)
+    try:
+        db = Rdict(str(path), Options(raw_mode=True), access_type=AccessType.read_only())
+    except Exception as error:
+        raise store_error(str(error), name, path, "opened") from error
+    cursor = db.iter(bounds)
+    try:
+        cursor.seek(_DATA)
+        while cursor.valid():
+            yield cursor.key()[1:], cursor.value()
+            cursor.next()
+        try:
+            cursor.status()
+        except Exception as error:
+            raise store_error(str(error), name, path, "read") from error
+    finally:
+        # A database with a living cursor stays open.
+        del cursor
+        db.close()
+
+
 def read_changelog_offset(path: Path, name: str) -> int | None:
     """The changelog offset of a store that nobody has open; None where it has none or is not there."""
     if not (path / "CURRENT").exists():

@@ -1,0 +1,254 @@
+"""``streamsrt backfill``: the state of an application out of history, then handed over to it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamsrt.backfill.errors import BackfillError
+from streamsrt.backfill.job import Backfill, Status
+from streamsrt.backfill.manifest import TaskManifest, merged
+from streamsrt.backfill.plan import Plan
+from streamsrt.backfill.sources import Archive, Source
+from streamsrt.cli.output import note, print_json, print_rows
+from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
+from streamsrt.errors import ConfigError
+
+app = typer.Typer(help="State out of history: plan, run, hand over.", no_args_is_help=True)
+
+Directory = Annotated[Path, typer.Option("--dir", "-d", help="the plan's directory, one for each backfill")]
+EngineOption = Annotated[str, typer.Option("--engine", help="local (processes of this machine) or spark")]
+Workers = Annotated[int, typer.Option("--workers", help="processes of engine local")]
+Master = Annotated[str | None, typer.Option("--master", help="Spark's master, e.g. local[2,3] or spark://HOST:PORT")]
+Interval = Annotated[float, typer.Option("--progress-interval", help="seconds; 0: none")]
+
+DEFAULT_DIRECTORY = Path(".streamsrt/backfill")
+
+
+@app.command("plan")
+def plan(
+    application: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of a topology")],
+    application_id: Annotated[str, typer.Option("--application-id", "-a", help="name of the group that will run")],
+    bootstrap_servers: BootstrapServers = None,
+    archive: Annotated[
+        list[str] | None, typer.Option("--archive", help="TOPIC=DIRECTORY of Parquet files; repeatable")
+    ] = None,
+    allow_gaps: Annotated[
+        bool, typer.Option("--allow-gaps", help="archives of compacted or transactional topics: offsets may be missing")
+    ] = False,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names")
+    ] = None,
+    directory: Directory = DEFAULT_DIRECTORY,
+    as_json: AsJson = False,
+) -> None:
+    """Freeze what is read and which tasks there are; nothing is computed yet."""
+    sources: dict[str, Source] = {
+        topic: Archive(path, allow_gaps) for topic, path in _pairs(archive or (), "--archive").items()
+    }
+    with bootstrap(bootstrap_servers) as address:
+        made = Backfill(directory, bootstrap_servers=address).plan(
+            application, application_id=application_id, sources=sources, config=_pairs(config or (), "--config")
+        )
+    _show_plan(made, directory, as_json=as_json)
+
+
+def _pairs(texts: list[str] | tuple[str, ...], option: str) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key or not value:
+            raise ConfigError(f"{option} {text}: expected NAME=VALUE")
+        pairs[key] = value
+    return pairs
+
+
+def _show_plan(made: Plan, directory: Path, *, as_json: bool) -> None:
+    if as_json:
+        print_json(made.model_dump(mode="json"))
+        return
+    rows = [
+        {
+            "topic": source.topic,
+            "partition": source.partition,
+            "from": source.start,
+            "to": source.end,
+            "archived": source.archived_records,
+            "files": len(source.archive),
+        }
+        for source in made.sources()
+    ]
+    print_rows(["topic", "partition", "from", "to", "archived", "files"], rows, as_json=False)
+    for warning in made.warnings:
+        note(f"warning: {warning}")
+    note(
+        f"plan {made.id} of {len(made.tasks)} tasks is in {directory}; streamsrt backfill run --dir {directory} runs it"
+    )
+
+
+@app.command("run")
+def run(
+    bootstrap_servers: BootstrapServers = None,
+    engine: EngineOption = "local",
+    workers: Workers = 2,
+    master: Master = None,
+    directory: Directory = DEFAULT_DIRECTORY,
+    progress_interval_s: Interval = 5.0,
+    as_json: AsJson = False,
+) -> None:
+    """Run the tasks of the plan. What is finished stays finished, whatever happens."""
+    if engine not in ("local", "spark"):
+        raise ConfigError(f"--engine {engine}: give local or spark")
+    if workers < 1:
+        raise ConfigError(f"--workers {workers}: give at least 1")
+    with bootstrap(bootstrap_servers) as address:
+        job = Backfill(directory, bootstrap_servers=address)
+        stop = threading.Event()
+        reporter = threading.Thread(target=_report, args=(job, progress_interval_s, stop), daemon=True)
+        if progress_interval_s > 0:
+            reporter.start()
+        try:
+            manifests = job.run(
+                "spark" if engine == "spark" else "local",
+                workers=workers,
+                master=master,
+                on_task=lambda task: _show_task(task, as_json=as_json),
+            )
+        finally:
+            stop.set()
+    records = sum(manifest.records for manifest in manifests)
+    note(f"all {len(manifests)} tasks are finished, {records} records; streamsrt backfill commit hands over")
+
+
+def resume(
+    bootstrap_servers: BootstrapServers = None,
+    engine: EngineOption = "local",
+    workers: Workers = 2,
+    master: Master = None,
+    directory: Directory = DEFAULT_DIRECTORY,
+    progress_interval_s: Interval = 5.0,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a run that ended early: the same as run."""
+    run(bootstrap_servers, engine, workers, master, directory, progress_interval_s, as_json)
+
+
+app.command("resume")(resume)
+
+
+def _report(job: Backfill, interval_s: float, stop: threading.Event) -> None:
+    while not stop.wait(interval_s):
+        try:
+            note(_summary(job.status()))
+        except BackfillError as error:
+            note(f"no progress to show: {error}")
+            return
+
+
+def _summary(status: Status) -> str:
+    finished = sum(task.state == "finished" for task in status.tasks)
+    running = [task for task in status.tasks if task.state == "running"]
+    rate = sum(task.records / task.seconds for task in running if task.seconds)
+    text = f"{finished} of {len(status.tasks)} tasks finished, {len(running)} running, {status.records} records"
+    left = status.records_total - status.records
+    return f"{text}, {rate:.0f} records/s, about {left / rate:.0f} s left" if rate and left > 0 else text
+
+
+def _show_task(task: TaskManifest, *, as_json: bool) -> None:
+    rate = task.records / task.seconds if task.seconds else 0
+    if as_json:
+        print_json({"task": task.task, "records": task.records, "seconds": task.seconds, "counters": task.counters})
+    else:
+        note(f"task {task.task}: {task.records} records in {task.seconds:.1f} s ({rate:.0f}/s)")
+
+
+@app.command("status")
+def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
+    """Tasks, and how far the hand-over is. May be asked from anywhere that sees the directory."""
+    found = Backfill(directory).status()
+    rows = [
+        {"task": task.task, "level": task.level, "state": task.state, "records": task.records, "seconds": task.seconds}
+        for task in found.tasks
+    ]
+    if as_json:
+        print_json(
+            {
+                "plan": found.plan.id,
+                "application_id": found.plan.application_id,
+                "computed": found.is_computed,
+                "hand_over": found.step,
+                "records": found.records,
+                "records_total": found.records_total,
+                "tasks": rows,
+            }
+        )
+        return
+    print_rows(["task", "level", "state", "records", "seconds"], rows, as_json=False)
+    note(f"{_summary(found)}; hand-over: {found.step}")
+
+
+@app.command("verify")
+def verify(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
+    """Check the results of all tasks: files, counts, digests."""
+    manifests = Backfill(directory).verify()
+    stores = sorted({store.name for manifest in manifests for store in manifest.stores})
+    rows = []
+    for name in stores:
+        results = [store for manifest in manifests for store in manifest.stores if store.name == name]
+        digests = [store.changelog_digest for store in results if store.changelog_digest]
+        entries = sum(store.entries for store in results)
+        rows.append({"store": name, "partitions": len(results), "entries": entries, "digest": merged(digests)})
+    print_rows(["store", "partitions", "entries", "digest"], rows, as_json=as_json)
+    note(f"{len(manifests)} tasks, {sum(manifest.records for manifest in manifests)} records: all results are whole")
+
+
+@app.command("commit")
+def commit(
+    bootstrap_servers: BootstrapServers = None,
+    directory: Directory = DEFAULT_DIRECTORY,
+    state_dir: Annotated[
+        Path | None, typer.Option("--state-dir", help="of an instance on this machine: it gets the stores as files")
+    ] = None,
+    execute: Execute = False,
+    as_json: AsJson = False,
+) -> None:
+    """Hand over: changelogs and outputs, then the offsets. Say it again after an interruption."""
+    found = Backfill(directory).status()
+    if not execute:
+        Backfill(directory).verify()
+        note(
+            f"would hand plan {found.plan.id} over to application {found.plan.application_id} (reached so far: "
+            f"{found.step}); "
+            "say --execute to do it"
+        )
+        return
+    with bootstrap(bootstrap_servers) as address:
+        state = Backfill(directory, bootstrap_servers=address).commit(
+            state_dir=state_dir, on_step=lambda step, text: note(f"{step}: {text}")
+        )
+    if as_json:
+        print_json({"plan": found.plan.id, "hand_over": state.step, "changelog_ends": state.ends})
+
+
+@app.command("abort")
+def abort(
+    bootstrap_servers: BootstrapServers = None,
+    directory: Directory = DEFAULT_DIRECTORY,
+    execute: Execute = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take back a hand-over that is not done. Computed results stay in the directory."""
+    with bootstrap(bootstrap_servers) as address:
+        actions = Backfill(directory, bootstrap_servers=address).abort(execute=execute)
+    for action in actions:
+        if as_json:
+            print_json({"action": action, "done": execute})
+        else:
+            note(action if execute else f"would {action}")
+    if not actions:
+        note("nothing was handed over: there is nothing to take back")
+    elif not execute:
+        note("say --execute to do it")

@@ -1,0 +1,139 @@
+"""A cluster with the flights application's history, archives of it, and what runs over it leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from examples import flights
+from streamsrt.app import KafkaStreams
+from streamsrt.backfill.archive import write_archive
+from streamsrt.backfill.log_reading import read_log
+from streamsrt.backfill.sources import connected
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import LATEST, NewTopic, TopicPartition
+from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
+from streamsrt.tasks.record_collector import RecordCollector
+from topology import serdes
+
+APPLICATION = "examples.flights:topology"
+TOPICS = (flights.DEPARTURES, flights.AIRLINES, flights.DELAYS)
+
+Compacted = dict[TopicPartition, dict[bytes | None, tuple[bytes | None, int]]]
+Rows = dict[tuple[str, int], list[tuple[bytes, bytes]]]
+
+
+def departures(count: int, start: int = 0) -> list[flights.Row]:
+    """Departures out of the year, every so many, so that a small cut goes over many days."""
+    return list(islice(flights.read_departures(), start, start + count * 20, 20))
+
+
+@dataclass
+class Scene:
+    """One cluster. ``folder`` is for archives, plans and state."""
+
+    servers: str
+    folder: Path
+    network: NetworkThread
+    loaded: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def create_topics(self) -> None:
+        forever = {"retention.ms": "-1"}
+        present = self.network.admin.topics(TOPICS)
+        wanted = [
+            NewTopic(name=name, partitions=flights.PARTITIONS, configs=forever)
+            for name in TOPICS
+            if name not in present
+        ]
+        for error in self.network.admin.create_topics(wanted).values() if wanted else ():
+            assert error is None, error
+
+    def load_airlines(self) -> None:
+        rows = list(flights.read_airlines())
+        keys = [serdes.string.serialize(code) for code, _ in rows]
+        self._write(flights.AIRLINES, keys, [serdes.string.serialize(name) for _, name in rows], [0] * len(rows))
+
+    def load(self, rows: Sequence[flights.Row]) -> None:
+        self._write(
+            flights.DEPARTURES,
+            [serdes.string.serialize(row.key) for row in rows],
+            [serdes.json.serialize(row.value) for row in rows],
+            [row.timestamp_ms for row in rows],
+        )
+
+    def _write(
+        self, topic: str, keys: Sequence[bytes | None], values: Sequence[bytes | None], times: Sequence[int]
+    ) -> None:
+        collector = RecordCollector(self.network.producer.send, lambda _topic: flights.PARTITIONS)
+        collector.add(topic, keys, values, times)
+        collector.flush()
+        self.network.producer.flush()
+
+    def ends(self, topic: str) -> dict[TopicPartition, int]:
+        places = {(topic, index): LATEST for index in range(flights.PARTITIONS)}
+        return {place: at.offset for place, at in self.network.admin.list_offsets(places).items()}
+
+    def archive_departures(self, *, file_records: int = 300) -> Path:
+        """Writes all departures that are in the log as an archive, and deletes them from the log."""
+        root = self.folder / "archive"
+        ends = self.ends(flights.DEPARTURES)
+        for place, end in ends.items():
+            write_archive(root, place[1], read_log(self.network, place, 0, end), file_records=file_records)
+        self.network.admin.delete_records(ends)
+        return root
+
+    def run_live(self, application_id: str, **config: object) -> KafkaStreams:
+        """Runs the application until everything that is there is processed."""
+        streams = KafkaStreams(
+            flights.topology,
+            {
+                "application.id": application_id,
+                "bootstrap.servers": self.servers,
+                "state.dir": self.state_dir(application_id),
+                **config,
+            },
+        )
+        streams.run(until="quiet", timeout_s=60, signals=False)
+        return streams
+
+    def state_dir(self, application_id: str) -> Path:
+        return self.folder / f"state-{application_id}"
+
+    def stores(self, application_id: str) -> Rows:
+        """Every row of every store, by store and partition."""
+        root = self.state_dir(application_id) / application_id / "stores"
+        found: Rows = {}
+        for path in sorted(root.glob("*/*")):
+            store = RocksDBStore(path, path.parent.name, RocksDBOptions())
+            found[path.parent.name, int(path.name)] = list(store.range())
+            store.close()
+        return found
+
+    def compacted(self, topic: str, starts: dict[TopicPartition, int] | None = None) -> Compacted:
+        """The last value and timestamp of each key, by partition, from ``starts`` on."""
+        found: Compacted = {}
+        for place, end in self.ends(topic).items():
+            latest = found[place] = {}
+            for columns in read_log(self.network, place, (starts or {}).get(place, 0), end):
+                latest.update(zip(columns.keys, zip(columns.values, columns.timestamps, strict=True), strict=True))
+        return found
+
+    def changelogs(self, application_id: str) -> dict[str, Compacted]:
+        stores = ("airlines", "delays-per-hour")
+        return {
+            store: {
+                (store, place[1]): rows for place, rows in self.compacted(f"{application_id}-{store}-changelog").items()
+            }
+            for store in stores
+        }
+
+
+def open_scene(servers: str, folder: Path) -> Iterator[Scene]:
+    """A scene with its topics and the airlines."""
+    with connected(servers) as network:
+        scene = Scene(servers, folder, network)
+        scene.create_topics()
+        scene.load_airlines()
+        yield scene
