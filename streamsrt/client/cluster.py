@@ -36,7 +36,12 @@ log = logging.getLogger(__name__)
 TRANSPORT_ERRORS = (BrokerUnreachableError, RequestTimedOutError, NotABrokerError, AuthenticationError)
 """What may be over when the request is tried again later."""
 
-GROUP_KEY_TYPE = 0
+
+class CoordinatorKind(Enum):
+    """What a coordinator coordinates: the key type of FindCoordinator."""
+
+    GROUP = 0
+    TRANSACTION = 1
 
 
 class Purpose(Enum):
@@ -47,6 +52,7 @@ class Purpose(Enum):
     RESTORE = "restore"
     PRODUCE = "produce"
     GROUP = "group"
+    TRANSACTION = "transaction"
 
 
 Address = tuple[str, int]
@@ -95,7 +101,7 @@ class Cluster:
         self._tls = tls_context(config.security)
         self._slots: dict[tuple[Address, Purpose], _Slot] = {}
         self._endpoints: dict[Address, _Endpoint] = {}
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
 
     # --------------------------------------------------------------------------------------------------- connections
 
@@ -189,44 +195,50 @@ class Cluster:
         version = connection.version_of(type(message), version_min, version_max)
         return await connection.request(message, version=version, timeout_ms=timeout_ms)
 
-    async def find_coordinator(self, group_id: str) -> int:
-        """The broker that coordinates a group; remembered until :meth:`forget_coordinator`.
+    async def find_coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> int:
+        """The broker that coordinates a group or a transactional id; remembered until :meth:`forget_coordinator`.
         Raises RequestFailedError, which may be retriable, and transport errors."""
-        known = self._coordinators.get(group_id)
+        known = self._coordinators.get((kind, key))
         if known is not None and known in self.brokers:
             return known
         connection = await self.any_connection()
         version = connection.version_of(types.FindCoordinatorRequest)
         response = await connection.request(
-            types.FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id]),
-            version=version,
+            types.FindCoordinatorRequest(key=key, key_type=kind.value, coordinator_keys=[key]), version=version
         )
         found = response.coordinators[0] if version >= 4 else response
         if found.error_code != ErrorCode.NONE:
             said = f": {found.error_message}" if found.error_message else ""
             raise RequestFailedError(
-                f"The coordinator of group {group_id!r} can't be found ({error_name(found.error_code)}){said}",
+                f"The coordinator of {kind.name.lower()} {key!r} can't be found ({error_name(found.error_code)}){said}",
                 found.error_code,
             )
         self.brokers.setdefault(found.node_id, Broker(found.node_id, found.host, found.port))
-        self._coordinators[group_id] = found.node_id
+        self._coordinators[kind, key] = found.node_id
         return int(found.node_id)
 
-    def forget_coordinator(self, group_id: str) -> None:
+    def forget_coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
         """The coordinator has moved or can't be reached."""
-        self._coordinators.pop(group_id, None)
+        self._coordinators.pop((kind, key), None)
 
     async def send_to_coordinator(
-        self, group_id: str, message: Message, *, version_min: int = 0, version_max: int = 1000
+        self,
+        key: str,
+        message: Message,
+        *,
+        kind: CoordinatorKind = CoordinatorKind.GROUP,
+        version_min: int = 0,
+        version_max: int = 1000,
     ) -> Any:
-        """Send once to the coordinator of a group; forgets it when it can't be reached."""
-        node = await self.find_coordinator(group_id)
+        """Send once to the coordinator of a group or transactional id; forgets it when it can't be reached."""
+        node = await self.find_coordinator(key, kind)
+        purpose = Purpose.GROUP if kind is CoordinatorKind.GROUP else Purpose.TRANSACTION
         try:
             return await self.send(
-                message, node=node, purpose=Purpose.GROUP, version_min=version_min, version_max=version_max
+                message, node=node, purpose=purpose, version_min=version_min, version_max=version_max
             )
         except TRANSPORT_ERRORS:
-            self.forget_coordinator(group_id)
+            self.forget_coordinator(key, kind)
             raise
 
 

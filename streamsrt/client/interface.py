@@ -72,6 +72,45 @@ class Producing(Protocol):
         """
 
 
+class Transacting(Protocol):
+    """The transactions of a producer with a transactional id. Called by the thread that sends.
+
+    A transaction begins with the first ``send`` after the last one ended. Batches must be encoded as transactional.
+    Every TransactionLostError, and every error of ``send`` and ``flush``, asks for :meth:`initialize`.
+    """
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the producer may be used: it was initialized, and nothing has failed since."""
+
+    def initialize(self, timeout_s: float) -> None:
+        """Take the transactional id over: whoever had it is fenced, and what it left undecided is decided on return.
+        What was sent and not committed is dropped.
+
+        Raises TransactionLostError when the time is up (it may be tried again), ConfigError (transaction.timeout.ms is
+        above what the broker allows), RequestFailedError (not authorized).
+        """
+
+    def commit(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        member_id: str,
+        member_epoch: int,
+        timeout_s: float,
+    ) -> dict[TopicPartition, int]:
+        """Commit what was sent together with these offsets. The result is that of :meth:`Producing.flush`.
+
+        Raises StaleMemberEpochError and UnknownMemberError: the transaction is as it was (commit with another epoch, or
+        abort); ProducerFencedError, TransactionLostError, ProductionError: nothing is known before :meth:`initialize`.
+        """
+
+    def abort(self, timeout_s: float) -> None:
+        """Undo what was sent since the last commit. Unlike :meth:`initialize` this never fences another producer.
+        Raises ProducerFencedError, TransactionLostError."""
+
+
 class Administering(Protocol):
     """Requests of an operator or of the runtime's start; all of them wait for the answer (at most ``timeout_s``)."""
 
@@ -177,6 +216,10 @@ class Network(Protocol):
 
     @property
     def producer(self) -> Producing: ...
+
+    @property
+    def transactions(self) -> Transacting:
+        """Of the producer; there is none without a transactional id."""
 
     @property
     def admin(self) -> Administering: ...

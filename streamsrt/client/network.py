@@ -24,6 +24,7 @@ from streamsrt.client.offsets import commit, committed
 from streamsrt.client.producer import Producer
 from streamsrt.client.security import AuthenticationError, check_security
 from streamsrt.client.signal import Signal
+from streamsrt.client.transactions import ANSWER_SLACK_S, TransactionCoordination, Transactions
 from streamsrt.client.values import (
     ClientConfig,
     ClusterInfo,
@@ -41,16 +42,15 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-ANSWER_SLACK_S = 5.0
-"""How much longer than its timeout a blocking call waits for the network thread to report the timeout."""
-
 
 class NetworkThread:
-    """See the module. ``fetcher``, ``restorer``, ``producer`` and ``admin`` are there after :meth:`start`."""
+    """See the module. ``fetcher``, ``restorer``, ``producer`` and ``admin`` are there after :meth:`start`, ``transactions``
+    as well where the producer has a transactional id."""
 
     fetcher: Fetcher
     restorer: Fetcher
     producer: Producer
+    transactions: Transactions
     admin: BlockingAdmin
 
     def __init__(self, config: ClientConfig) -> None:
@@ -82,10 +82,21 @@ class NetworkThread:
         info = await self._first_contact(metadata, timeout_s)
         self.fetcher = Fetcher(self._cluster, metadata, self._config.fetch, Purpose.FETCH, self._signal, self._polled)
         self.restorer = Fetcher(self._cluster, metadata, self._config.restore, Purpose.RESTORE, self._signal)
-        self.producer = Producer(self._cluster, metadata, self._config.producer)
+        self.producer = self._make_producer(metadata)
         self.admin = BlockingAdmin(self, Admin(self._cluster, metadata), self._cluster)
         self._metadata_task = asyncio.create_task(metadata.run())
         return info
+
+    def _make_producer(self, metadata: Metadata) -> Producer:
+        config = self._config.producer
+        if config.transactional_id is None:
+            return Producer(self._cluster, metadata, config)
+        coordination = TransactionCoordination(self._cluster, config.transactional_id, config.transaction_timeout_ms)
+        producer = Producer(self._cluster, metadata, config, coordination)
+        self.transactions = Transactions(
+            coordination, producer, lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        )
+        return producer
 
     async def _first_contact(self, metadata: Metadata, timeout_s: float) -> ClusterInfo:
         loop = asyncio.get_running_loop()

@@ -11,6 +11,8 @@
    raises, and after that the producer starts anew under another producer id. What was not acknowledged by then may or may
    not have been written.
 6. The queue is shared with the processing thread under one lock.
+7. With a transactional id a partition is added to the transaction before anything is sent to it; after a failure nothing
+   is taken until the producer was initialized again (:mod:`streamsrt.client.transactions`).
 """
 
 from __future__ import annotations
@@ -20,12 +22,19 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s, may_be_retried
 from streamsrt.client.metadata import NO_TOPIC_ID, Metadata
-from streamsrt.client.values import DeliveryTimeoutError, ProducerConfig, TopicPartition
+from streamsrt.client.transactions import (
+    FENCED,
+    LOST,
+    TransactionCoordination,
+    as_production_error,
+    transaction_error,
+)
+from streamsrt.client.values import DeliveryTimeoutError, ProducerConfig, TopicPartition, TransactionLostError
 from streamsrt.errors import ProductionError, RequestFailedError, StreamsError
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_message, error_name, is_retriable
@@ -34,6 +43,9 @@ from streamsrt.wire.records import stamp_producer
 log = logging.getLogger(__name__)
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+LAST_VERSION_WITH_ADDED_PARTITIONS = 11
+TRANSACTIONAL_FLAG = 0x10
+_ATTRIBUTES_AT = 22
 ALL_REPLICAS = -1
 SEQUENCES = 2**31
 WORTH_SENDING_BYTES = 256 * 1024
@@ -89,10 +101,18 @@ class _Partition:
 class Producer:
     """See the module, and :class:`streamsrt.client.interface.Producing` for what may be called from other threads."""
 
-    def __init__(self, cluster: Cluster, metadata: Metadata, config: ProducerConfig) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        metadata: Metadata,
+        config: ProducerConfig,
+        transaction: TransactionCoordination | None = None,
+    ) -> None:
         self._cluster = cluster
         self._metadata = metadata
         self._config = config
+        self._transaction = transaction
+        self._adding: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -104,7 +124,7 @@ class Producer:
         self._number = 0
         self._generation = 0
         self._flushing = 0
-        self._error: ProductionError | None = None
+        self._error: StreamsError | None = None
         self._closed = False
         self._producer_id = -1
         self._producer_epoch = -1
@@ -121,6 +141,8 @@ class Producer:
         size = len(batch)
         with self._changed:
             self._raise_error()
+            if self._transaction is not None:
+                self._check_transactional(batch)
             if self._buffered_bytes and self._buffered_bytes + size > self._config.buffer_memory:
                 self._wait_for_room(size)
             self._number += 1
@@ -168,6 +190,23 @@ class Producer:
             acked, self._acked = self._acked, {}
             return acked
 
+    def _check_transactional(self, batch: bytes | bytearray | memoryview) -> None:
+        if self._producer_id < 0:
+            raise TransactionLostError("Nothing can be sent before the transactional id is initialized.")
+        if not batch[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
+            raise ValueError("a batch that is not marked as transactional would be written outside of the transaction")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the next call raises what has failed."""
+        with self._lock:
+            return self._error is not None or self._closed
+
+    def raise_error(self) -> None:
+        """Raises what has failed and was not raised yet, if anything."""
+        with self._changed:
+            self._raise_error()
+
     def _raise_error(self) -> None:
         if self._closed:
             raise ProductionError("The producer is closed.")
@@ -189,10 +228,10 @@ class Producer:
 
     async def close(self) -> None:
         """Stop; whoever waits gets an error."""
-        self._runner.cancel()
-        for task in self._tasks:
+        tasks = [self._runner, *self._tasks, *([] if self._adding is None else [self._adding])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(self._runner, *self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         with self._changed:
             self._closed = True
             if self._pending and self._error is None:
@@ -202,7 +241,7 @@ class Producer:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
-            if self._pending and self._producer_id < 0:
+            if self._pending and self._producer_id < 0 and self._transaction is None:
                 await self._get_producer_id()
             self._check_expired()
             wait_until = self._send_what_is_due()
@@ -256,6 +295,7 @@ class Producer:
         """Start requests; the result is the loop time of the next retry or expiry, if any."""
         now = self._loop.time()
         by_node: dict[int, list[_Partition]] = {}
+        to_add: list[TopicPartition] = []
         again_at: float | None = now + 1.0 if self._pending else None
         with self._lock:
             partitions = [partition for partition in self._partitions.values() if partition.queue]
@@ -265,6 +305,9 @@ class Producer:
             if partition.not_before > now:
                 again_at = min(again_at or partition.not_before, partition.not_before)
                 continue
+            if self._transaction is not None and not self._transaction.has(partition.tp):
+                to_add.append(partition.tp)
+                continue
             partition.retrying = False
             leader = self._metadata.leader(*partition.tp)
             if leader is None:
@@ -272,10 +315,24 @@ class Producer:
             else:
                 partition.node_id = leader.node_id
                 by_node.setdefault(leader.node_id, []).append(partition)
+        if to_add and self._adding is None and self._producer_id >= 0:
+            self._adding = asyncio.create_task(self._add_partitions(to_add, self._generation))
         for node_id, ready in by_node.items():
             while self._may_send(node_id, ready):
                 self._start_request(node_id, ready)
         return again_at
+
+    async def _add_partitions(self, partitions: Collection[TopicPartition], generation: int) -> None:
+        assert self._transaction is not None
+        deadline = self._loop.time() + self._config.delivery_timeout_ms / 1000
+        try:
+            await self._transaction.add_partitions(partitions, deadline)
+        except StreamsError as error:
+            if generation == self._generation:
+                self._fail(as_production_error(error, partitions))
+        finally:
+            self._adding = None
+            self._wake.set()
 
     def _may_send(self, node_id: int, ready: list[_Partition]) -> bool:
         in_flight = self._requests.get(node_id, 0)
@@ -340,9 +397,10 @@ class Producer:
         connection = await self._cluster.connection(node_id, Purpose.PRODUCE)
         ids = {partition.tp[0]: self._metadata.topic_id(partition.tp[0]) for partition, _ in chosen}
         without_ids = any(topic_id == NO_TOPIC_ID for topic_id in ids.values())
-        version = connection.version_of(
-            types.ProduceRequest, 3, FIRST_VERSION_WITH_TOPIC_IDS - 1 if without_ids else 1000
-        )
+        version_max = FIRST_VERSION_WITH_TOPIC_IDS - 1 if without_ids else 1000
+        if self._transaction is not None:
+            version_max = LAST_VERSION_WITH_ADDED_PARTITIONS
+        version = connection.version_of(types.ProduceRequest, 3, version_max)
         topics: dict[str, types.ProduceRequest.TopicProduceData] = {}
         for partition, batch in chosen:
             name, number = partition.tp
@@ -354,7 +412,10 @@ class Producer:
             data = types.ProduceRequest.PartitionProduceData(index=number, records=batch.data)
             topic.partition_data.append(data)
         request = types.ProduceRequest(
-            acks=ALL_REPLICAS, timeout_ms=self._cluster.config.request_timeout_ms, topic_data=list(topics.values())
+            transactional_id=None if self._transaction is None else self._transaction.transactional_id,
+            acks=ALL_REPLICAS,
+            timeout_ms=self._cluster.config.request_timeout_ms,
+            topic_data=list(topics.values()),
         )
         response = await connection.request(request, version=version)
         names = {topic_id: name for name, topic_id in ids.items()}
@@ -382,6 +443,8 @@ class Producer:
         elif is_retriable(code) and code != ErrorCode.CORRUPT_MESSAGE:
             self._metadata.request_update()
             self._retry(partition, batch, error_name(code))
+        elif self._transaction is not None and (code in FENCED or code in LOST):
+            self._fail(transaction_error(code, "The broker refuses a batch for {}-{}".format(*partition.tp)))
         else:
             self._fail(self._refusal(partition, result))
 
@@ -417,13 +480,37 @@ class Producer:
             f"The broker refuses a batch for {topic}-{number} ({name}).{said} {remedy}".rstrip(), topic, number
         )
 
-    def _fail(self, error: ProductionError) -> None:
+    def _fail(self, error: StreamsError) -> None:
         with self._changed:
-            self._generation += 1
-            self._partitions.clear()
-            self._buffered_bytes = 0
-            self._unsent_bytes = 0
-            self._pending = 0
-            self._producer_id = -1
+            self._drop()
             self._error = error
             self._changed.notify_all()
+
+    def _drop(self) -> None:
+        self._generation += 1
+        self._partitions.clear()
+        self._buffered_bytes = 0
+        self._unsent_bytes = 0
+        self._pending = 0
+        self._producer_id = -1
+
+    # -------------------------------------------------------------------------------------------------- transactions
+
+    def drop_all(self) -> None:
+        """Forget what was sent and not acknowledged, and errors. Nothing is taken until :meth:`restart`."""
+        with self._changed:
+            self._drop()
+            self._error = None
+            self._acked = {}
+            self._changed.notify_all()
+
+    async def settled(self) -> None:
+        """Wait until no request is under way."""
+        running = [*self._tasks, *([] if self._adding is None else [self._adding])]
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def restart(self, producer_id: int, producer_epoch: int) -> None:
+        """Go on under this producer id and epoch."""
+        with self._lock:
+            self._producer_id, self._producer_epoch = producer_id, producer_epoch
+        self._wake.set()

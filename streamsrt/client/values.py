@@ -59,6 +59,9 @@ class ProducerConfig:
     max_block_ms: int = 60_000
     delivery_timeout_ms: int = 120_000
     max_in_flight_requests_per_connection: int = 5
+    transactional_id: str | None = None
+    """Set: everything is written in transactions (:class:`streamsrt.client.interface.Transacting`)."""
+    transaction_timeout_ms: int = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +124,15 @@ class OffsetOutOfRangeError(FetchError):
 
 class DeliveryTimeoutError(ProductionError):
     """The brokers did not acknowledge in time; whether they have the records is unknown. Trying again may help."""
+
+
+class TransactionLostError(RequestFailedError):
+    """Nothing that was sent since the last commit may be taken for written, nor for not written: initialize the
+    transactional id again, which decides it, and do the work over from what is committed."""
+
+
+class ProducerFencedError(TransactionLostError):
+    """A newer producer has the transactional id, or the transaction took too long and was aborted."""
 
 
 # -------------------------------------------------------------------------------------------------------------- admin
