@@ -174,6 +174,8 @@ def test_a_killed_broker_loses_nothing_and_applications_go_on(
     lines = expected.text_lines() * 3
     counts_input = repartition_topic(application_id)
     cluster.make_topics(PARTITIONS, "lines", "word-counts")
+    # The members outlive the outage: else their tasks would go to others in between, which is another test's matter.
+    cluster.network.admin.alter_group_configs(application_id, {"streams.session.timeout.ms": "45000"})
 
     with (
         word_count(cluster, tmp_path / "a", application_id) as a,
