@@ -122,7 +122,7 @@ def run_program(peer: str, arguments: list[str], log: Path) -> dict[str, Mark]:
         for line in process.stdout:
             words = line.split()
             if words[:1] == ["MARK"]:
-                marks.setdefault(words[1], Mark(int(words[2]), float(words[3]), time.monotonic()))
+                marks[words[1]] = Mark(int(words[2]), float(words[3]), time.monotonic())
             if "END" in marks:
                 break
         if program == "faust":

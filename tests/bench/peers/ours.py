@@ -1,7 +1,8 @@
 """This runtime: filter + map (W1), count per key (W2), count per key and minute (W3).
 
-START is the moment when the group has given out the tasks, before the first fetch; END is the return of ``run()``, after the
-last commit, leaving the group and closing the stores. HALF is the first progress snapshot behind half of the records.
+START is the moment when the group has given out the tasks, before the first fetch (the last of several such moments: without
+its internal topics a group gives out none); END is the return of ``run()``, after the last commit, leaving the group and
+closing the stores. HALF is the first progress snapshot behind half of the records.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def main(arguments: list[str]) -> None:
     bootstrap, workload, source, sink, application, records, directory = arguments
 
     def entered(new: State, old: State) -> None:
-        if new is State.RUNNING:
+        if new is State.RUNNING and not streams.progress.processed_records:
             mark("START", 0)
 
     config = {
