@@ -7,10 +7,12 @@ module                  APIs
 ``metadata``            Metadata, DescribeTopicPartitions, DescribeCluster
 ``topic_admin``         CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords
 ``configs``             DescribeConfigs, IncrementalAlterConfigs
-``produce``             Produce, InitProducerId
+``produce``             Produce
 ``fetch``               Fetch, ListOffsets, OffsetForLeaderEpoch
 ``groups``              FindCoordinator, OffsetCommit, OffsetFetch, OffsetDelete, ListGroups, DeleteGroups,
                         StreamsGroupHeartbeat, StreamsGroupDescribe
+``transactions``        InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit, ListTransactions,
+                        DescribeTransactions, DescribeProducers
 ======================  ==================================================================================================
 
 ======================  ==================================================================================================
@@ -19,14 +21,16 @@ module                  what the handlers share
 ``broker``              :class:`Broker`: state, services, clock
 ``topics``              which topics there are, durable in ``__cluster_metadata``
 ``group_shards``        the group coordinator: shards, timers, settings of groups
+``transaction_shards``  the transaction coordinator: shards, markers, timers
+``alarm``               who sleeps until a deadline
 ``producer_ids``        producer ids, never given out twice
 ``purgatory``           fetches that wait for records
 ``keyed_log``           a small durable map as an internal log
 ``config_definitions``  settings of the broker and of topics: names, types, bounds
 ======================  ==================================================================================================
 
-Not served: transactions, classic and consumer groups, ACLs, quotas. A client that asks for a transactional producer gets
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which it does not retry; APIs that are not served are not advertised.
+Not served: classic and consumer groups, ACLs, quotas, and of transactions what brokers do for clients of
+``transaction.version`` 2. APIs that are not served are not advertised.
 
 Accepted for the sake of Kafka's tools and files, without effect: ``compression.type`` (batches stay as they were sent),
 ``preallocate``, ``flush.*`` (see ``log.fsync``), ``segment.jitter.ms``, ``segment.index.bytes``,

@@ -23,8 +23,10 @@ from coordinator.broker.keyed_log import KeyedLog
 from coordinator.broker.producer_ids import ProducerIds
 from coordinator.broker.purgatory import Purgatory
 from coordinator.broker.topics import BROKER_LOG, GROUP_CONFIGS_LOG, TopicRegistry
+from coordinator.broker.transaction_shards import TransactionShards
 from coordinator.group.config import GroupConfig
 from coordinator.log import Fsync, LogDirectory, LogError, PartitionLog
+from coordinator.txn.config import TransactionConfig
 from streamsrt.wire.messages import RequestHeader
 from streamsrt.wire.primitives import uuid_to_text
 
@@ -87,6 +89,22 @@ class Broker:
             config_log=group_configs,
             on_append=self.appended,
         )
+        self.transactions = TransactionShards(
+            self.topics,
+            self.groups,
+            self.producer_ids,
+            TransactionConfig(
+                max_timeout_ms=self.integer("transaction.max.timeout.ms"),
+                id_expiration_ms=self.integer("transactional.id.expiration.ms"),
+            ),
+            surroundings.now_ms,
+            topic_settings=(
+                self.integer("transaction.state.log.num.partitions"),
+                self.integer("transaction.state.log.segment.bytes"),
+            ),
+            on_append=self.appended,
+            durable=self.durable if self.fsync is Fsync.GROUP else None,
+        )
         self._internal_logs = (self._rows.log, self.topics.log, self.producer_ids.log, group_configs.log)
         self.host = "127.0.0.1"
         self.port = 0
@@ -99,7 +117,7 @@ class Broker:
         return value
 
     def load(self) -> None:
-        """Brings back cluster id, topics, producer ids and groups from their logs."""
+        """Brings back cluster id, topics, producer ids, groups and transactions from their logs."""
         self._load_cluster_id()
         self.topics.load()
         self.producer_ids.load()
@@ -107,6 +125,7 @@ class Broker:
             partitions=self.integer("offsets.topic.num.partitions"),
             segment_bytes=self.integer("offsets.topic.segment.bytes"),
         )
+        self.transactions.load()
 
     def _load_cluster_id(self) -> None:
         known = self._rows.load().get("cluster.id")
@@ -161,6 +180,7 @@ class Broker:
 
     def close(self) -> None:
         """Writes the clean-shutdown marker. No request may be handled after this."""
+        self.transactions.close()
         self.groups.close()
         self.topics.close()
         self.directory.close()

@@ -212,6 +212,10 @@ _OWN = (
     Definition("offsets.retention.minutes", ConfigType.INT, 10_080, minimum=1),
     Definition("offsets.topic.num.partitions", ConfigType.INT, 1, minimum=1, maximum=50),
     Definition("offsets.topic.segment.bytes", ConfigType.INT, 100 << 20, minimum=1024),
+    Definition("transaction.max.timeout.ms", ConfigType.INT, 900_000, minimum=1),
+    Definition("transaction.state.log.num.partitions", ConfigType.INT, 1, minimum=1, maximum=50),
+    Definition("transaction.state.log.segment.bytes", ConfigType.INT, 100 << 20, minimum=1024),
+    Definition("transactional.id.expiration.ms", ConfigType.INT, 604_800_000, minimum=1),
     Definition("socket.request.max.bytes", ConfigType.INT, 100 << 20, minimum=1024),
 )
 

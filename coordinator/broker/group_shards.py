@@ -31,6 +31,7 @@ from coordinator.group.values import (
 from coordinator.log import LogError, PartitionLog
 from coordinator.shard.shard import Outcome, Shard
 from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.records import ControlRecord
 
 logger = logging.getLogger("coordinator.groups")
 
@@ -105,7 +106,7 @@ class GroupShards:
         """The group ids, those of one shard together."""
         found: dict[int, list[str]] = {}
         for group_id in group_ids:
-            found.setdefault(self._partition_of(group_id), []).append(group_id)
+            found.setdefault(self.partition_of(group_id), []).append(group_id)
         return list(found.values())
 
     def _execute(self, shard: Shard, message: Any, context: tuple[str, str, int]) -> Any | Awaitable[Any]:
@@ -124,15 +125,21 @@ class GroupShards:
         self._parked[request_id] = future
         return future
 
-    def _partition_of(self, group_id: str) -> int:
+    def partition_of(self, group_id: str) -> int:
+        """The partition of ``__consumer_offsets`` that the group belongs to."""
         return (java_hash(group_id) & 0x7FFFFFFF) % len(self._shards)
 
     def _shard_of(self, group_id: str) -> Shard:
-        return self._shards[self._partition_of(group_id)]
+        return self._shards[self.partition_of(group_id)]
 
     def log_of(self, group_id: str) -> PartitionLog:
         """The log that holds the group's records."""
-        return self._logs[self._partition_of(group_id)]
+        return self._logs[self.partition_of(group_id)]
+
+    def end_transaction(self, partition: int, control: ControlRecord) -> None:
+        """Writes a transaction marker to a partition of ``__consumer_offsets``. Raises AppendFailedError."""
+        self._shards[partition].end_transaction(control, self._now_ms())
+        self._on_append(self._logs[partition])
 
     # --------------------------------------------------------------------------------------------------------- outcomes
 

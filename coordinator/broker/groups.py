@@ -41,7 +41,7 @@ def context_of(request: Request) -> tuple[str, str, int]:
 
 def handle_find_coordinator(broker: Broker, request: Request) -> FindCoordinatorResponse:
     message: FindCoordinatorRequest = request.message
-    code, text = _coordinator_error(message.key_type)
+    code, text = _coordinator_error(broker, message.key_type)
     node, host, port = (broker.node_id, broker.host, broker.port) if not code else (-1, "", -1)
     if request.header.api_version < BATCHED_COORDINATORS_VERSION:
         return FindCoordinatorResponse(error_code=code, error_message=text, node_id=node, host=host, port=port)
@@ -55,11 +55,12 @@ def handle_find_coordinator(broker: Broker, request: Request) -> FindCoordinator
     )
 
 
-def _coordinator_error(key_type: int) -> tuple[int, str | None]:
+def _coordinator_error(broker: Broker, key_type: int) -> tuple[int, str | None]:
     if key_type == _GROUP:
         return 0, None
     if key_type == _TRANSACTION:
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker does not serve transactions."
+        ready = broker.transactions.ensure_topic()
+        return (0, None) if ready else (ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
     if key_type == _SHARE:
         return ErrorCode.INVALID_REQUEST, "This broker does not serve share groups."
     return ErrorCode.INVALID_REQUEST, f"Key type {key_type} is unknown."

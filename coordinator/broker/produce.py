@@ -1,11 +1,12 @@
-"""Produce and InitProducerId.
+"""Produce.
 
 1. A batch goes to the log as it came: its bytes are checked there and passed through, never decoded.
 2. ``acks=0`` has no answer at all; an error ends the connection, so that the client looks again where its partitions
    are. ``acks=1`` and ``acks=all`` are the same on one node: the answer is given when the
    append is as safe as ``log.fsync`` promises.
 3. Each partition succeeds or fails by itself.
-4. Transactions are not served: a transactional batch would keep read_committed readers waiting for ever.
+4. A transactional batch is taken only from the current producer of its transactional id, in an open transaction that
+   holds the partition: any other one would keep read_committed readers waiting for ever.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from __future__ import annotations
 from coordinator.broker.broker import Answer, Broker, DisconnectError, Handler, Request
 from coordinator.broker.topics import Topic
 from coordinator.log import AppendInfo, Fsync, LogError, PartitionLog
+from coordinator.txn.values import Producer
 from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.records import HEADER_SIZE_BYTES, read_header
 from streamsrt.wire.schema import ApiKey
-from streamsrt.wire.types import InitProducerIdResponse, ProduceRequest, ProduceResponse
+from streamsrt.wire.types import ProduceRequest, ProduceResponse
 
 TOPIC_ID_VERSION = 13
 _VALID_ACKS = (-1, 0, 1)
@@ -83,14 +87,14 @@ def _append(
         return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
     if message.acks not in _VALID_ACKS:
         return _failed(data.index, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={message.acks} is not one of -1, 0, 1")
-    if message.transactional_id is not None or _is_transactional(data.records):
-        return _failed(
-            data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker does not serve transactions."
-        )
     if topic.is_internal:
         return _failed(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is written by the broker only")
     if not data.records:
         return _failed(data.index, ErrorCode.INVALID_RECORD, "the partition's data holds no record batch")
+    if _is_transactional(data.records):
+        code = _check_transaction(broker, message, topic, data.index, data.records)
+        if code:
+            return _failed(data.index, code, "the batch does not belong to an open transaction of this producer")
     log = topic.partitions[data.index]
     try:
         info = log.append(data.records, now_ms=broker.surroundings.now_ms())
@@ -104,6 +108,19 @@ def _append(
 def _is_transactional(records: bytes | memoryview | None) -> bool:
     """Whether the (first, and with a producer id only) batch says so; a batch too short to say it is the log's matter."""
     return records is not None and len(records) > _ATTRIBUTES and bool(records[_ATTRIBUTES] & _TRANSACTIONAL)
+
+
+def _check_transaction(
+    broker: Broker, message: ProduceRequest, topic: Topic, partition: int, records: bytes | memoryview
+) -> int:
+    if message.transactional_id is None or len(records) < HEADER_SIZE_BYTES:
+        return ErrorCode.INVALID_TXN_STATE
+    try:
+        header = read_header(records)
+    except DecodeError:
+        return ErrorCode.CORRUPT_MESSAGE
+    producer = Producer(header.producer_id, header.producer_epoch)
+    return broker.transactions.check_write(message.transactional_id, producer, topic.name, partition)
 
 
 def _succeeded(index: int, info: AppendInfo) -> ProduceResponse.PartitionProduceResponse:
@@ -124,17 +141,4 @@ def _failed(
     )
 
 
-def handle_init_producer_id(broker: Broker, request: Request) -> Answer:
-    message = request.message
-    answer = InitProducerIdResponse(error_code=0, producer_id=-1, producer_epoch=-1)
-    if message.transactional_id is not None:
-        answer.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return answer
-    try:
-        answer.producer_id, answer.producer_epoch = broker.producer_ids.allocate(), 0
-    except LogError as error:
-        answer.error_code = error.error_code
-    return broker.acknowledged(answer)
-
-
-HANDLERS: dict[int, Handler] = {ApiKey.PRODUCE: handle_produce, ApiKey.INIT_PRODUCER_ID: handle_init_producer_id}
+HANDLERS: dict[int, Handler] = {ApiKey.PRODUCE: handle_produce}

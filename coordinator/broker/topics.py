@@ -37,7 +37,8 @@ logger = logging.getLogger("coordinator.broker")
 
 METADATA_TOPIC = "__cluster_metadata"
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state"})
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 BROKER_LOG = "__broker"
 GROUP_CONFIGS_LOG = "__group_configs"
 PRODUCER_IDS_LOG = "__producer_ids"

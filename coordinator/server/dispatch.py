@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping
 from inspect import isawaitable
 from typing import Any
 
-from coordinator.broker import api_versions, configs, fetch, groups, metadata, produce, topic_admin
+from coordinator.broker import api_versions, configs, fetch, groups, metadata, produce, topic_admin, transactions
 from coordinator.broker.broker import Broker, DisconnectError, Handler, Request
 from coordinator.server.tcp import Answer, Parts, ProtocolViolationError
 from streamsrt.wire.error_codes import ErrorCode
@@ -25,6 +25,7 @@ HANDLERS: Mapping[int, Handler] = {
     **metadata.HANDLERS,
     **produce.HANDLERS,
     **topic_admin.HANDLERS,
+    **transactions.HANDLERS,
 }
 
 

@@ -204,6 +204,7 @@ async def _run(broker: Broker, listener: Listener, stopping: asyncio.Event) -> i
     loop = asyncio.get_running_loop()
     chores = [
         loop.create_task(_tick_groups(broker)),
+        loop.create_task(_tick_transactions(broker)),
         loop.create_task(_apply_retention(broker)),
         loop.create_task(listener.close_idle(broker.integer("connections.max.idle.ms"))),
     ]
@@ -225,6 +226,13 @@ async def _tick_groups(broker: Broker) -> None:
     while True:
         delay_ms = broker.groups.tick()
         await broker.groups.timer_changed(delay_ms)
+
+
+async def _tick_transactions(broker: Broker) -> None:
+    """Ends the transactions that last too long, when they are due."""
+    while True:
+        delay_ms = broker.transactions.tick()
+        await broker.transactions.alarm.wait(delay_ms)
 
 
 async def _apply_retention(broker: Broker) -> None:

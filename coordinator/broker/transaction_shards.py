@@ -1,0 +1,274 @@
+"""The transaction coordinator of the broker: which shard a transactional id belongs to, and the markers.
+
+1. A transactional id belongs to the partition of ``__transaction_state`` that Java's ``hashCode`` of it maps to; each
+   partition is one shard with a log of its own. The topic is made when the first transactional producer asks.
+2. Markers are written only when the record that decides the outcome is as safe as ``log.fsync`` promises, and noted as
+   written only when they are. With ``log.fsync=group`` that takes two waits; else it is done before the answer.
+3. A partition that is gone needs no marker. One whose disk fails gets it later.
+4. After a power loss that took records of this coordinator, a partition may hold an open transaction that nobody will end.
+   It is aborted at the start: readers must not wait for it for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from coordinator.broker.alarm import Alarm
+from coordinator.broker.group_shards import GroupShards, java_hash
+from coordinator.broker.producer_ids import ProducerIds
+from coordinator.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicRefusedError, TopicRegistry
+from coordinator.log import AppendRefusedError, LogError, PartitionLog
+from coordinator.shard.journal import AppendFailedError
+from coordinator.shard.transaction_shard import TransactionOutcome, TransactionShard
+from coordinator.txn.config import TransactionConfig
+from coordinator.txn.machine import check_write, needs_producer_id
+from coordinator.txn.state import Status, TransactionsState
+from coordinator.txn.values import (
+    AddPartitions,
+    EndTransaction,
+    InitProducer,
+    MarkersFailed,
+    MarkersWritten,
+    Producer,
+    Reply,
+    TopicPartition,
+    WriteMarkers,
+)
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.records import ControlRecord, ControlType, encode_control_batch
+
+logger = logging.getLogger("coordinator.transactions")
+
+Durable = Callable[[Iterable[PartitionLog]], Awaitable[None]]
+COORDINATOR_EPOCH = 0
+
+
+class TransactionShards:
+    """All shards, behind one door. ``durable`` is None where an append is as safe as it gets at once."""
+
+    def __init__(
+        self,
+        topics: TopicRegistry,
+        groups: GroupShards,
+        producer_ids: ProducerIds,
+        config: TransactionConfig,
+        now_ms: Callable[[], int],
+        *,
+        topic_settings: tuple[int, int],
+        on_append: Callable[[PartitionLog], None],
+        durable: Durable | None,
+    ) -> None:
+        """``topic_settings``: how many partitions a new ``__transaction_state`` has, and its ``segment.bytes``."""
+        self._topics = topics
+        self._groups = groups
+        self._producer_ids = producer_ids
+        self._config = config
+        self._now_ms = now_ms
+        self._topic_settings = topic_settings
+        self._on_append = on_append
+        self._durable = durable
+        self._shards: list[TransactionShard] = []
+        self._logs: list[PartitionLog] = []
+        self._finishing: dict[str, asyncio.Task[None]] = {}
+        self.alarm = Alarm()
+
+    # ---------------------------------------------------------------------------------------------------------- loading
+
+    def load(self) -> None:
+        """Brings the transactions back from their logs, and ends what was decided. The groups must be there."""
+        topic = self._topics.get(TRANSACTIONS_TOPIC)
+        if topic is not None:
+            self._open(topic.partitions)
+        self._abort_orphans()
+
+    def _open(self, logs: list[PartitionLog]) -> None:
+        self._logs = logs
+        self._shards = [TransactionShard(log, self._config) for log in logs]
+        now_ms = self._now_ms()
+        for index, shard in enumerate(self._shards):
+            for effect in shard.load(now_ms).effects:
+                self._finish_at_start(index, effect)
+
+    def _finish_at_start(self, index: int, effect: WriteMarkers) -> None:
+        try:
+            if self._durable is not None:
+                self._logs[index].flush()
+            written, logs = self._write_markers(effect)
+            if self._durable is not None:
+                for log in logs:
+                    log.flush()
+        except LogError as error:
+            logger.warning("the transaction of %s can't be finished yet: %s", effect.transactional_id, error)
+            written = False
+        self._note_markers(index, effect, written=written)
+
+    def _abort_orphans(self) -> None:
+        held = {
+            (transaction.producer.id, partition)
+            for shard in self._shards
+            for transaction in shard.state.transactions.values()
+            if transaction.status == Status.ONGOING or transaction.status.is_prepared
+            for partition in transaction.partitions
+        }
+        for topic in self._topics:
+            for number, log in enumerate(topic.partitions):
+                partition = TopicPartition(topic.name, number)
+                for producer_id, offset in list(log.producers.open_transactions()):
+                    if (producer_id, partition) not in held:
+                        logger.warning(
+                            "aborting a transaction of producer %d on %s-%d, open since offset %d, which nobody knows",
+                            producer_id,
+                            *partition,
+                            offset,
+                        )
+                        epoch = log.producers.entries[producer_id].epoch
+                        self._write_marker(partition, _control(Producer(producer_id, epoch), committed=False))
+
+    def ensure_topic(self) -> bool:
+        """Makes ``__transaction_state`` if there is none; False if that fails now."""
+        if self._shards:
+            return True
+        partitions, segment_bytes = self._topic_settings
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "segment.bytes": str(segment_bytes),
+        }
+        try:
+            topic = self._topics.create(TRANSACTIONS_TOPIC, partitions, configs)
+        except (TopicRefusedError, LogError) as error:
+            logger.warning("%s can't be made: %s", TRANSACTIONS_TOPIC, error)
+            return False
+        self._open(topic.partitions)
+        self._groups.topics_changed()
+        return True
+
+    # --------------------------------------------------------------------------------------------------------- questions
+
+    def execute(self, event: InitProducer | AddPartitions | EndTransaction) -> Reply:
+        """The answer to what a producer asks."""
+        if not self.ensure_topic():
+            return Reply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        index = self._index_of(event.transactional_id)
+        shard = self._shards[index]
+        if isinstance(event, InitProducer) and needs_producer_id(shard.state, event):
+            try:
+                event = InitProducer(
+                    event.transactional_id, event.timeout_ms, event.expected, self._producer_ids.allocate()
+                )
+            except LogError as error:
+                logger.error("no producer id can be given out: %s", error)
+                return Reply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        outcome = shard.execute(event, self._now_ms())
+        self._carry_out(index, outcome)
+        assert outcome.reply is not None
+        return outcome.reply
+
+    def check_write(self, transactional_id: str, producer: Producer, topic: str, partition: int) -> ErrorCode:
+        """Whether a producer may write to a partition now, as part of its transaction."""
+        if not self._shards:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        state = self._shards[self._index_of(transactional_id)].state
+        return check_write(state, transactional_id, producer, TopicPartition(topic, partition))
+
+    def states(self) -> list[TransactionsState]:
+        """The states of all shards."""
+        return [shard.state for shard in self._shards]
+
+    def state_of(self, transactional_id: str) -> TransactionsState:
+        """The state that knows the transactional id, if any does."""
+        return self._shards[self._index_of(transactional_id)].state if self._shards else TransactionsState()
+
+    def logs_of(self, transactional_id: str) -> list[PartitionLog]:
+        """The log that holds the records of the transactional id, if there is one."""
+        return [self._logs[self._index_of(transactional_id)]] if self._shards else []
+
+    async def finished(self, transactional_id: str) -> None:
+        """Returns when the markers that are being written for the transactional id are written, or have failed."""
+        task = self._finishing.get(transactional_id)
+        if task is not None:
+            await asyncio.wait([task])
+
+    def _index_of(self, transactional_id: str) -> int:
+        return (java_hash(transactional_id) & 0x7FFFFFFF) % len(self._shards)
+
+    # ----------------------------------------------------------------------------------------------------------- markers
+
+    def _carry_out(self, index: int, outcome: TransactionOutcome) -> None:
+        if outcome.appended:
+            self._on_append(self._logs[index])
+        for effect in outcome.effects:
+            if self._durable is None:
+                written, _ = self._write_markers(effect)
+                self._note_markers(index, effect, written=written)
+            else:
+                task = asyncio.get_running_loop().create_task(self._finish(self._durable, index, effect))
+                self._finishing[effect.transactional_id] = task
+        self.alarm.ring()
+
+    async def _finish(self, durable: Durable, index: int, effect: WriteMarkers) -> None:
+        try:
+            await durable([self._logs[index]])
+            written, logs = self._write_markers(effect)
+            await durable(logs)
+        except LogError as error:
+            logger.warning("the transaction of %s can't be finished yet: %s", effect.transactional_id, error)
+            written = False
+        del self._finishing[effect.transactional_id]
+        self._note_markers(index, effect, written=written)
+
+    def _note_markers(self, index: int, effect: WriteMarkers, *, written: bool) -> None:
+        name = effect.transactional_id
+        event = MarkersWritten(name) if written else MarkersFailed(name)
+        self._carry_out(index, self._shards[index].execute(event, self._now_ms()))
+
+    def _write_markers(self, effect: WriteMarkers) -> tuple[bool, list[PartitionLog]]:
+        """Whether no partition lacks its marker now, and the logs that have got one."""
+        control = _control(effect.producer, committed=effect.committed)
+        logs = [self._write_marker(partition, control) for partition in effect.partitions]
+        return False not in logs, [log for log in logs if isinstance(log, PartitionLog)]
+
+    def _write_marker(self, partition: TopicPartition, control: ControlRecord) -> PartitionLog | bool:
+        """The log that has got the marker; True if none needs it, False if it could not be written."""
+        topic = self._topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return True
+        log = topic.partitions[partition.partition]
+        now_ms = self._now_ms()
+        try:
+            if partition.topic == OFFSETS_TOPIC:
+                self._groups.end_transaction(partition.partition, control)
+            else:
+                log.append(encode_control_batch(control, timestamp_ms=now_ms), now_ms=now_ms, from_coordinator=True)
+                self._on_append(log)
+        except AppendRefusedError as error:
+            logger.error("%s-%d takes no transaction marker: %s", *partition, error)
+            return True
+        except (LogError, AppendFailedError) as error:
+            logger.warning("the transaction marker for %s-%d is put off: %s", *partition, error)
+            return False
+        return log
+
+    # ------------------------------------------------------------------------------------------------------------ timers
+
+    def tick(self) -> int | None:
+        """Lets due timers expire; how many milliseconds until the next one, or None."""
+        now_ms = self._now_ms()
+        for index, shard in enumerate(self._shards):
+            self._carry_out(index, shard.tick(now_ms))
+        self.alarm.reset()
+        deadlines = [deadline for shard in self._shards if (deadline := shard.next_deadline_ms()) is not None]
+        return max(0, min(deadlines) - now_ms) if deadlines else None
+
+    def close(self) -> None:
+        """Ends what waits for the disk; what is not finished then is finished at the next start."""
+        for task in self._finishing.values():
+            task.cancel()
+        self._finishing.clear()
+
+
+def _control(producer: Producer, *, committed: bool) -> ControlRecord:
+    kind = ControlType.COMMIT if committed else ControlType.ABORT
+    return ControlRecord(kind, producer.id, producer.epoch, COORDINATOR_EPOCH)

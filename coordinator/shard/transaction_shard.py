@@ -1,0 +1,132 @@
+"""One partition of ``__transaction_state``: the transaction machine over its log.
+
+1. For each event: the machine decides; its records are appended as one batch; only then they are applied, timers are set,
+   the answer goes out and effects begin. Nothing is asynchronous in here.
+2. A failed append leaves everything as it was; who asked is told to try again, a timer expires again a second later, and
+   markers that could not be noted as written are written again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from coordinator.shard.journal import AppendFailedError, CoordinatorLog, append_rows, read_journal
+from coordinator.shard.timers import Timers
+from coordinator.txn.config import TransactionConfig
+from coordinator.txn.machine import handle, on_loaded
+from coordinator.txn.state import EMPTY, TransactionsState, apply_all, apply_soft
+from coordinator.txn.values import (
+    CancelTimer,
+    Decision,
+    Event,
+    MarkersFailed,
+    MarkersWritten,
+    Record,
+    Reply,
+    Timer,
+    TimerExpired,
+    TimerKey,
+    WriteMarkers,
+)
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.messages import (
+    decode_record_key,
+    decode_record_value,
+    encode_record_key,
+    encode_record_value,
+)
+from streamsrt.wire.primitives import EncodeError
+from streamsrt.wire.types import TransactionLogKey, TransactionLogValue
+
+logger = logging.getLogger("coordinator.transactions")
+
+RETRY_MS = 1_000
+
+
+class TransactionOutcome(NamedTuple):
+    """What an event led to."""
+
+    reply: Reply | None
+    effects: tuple[WriteMarkers, ...]
+    appended: bool
+
+
+class TransactionShard:
+    """The transaction machine with its log and its timers."""
+
+    def __init__(self, log: CoordinatorLog, config: TransactionConfig) -> None:
+        self._log = log
+        self._config = config
+        self._state = EMPTY
+        self._timers: Timers[TimerKey] = Timers()
+
+    @property
+    def state(self) -> TransactionsState:
+        return self._state
+
+    def load(self, now_ms: int) -> TransactionOutcome:
+        """Makes the state from the log, and what it calls for. Raises LogError or DecodeError for damage."""
+        self._state = apply_all(EMPTY, self._records())
+        self._timers = Timers()
+        return self._carry_out(on_loaded(self._state, now_ms, self._config), now_ms)
+
+    def execute(self, event: Event, now_ms: int) -> TransactionOutcome:
+        """Handles an event; the outcome has the answer to who asked."""
+        decision = handle(self._state, event, now_ms, self._config)
+        try:
+            return self._carry_out(decision, now_ms)
+        except AppendFailedError as failed:
+            if isinstance(event, MarkersWritten):
+                return self.execute(MarkersFailed(event.transactional_id), now_ms)
+            return TransactionOutcome(Reply(failed.code), (), False)
+
+    def next_deadline_ms(self) -> int | None:
+        """When ``tick`` has something to do next; None if never."""
+        return self._timers.next_deadline_ms()
+
+    def tick(self, now_ms: int) -> TransactionOutcome:
+        """Lets the timers expire whose deadline has come."""
+        effects: list[WriteMarkers] = []
+        appended = False
+        while (key := self._timers.pop_due(now_ms)) is not None:
+            decision = handle(self._state, TimerExpired(key), now_ms, self._config)
+            try:
+                outcome = self._carry_out(decision, now_ms)
+            except AppendFailedError:
+                self._timers.set(key, now_ms + RETRY_MS)
+                continue
+            effects += outcome.effects
+            appended = appended or outcome.appended
+        return TransactionOutcome(None, tuple(effects), appended)
+
+    def _carry_out(self, decision: Decision, now_ms: int) -> TransactionOutcome:
+        if decision.records:
+            self._append(decision.records, now_ms)
+            self._state = apply_all(self._state, decision.records)
+        for update in decision.soft:
+            self._state = apply_soft(self._state, update)
+        for timer in decision.timers:
+            match timer:
+                case Timer(key, deadline_ms):
+                    self._timers.set(key, deadline_ms)
+                case CancelTimer(key):
+                    self._timers.cancel(key)
+        return TransactionOutcome(decision.reply, decision.effects, bool(decision.records))
+
+    def _append(self, records: tuple[Record, ...], now_ms: int) -> None:
+        try:
+            keys = [encode_record_key(record.key) for record in records]
+            values = [None if record.value is None else encode_record_value(record.value) for record in records]
+        except EncodeError as error:
+            logger.error("records of a transaction cannot be encoded: %s", error)
+            raise AppendFailedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+        append_rows(self._log, keys, values, now_ms)
+
+    def _records(self) -> Iterator[Record]:
+        for batch in read_journal(self._log):
+            for key, value in batch.rows:
+                name = decode_record_key(key, transactions=True)
+                assert isinstance(name, TransactionLogKey)
+                yield Record(name, None if value is None else decode_record_value(TransactionLogValue, value))
