@@ -73,8 +73,7 @@ class BrokerProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self.process.poll() is None:
-            self.kill()
+        self.kill()
 
 
 class Wire:
