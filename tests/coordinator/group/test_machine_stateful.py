@@ -30,13 +30,17 @@ TOPOLOGIES = [
             ["0: source=u", "1: source=t changelog=c"],
             ["0: source=u", "1: source=t changelog=c", "2: source=v sink=r", "3: repartition=r"],
             ["a: source=u,v changelog=c", "1: source=t"],
+            ["a: source=u,v changelog=c", "1: source=t", "b: source=w changelog=d"],
+            ["0: source=w changelog=d", "1: source=t", "2: source=u,v changelog=c"],
+            ["a: source=u,v changelog=c", "1: source=t"],
         ]
     )
 ]
+NEWEST_EPOCH = len(TOPOLOGIES) - 1
 PARTS: list[dict[str, Subtopology]] = [
     {part.id: part for part in topology_of(topology).subtopologies} for topology in TOPOLOGIES
 ]
-INTERNAL = {"c", "r"}
+PARTITIONS = {"t": 3, "u": 2, "v": 2, "w": 3, "r": 2}
 
 
 @dataclass
@@ -57,9 +61,15 @@ class Client:
 
 class GroupLife(RuleBasedStateMachine):
     @initialize(
-        delay_ms=st.sampled_from([0, 0, 3000]), interval_ms=st.sampled_from([0, 0, 1000]), standbys=st.integers(0, 2)
+        delay_ms=st.sampled_from([0, 0, 3000]),
+        interval_ms=st.sampled_from([0, 0, 1000]),
+        standbys=st.integers(0, 2),
+        first_epoch=st.integers(0, NEWEST_EPOCH - 1),
     )
-    def start(self, delay_ms: int, interval_ms: int, standbys: int) -> None:
+    def start(self, delay_ms: int, interval_ms: int, standbys: int, first_epoch: int) -> None:
+        self.begin(delay_ms=delay_ms, interval_ms=interval_ms, standbys=standbys, first_epoch=first_epoch)
+
+    def begin(self, *, delay_ms: int, interval_ms: int, standbys: int, first_epoch: int) -> None:
         self.config = GroupConfig.parse(
             {
                 "group.streams.initial.rebalance.delay.ms": str(delay_ms),
@@ -69,11 +79,12 @@ class GroupLife(RuleBasedStateMachine):
         )
         self.log = MemoryLog()
         self.now_ms = 1000
-        self.topics = {"t": 3, "u": 2, "v": 2, "c": 3, "r": 2}
+        self.topics = {**PARTITIONS, "c": 3}
         self.shard = Shard(self.log, self.config, self.image())
         self.clients: dict[str, Client] = {}
         self.numbers = 0
-        self.newest = 0
+        self.newest = first_epoch
+        self.targets: dict[str, frozenset[TaskId]] = {}
 
     def image(self) -> TopicsImage:
         return TopicsImage({n: TopicImage(n.encode().ljust(16), n, count) for n, count in self.topics.items()})
@@ -89,7 +100,7 @@ class GroupLife(RuleBasedStateMachine):
         if len(self.clients) >= 5:
             return
         self.numbers += 1
-        topology = min(self.newest + ahead, len(TOPOLOGIES) - 1)
+        topology = min(self.newest + ahead, NEWEST_EPOCH)
         instance = f"i{self.numbers}" if static else None
         client = Client(f"m{self.numbers}", process, instance, topology)
         self.clients[client.member_id] = client
@@ -113,6 +124,7 @@ class GroupLife(RuleBasedStateMachine):
                 self.beat(client)
                 self.no_two_active_tasks_share_a_partition()
                 self.a_process_has_a_task_once()
+                self.a_member_that_is_left_behind_only_loses_tasks()
 
     @rule(data=st.data())
     def rejoin(self, data: st.DataObject) -> None:
@@ -213,7 +225,11 @@ class GroupLife(RuleBasedStateMachine):
 
     # The world
 
-    @rule(name=st.sampled_from(["t", "u", "v", "c", "r"]), count=st.sampled_from([None, 2, 3]), rare=st.integers(0, 4))
+    @rule(
+        name=st.sampled_from(["t", "u", "v", "w", "c", "d", "r"]),
+        count=st.sampled_from([None, 2, 3]),
+        rare=st.integers(0, 4),
+    )
     def topic_changes(self, name: str, count: int | None, rare: int) -> None:
         if rare:
             return
@@ -273,6 +289,28 @@ class GroupLife(RuleBasedStateMachine):
         assert not [place for place, count in seen.items() if count > 1]
 
     @invariant()
+    def a_member_has_only_tasks_that_its_topology_has(self) -> None:
+        group = self.group
+        assert group.topology is not None or not group.members
+        now = {part.id: part.resources for part in group.topology.subtopologies} if group.topology else {}
+        for name, member in group.members.items():
+            known = PARTS[member.topology_epoch]
+            target, current = group.targets.get(name, NO_TASKS), group.current[name]
+            for task in target.active | target.passive:
+                if group.epoch == group.assignment_epoch:
+                    assert now[task.subtopology_id] == known[task.subtopology_id].resources
+            for tasks in (current.assigned, current.pending):
+                assert {task.subtopology_id for task in tasks.active | tasks.passive} <= known.keys()
+
+    @invariant()
+    def a_member_that_is_left_behind_only_loses_tasks(self) -> None:
+        group, before = self.group, self.targets
+        self.targets = {name: target.active | target.passive for name, target in group.targets.items()}
+        for name, tasks in self.targets.items():
+            if group.is_stale(group.members[name]):
+                assert tasks <= before.get(name, tasks)
+
+    @invariant()
     def epochs_are_in_order(self) -> None:
         group = self.group
         assert group.assignment_epoch <= group.epoch
@@ -284,10 +322,11 @@ class GroupLife(RuleBasedStateMachine):
         assert self.group.targets.keys() <= self.group.members.keys()
 
     def make_topics_right(self) -> None:
-        self.topics |= {"t": 3, "u": 2, "v": 2, "r": 2}
-        group = self.group
-        part = next((p for p in group.topology.subtopologies if p.changelogs), None) if group.topology else None
-        self.topics["c"] = max(self.topics[name] for name in part.input_topics) if part else 3
+        self.topics |= PARTITIONS
+        topology = self.group.topology
+        for part in topology.subtopologies if topology else ():
+            for changelog in part.changelogs:
+                self.topics[changelog.name] = max(self.topics[name] for name in part.input_topics)
         self.shard.set_topics(self.image(), self.now_ms)
 
     def teardown(self) -> None:

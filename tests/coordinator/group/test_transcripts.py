@@ -146,3 +146,13 @@ def test_delays_of_the_assignment() -> None:
 @pytest.mark.requirement("SG-005", "SG-060", "GA-050", "GA-051", "GA-059", "GA-064", "GA-072", "GA-074")
 def test_a_group_from_its_first_join_to_its_deletion() -> None:
     check("life_and_death")
+
+
+@pytest.mark.requirement("SG-119", "SG-120", "SG-121", "SG-144")
+def test_an_upgrade_with_new_topics_does_not_stop_who_runs_the_old_version() -> None:
+    check("upgrade_with_new_topics")
+
+
+@pytest.mark.requirement("SG-123", "SG-125", "SG-227")
+def test_an_upgrade_and_a_way_back_where_old_and_new_tasks_share_a_changelog() -> None:
+    check("upgrade_shared_changelog")
