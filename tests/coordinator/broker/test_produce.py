@@ -132,37 +132,23 @@ class TestIdempotence:
         assert produce(broker, production("t", {0: numbered(1)})).base_offset == 1
 
 
-class TestTransactions:
-    """They are not served: whoever asks is told at once, by an error that clients do not retry."""
+class TestTransactionalBatches:
+    """One without an open transaction would keep read_committed readers waiting for ever."""
 
-    def test_a_transactional_id(self, broker: InProcessBroker) -> None:
-        broker.create("t")
-        result = produce(broker, production("t", {0: batch(b"v")}, transactional_id="x"))
-        assert (result.error_code, result.error_message) == (53, "This broker does not serve transactions.")
-
-    def test_a_transactional_batch(self, broker: InProcessBroker) -> None:
+    @pytest.mark.parametrize(("transactional_id", "code"), [(None, 48), ("x", 49)])
+    def test_without_a_transaction(self, broker: InProcessBroker, transactional_id: str | None, code: int) -> None:
         broker.create("t")
         records = batch(b"v", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
-        assert produce(broker, production("t", {0: records})).error_code == 53
+        result = produce(broker, production("t", {0: records}, transactional_id=transactional_id))
+        assert result.error_code == code
+        assert produce(broker, production("t", {0: records[:40]}, transactional_id="x")).error_code == 48
         topic = broker.broker.topics.get("t")
         assert topic is not None
         assert topic.partitions[0].last_stable_offset == topic.partitions[0].high_watermark == 0
 
-    def test_init_producer_id(self, broker: InProcessBroker) -> None:
-        answer = broker.ask(types.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000))
-        assert (answer.error_code, answer.producer_id) == (53, -1)
-
-    @pytest.mark.parametrize("version", range(7))
-    def test_find_coordinator(self, broker: InProcessBroker, version: int) -> None:
-        request = types.FindCoordinatorRequest(key_type=1, key="x", coordinator_keys=["x"])
-        if version == 0:
-            request.key_type = 0
-            assert broker.ask(request, version).error_code == 0
-            return
-        answer = broker.ask(request, version)
-        found = answer if version < 4 else answer.coordinators[0]
-        assert (found.error_code, found.node_id) == (53, -1)
-        assert "transactions" in found.error_message
+    def test_plain_batches_of_a_transactional_producer_are_its_own_matter(self, broker: InProcessBroker) -> None:
+        broker.create("t")
+        assert produce(broker, production("t", {0: batch(b"v")}, transactional_id="x")).error_code == 0
 
 
 class TestInitProducerId:
