@@ -123,7 +123,9 @@ class PartitionGroup:
             if head is None:
                 continue
             if lowest is None or head < lowest:
-                bound, lowest, chosen = lowest, head, partition
+                # The one that was chosen so far comes first at equal timestamps: the run ends before its head's.
+                bound = None if lowest is None else lowest - 1
+                lowest, chosen = head, partition
             elif bound is None or head < bound:
                 bound = head
         if chosen is None:

@@ -33,6 +33,20 @@ def test_a_run_ends_where_another_partition_comes_first() -> None:
     assert runs == [("a", [1, 2], 0, 2), ("b", [5, 6], 0, 2), ("a", [8], 2, 3)]
 
 
+def test_at_equal_timestamps_the_partition_that_was_added_first_comes_first() -> None:
+    group = PartitionGroup([A, B])
+    group.add(A, batch([5, 5]))
+    group.add(B, batch([4, 5, 5, 6]))
+    assert [(topic, time) for topic, time, _ in drain(group, 100)] == [
+        ("b", 4),
+        ("a", 5),
+        ("a", 5),
+        ("b", 5),
+        ("b", 5),
+        ("b", 6),
+    ]
+
+
 @given(
     st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=6), max_size=4),
     st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=6), max_size=4),

@@ -1,0 +1,235 @@
+"""Offline up to some offset, then live from there: the same as live all the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsrt.backfill.order import Inputs, merge
+from streamsrt.backfill.replay import OfflineSettings, Replay
+from streamsrt.errors import ProcessingError
+from streamsrt.state.memory import MemoryStore
+from streamsrt.state.windowed import WindowBytesStore
+from streamsrt.tasks.offset_metadata import done_metadata
+from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.wire.records import RecordColumns, iter_columns
+from tests.streamsrt.operators.programs import (
+    APPLICATION,
+    Piped,
+    Written,
+    build,
+    columns_of,
+    commit,
+    inputs,
+    programs,
+)
+from topology import StreamsBuilder, TimeWindows, Topology, serdes
+
+Output = tuple[bytes | None, bytes | None, int, Any]
+
+
+@dataclass
+class Outcome:
+    """What is there at the end. ``outputs``: every record by topic; ``rows``: the bytes of the stores."""
+
+    outputs: dict[str, list[Output]]
+    rows: dict[str, list[tuple[bytes, bytes]]]
+
+    def compacted(self) -> dict[str, dict[bytes | None, Output]]:
+        found: dict[str, dict[bytes | None, Output]] = {}
+        for topic, records in self.outputs.items():
+            latest = {record[0]: record for record in records if record[0] is not None}
+            # A deletion of what never was there to see is no difference.
+            found[topic] = {key: record for key, record in latest.items() if record[1] is not None}
+        return {topic: latest for topic, latest in found.items() if latest}
+
+
+def config(cached: bool) -> TaskConfig:
+    return TaskConfig(
+        default_key_serde=serdes.string, default_value_serde=serdes.string, cache_max_bytes=(10 << 20) * cached
+    )
+
+
+def live_task(topology: Topology, rows: dict[str, MemoryStore], written: Written, cached: bool) -> Task:
+    (subtopology,) = topology.subtopologies
+    stores: dict[str, Any] = {}
+    for spec in subtopology.stores:
+        store = rows.setdefault(spec.name, MemoryStore(spec.name))
+        stores[spec.name] = (
+            WindowBytesStore(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
+            if spec.kind == "window" and spec.retention_ms is not None
+            else store
+        )
+    return Task(
+        subtopology,
+        0,
+        application_id=APPLICATION,
+        stores=stores,
+        collector=written,
+        config=config(cached),
+        partitions_of_topic=lambda topic: 1,
+    )
+
+
+def per_topic(piped: Sequence[Piped], topics: Sequence[str]) -> dict[str, list[Piped]]:
+    return {topic: [row for row in piped if row.topic == topic] for topic in topics}
+
+
+def run_live(task: Task, parts: dict[str, list[Piped]], starts: dict[str, int]) -> None:
+    for topic, rows in parts.items():
+        if rows:
+            task.add_batch(topic, 0, columns_of(rows, starts[topic]))
+    while task.process(3, 0):
+        continue
+    commit(task)
+
+
+def all_live(
+    topology: Topology, before: dict[str, list[Piped]], after: dict[str, list[Piped]], cached: bool
+) -> Outcome:
+    rows: dict[str, MemoryStore] = {}
+    written = Written()
+    task = live_task(topology, rows, written, cached)
+    run_live(task, before, dict.fromkeys(before, 0))
+    run_live(task, after, {topic: len(each) for topic, each in before.items()})
+    return Outcome(written.topics, {name: list(store.range()) for name, store in rows.items()})
+
+
+def offline_then_live(
+    topology: Topology,
+    before: dict[str, list[Piped]],
+    after: dict[str, list[Piped]],
+    cached: bool,
+    ordered: bool = False,
+) -> Outcome:
+    outputs: dict[str, list[Output]] = {}
+
+    def sink(topic: str, partition: int, batch: bytes, records: int) -> None:
+        for columns in iter_columns(batch):
+            headers = columns.headers or [()] * len(columns)
+            outputs.setdefault(topic, []).extend(
+                zip(columns.keys, columns.values, columns.timestamps, headers, strict=True)
+            )
+
+    settings_ = OfflineSettings(
+        application_id=APPLICATION, task_config=config(cached), partitions_of_topic=lambda topic: 1
+    )
+    (subtopology,) = topology.subtopologies
+    replay = Replay(subtopology, 0, settings_, sink)
+    if ordered:
+        replay.ordered(merge(batches_of(before, replay)))
+    else:
+        replay.merge(batches_of(before, replay))
+    for topic, entries in replay.finish().items():
+        assert [key for key, _ in entries] == sorted({key for key, _ in entries})
+        outputs[topic] = [(key, *last) for key, last in entries]
+    written = Written()
+    task = live_task(topology, replay.rows, written, cached)
+    for place, time in replay.task.partition_times().items():
+        task.restore_partition_time(*place, done_metadata("id", time, replay.task.operator_times()))
+    run_live(task, after, {topic: len(each) for topic, each in before.items()})
+    for topic, records in written.topics.items():
+        outputs.setdefault(topic, []).extend(records)
+    return Outcome(outputs, {name: list(store.range()) for name, store in replay.rows.items()})
+
+
+def batches_of(parts: dict[str, list[Piped]], replay: Replay) -> Inputs:
+    def cut(rows: list[Piped]) -> Iterator[RecordColumns]:
+        for start in range(0, len(rows), 3):
+            yield columns_of(rows[start : start + 3], start)
+
+    return {place: cut(parts[place[0]]) for place in replay.task.source_partitions}
+
+
+def _sources(topology: Topology) -> list[str]:
+    (subtopology,) = topology.subtopologies
+    return sorted(subtopology.source_topics)
+
+
+@given(programs, inputs, inputs, st.booleans(), st.booleans())
+@settings(max_examples=150)
+def test_offline_then_live_is_live_all_the_way(
+    program: Any, before: list[Piped], after: list[Piped], cached: bool, ordered: bool
+) -> None:
+    steps, end, table_steps = program
+    topology = build(steps, end, table_steps, cached)
+    topics = _sources(topology)
+    first, second = per_topic(before, topics), per_topic(after, topics)
+    live = all_live(topology, first, second, cached)
+    mixed = offline_then_live(topology, first, second, cached, ordered)
+    assert mixed.rows == live.rows
+    assert mixed.compacted() == live.compacted()
+    if not cached:
+        written = {topic for topic in live.outputs if not topic.endswith("-changelog")}
+        assert {topic: mixed.outputs[topic] for topic in written} == {topic: live.outputs[topic] for topic in written}
+
+
+def windowed() -> Topology:
+    builder = StreamsBuilder()
+    (
+        builder.stream("in", key=serdes.string, value=serdes.string)
+        .group_by_key(key=serdes.string, value=serdes.string)
+        .windowed_by(TimeWindows(10, grace=5))
+        .count(store="counts")
+        .to_stream()
+        .to("out", key=serdes.time_windowed(serdes.string, 10), value=serdes.long)
+    )
+    return builder.build()
+
+
+def test_the_first_live_records_are_judged_by_the_stream_time_of_history() -> None:
+    before = {"in": [Piped("in", "a", "x", 100, ())]}
+    after = {"in": [Piped("in", "a", "x", 50, ())]}
+    live = all_live(windowed(), before, after, cached=True)
+    assert offline_then_live(windowed(), before, after, cached=True) == live
+    assert len(live.outputs["out"]) == 1
+
+
+def test_a_partition_that_is_behind_is_waited_for() -> None:
+    """Reading partition after partition would make every record of the second one late."""
+    times = [Piped("in", "a", "x", time, ()) for time in range(0, 400, 7)]
+    other = [Piped("t", "a", "y", time, ()) for time in range(3, 400, 7)]
+    builder = StreamsBuilder()
+    (
+        builder.stream(["in", "t"], key=serdes.string, value=serdes.string)
+        .group_by_key(key=serdes.string, value=serdes.string)
+        .windowed_by(TimeWindows(10, grace=5))
+        .count(store="counts")
+    )
+    (subtopology,) = builder.build().subtopologies
+    settings_ = OfflineSettings(
+        application_id=APPLICATION, task_config=config(True), partitions_of_topic=lambda topic: 1
+    )
+    replay = Replay(subtopology, 0, settings_, lambda *_: None)
+    replay.merge(batches_of({"in": times, "t": other}, replay))
+    replay.finish()
+    assert replay.task.counters()["dropped_late"] == 0
+    assert replay.task.stream_time_ms == max(row.timestamp for row in (*times, *other))
+
+
+def test_full_caches_are_committed_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamsrt.backfill.replay.CACHE_MAX_BYTES", 2000)
+    rows = [Piped("in", f"k{index}", "x", index, ()) for index in range(200)]
+    topology = build([], "count", [], True)
+    parts = {"in": rows}
+    assert offline_then_live(topology, parts, {"in": []}, True).rows == all_live(topology, parts, {"in": []}, True).rows
+
+
+def test_a_record_that_fails_is_named() -> None:
+    def fail(value: str) -> str:
+        raise ValueError("no")
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.string).map_values(fail).to("out")
+    topology = builder.build().with_default_serdes()
+    check: Callable[[], Any] = lambda: offline_then_live(  # noqa: E731
+        topology, {"in": [Piped("in", "a", "x", 1, ())]}, {"in": []}, True
+    )
+    with pytest.raises(ProcessingError, match="in-0") as caught:
+        check()
+    assert caught.value.offset == 0
