@@ -28,6 +28,7 @@ from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.membership.values import Endpoint, GroupMembership
 from streamsrt.runtime.commit import Committer
 from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
+from streamsrt.runtime.topology_version import LocalVersion, check_members, digest_tag
 from streamsrt.runtime.tuning import tune_process
 from streamsrt.runtime.values import STATE_TRANSITIONS, Progress, State
 from streamsrt.state.directory import StateDirectory
@@ -217,13 +218,17 @@ class KafkaStreams:
             with StateDirectory(
                 config.state_dir, config.application_id, rocksdb=RocksDBOptions(memory_bytes=config.rocksdb_cache_bytes)
             ) as directory:
+                version = LocalVersion(directory.path, self.topology)
+                version.check()
                 network = NetworkThread(client_config(config))
                 network.start(config.default_api_timeout_ms / 1000)
                 try:
                     self._check_topics(network)
                     # Before joining: a member in the group would keep the backfill from ending.
                     refuse_running_backfill(config.application_id, network.admin.committed(config.application_id))
-                    self._run_member(network, directory, until, ready)
+                    (group,) = network.admin.describe_streams_groups([config.application_id])
+                    check_members(config.application_id, self.topology, group)
+                    self._run_member(network, directory, version, until, ready)
                 finally:
                     network.stop()
         except BaseException:
@@ -256,10 +261,17 @@ class KafkaStreams:
         self,
         network: NetworkThread,
         directory: StateDirectory,
+        version: LocalVersion,
         until: Callable[[StreamThread], bool] | None,
         ready: threading.Event | None,
     ) -> None:
         config = self.config
+
+        def entered(state: State) -> None:
+            if state is State.RUNNING:
+                version.remember()
+            self._enter(state)
+
         partitions = PartitionCounts(network)
         collector = RecordCollector(
             network.producer.send,
@@ -300,7 +312,7 @@ class KafkaStreams:
             Committer(config.application_id, network, collector),
             flush_outputs=collector.flush,
             now_ms=wall_clock(),
-            on_state=self._enter,
+            on_state=entered,
         )
         self._enter(State.REBALANCING)
         if ready is not None:
@@ -319,7 +331,7 @@ class KafkaStreams:
             instance_id=config.group_instance_id,
             rebalance_timeout_ms=config.max_poll_interval_ms,
             endpoint=_endpoint(config.application_server),
-            client_tags=config.client_tags,
+            client_tags={**digest_tag(self.topology), **config.client_tags},
             retry_backoff_ms=config.retry_backoff_ms,
             retry_backoff_max_ms=config.retry_backoff_max_ms,
         )

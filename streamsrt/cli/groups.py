@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -151,3 +153,31 @@ def delete(
         raise ConfigError("; ".join(f"group {name!r} was not deleted: {error}" for name, error in failed.items()))
     if as_json:
         print_json({"deleted": groups})
+
+
+@app.command("forget-topology")
+def forget_topology(
+    group: Group,
+    bootstrap_servers: BootstrapServers = None,
+    backup: Annotated[
+        Path, typer.Option("--backup", help="file that the committed offsets are written to first")
+    ] = Path("offsets-backup.json"),
+    execute: Execute = False,
+) -> None:
+    """Delete a group that has no members and commit its offsets anew, so that it takes any topology.
+
+    For brokers that do not update the topology of a group. State stays where it is: stores and changelogs are not touched.
+    """
+    with cluster(bootstrap_servers) as network:
+        offsets = network.admin.committed(group)
+        if not execute:
+            note(f"would delete group {group} and commit its {len(offsets)} offsets again; say --execute to do it")
+            return
+        rows = [[topic, partition, at.offset, at.metadata] for (topic, partition), at in sorted(offsets.items())]
+        backup.write_text(json.dumps({"group": group, "offsets": rows}) + "\n", encoding="utf-8")
+        error = network.admin.delete_groups([group])[group]
+        if error is not None:
+            raise ConfigError(f"group {group!r} was not deleted: {error} Nothing was changed; stop all members first")
+        if offsets:
+            network.admin.commit(group, offsets)
+    note(f"group {group} has no topology any more, and its {len(offsets)} offsets are as they were (copy: {backup})")

@@ -68,20 +68,15 @@ def refusal(membership: GroupMembership, code: int, message: str | None) -> Stre
     name = error_name(code)
     if code == ErrorCode.STREAMS_INVALID_TOPOLOGY:
         return StreamsInvalidTopologyError(f"Group {group!r}: the coordinator refuses the topology ({name}).{said}")
-    if code == ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH:
-        return StreamsInvalidTopologyEpochError(
-            f"Group {group!r}: topology epoch {membership.topology.epoch} does not fit the group ({name}).{said} "
-            "After a change of the topology set topology.epoch to the group's epoch plus one."
-        )
-    if code == ErrorCode.STREAMS_TOPOLOGY_FENCED:
-        return StreamsTopologyFencedError(
-            f"Group {group!r}: its topology is newer than epoch {membership.topology.epoch} ({name}).{said} "
-            "Start the newer version of the application; to go back, raise topology.epoch once more."
-        )
-    if code == ErrorCode.INVALID_REQUEST and message and "topology" in message.lower() and "updates" in message.lower():
+    if code in (ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH, ErrorCode.STREAMS_TOPOLOGY_FENCED):
+        return _epoch_refused(membership, code, said)
+    if code == ErrorCode.INVALID_REQUEST and message and "topology updates are not supported" in message.lower():
         return TopologyMismatchError(
-            f"Group {group!r} runs another topology, and this broker can't update it ({name}).{said} Stop all members and "
-            "delete the group, or start the changed application under another application.id."
+            f"Group {group!r} has another topology, and this broker can't update the topology of a group ({name}).{said} "
+            "What works here: 1. see with `streamsrt topology diff OLD NEW` what becomes of the state; 2. stop all members; "
+            f"3. `streamsrt groups forget-topology {group} --execute` deletes the group and keeps its committed offsets; "
+            "4. start the new version. Or start it under another application.id, from the beginning and with state of its "
+            "own. (The bundled broker takes new versions one member at a time.)"
         )
     if code == ErrorCode.UNSUPPORTED_VERSION:
         return UnsupportedBrokerError(
@@ -92,3 +87,18 @@ def refusal(membership: GroupMembership, code: int, message: str | None) -> Stre
         reason, remedy = _REASONS[code]
         return MembershipRefusedError(f"Group {group!r}: {reason} ({name}).{said} {remedy}", code)
     return MembershipRefusedError(f"Group {group!r}: the coordinator refused the heartbeat ({name}).{said}", code)
+
+
+def _epoch_refused(membership: GroupMembership, code: int, said: str) -> TopologyMismatchError:
+    group, epoch, name = membership.group_id, membership.topology.epoch, error_name(code)
+    if code == ErrorCode.STREAMS_TOPOLOGY_FENCED:
+        return StreamsTopologyFencedError(
+            f"Group {group!r}: its topology is newer than epoch {epoch} ({name}).{said} Start the newer version of the "
+            "application; to go back to this one, run it with topology.epoch set to the group's epoch plus one "
+            "(`streamsrt topology diff NEWER THIS` says what becomes of the running state)."
+        )
+    return StreamsInvalidTopologyEpochError(
+        f"Group {group!r}: topology epoch {epoch} does not fit the group ({name}).{said} An update needs the group's epoch "
+        "plus one (`streamsrt groups describe GROUP --view members --verbose` shows it); `streamsrt topology diff OLD NEW` "
+        "says what becomes of the running state."
+    )

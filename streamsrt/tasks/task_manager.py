@@ -141,6 +141,7 @@ class TaskManager:
         roles: dict[TaskKey, Role] = {key: "warmup" for key in wanted.warmup}
         roles.update({key: "standby" for key in wanted.standby})
         roles.update({key: "active" for key in wanted.active})
+        self._leave_out_unknown(roles)
         leaving = [owned for owned in self.running() if roles.get(owned.key) != "active"]
         if leaving:
             commit(leaving)
@@ -158,6 +159,12 @@ class TaskManager:
         self._share_cache()
         self._retry_at_ms, self._failing_since_ms = 0, None
         return self.open_tasks()
+
+    def _leave_out_unknown(self, roles: dict[TaskKey, Role]) -> None:
+        """A task of a subtopology that only another version of the application has: it is never reported as open."""
+        for key in [key for key in roles if key[0] not in self._settings.subtopologies]:
+            logger.warning("task %s_%d is of no subtopology that this version of the application has: left alone", *key)
+            del roles[key]
 
     def _change_role(self, owned: OwnedTask, role: Role) -> None:
         if role == "active":

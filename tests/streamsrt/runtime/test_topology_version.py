@@ -1,0 +1,107 @@
+"""The version that ran last with a state directory, and those of the other members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from streamsrt.errors import TopologyMismatchError
+from streamsrt.runtime.topology_version import DIGEST_TAG, LocalVersion, check_members, digest_tag
+from streamsrt.wire.types import StreamsGroupDescribeResponse as Response
+from topology import StreamsBuilder, serdes
+from topology.codecs import Serde
+from topology.nodes import Topology
+
+
+def counting(epoch: int = 0, *, filtered: bool = False, key: Serde[str] | Serde[bytes] = serdes.string) -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("words", key=key, value=serdes.string)
+    if filtered:
+        stream = stream.filter(lambda _key, value: bool(value))
+    stream.group_by_key().count(store="counts").to_stream().to("out")
+    return builder.build(epoch=epoch).with_default_serdes()
+
+
+def run(folder: Path, topology: Topology) -> None:
+    version = LocalVersion(folder, topology)
+    version.check()
+    version.remember()
+
+
+def test_the_same_version_and_a_newer_one_follow(tmp_path: Path) -> None:
+    run(tmp_path, counting())
+    run(tmp_path, counting())
+    run(tmp_path, counting(1, filtered=True))
+    run(tmp_path, counting(1, filtered=True))
+    # Which one is newer is not judged here.
+    run(tmp_path, counting(0))
+
+
+def test_another_topology_under_the_same_epoch_is_refused(tmp_path: Path) -> None:
+    run(tmp_path, counting())
+    other = LocalVersion(tmp_path, counting(filtered=True))
+    with pytest.raises(TopologyMismatchError) as raised:
+        other.check()
+    assert "topology.epoch=1" in str(raised.value)
+    assert f"streamsrt topology diff {tmp_path / 'topology.json'} NEW" in str(raised.value)
+    assert raised.value.exit_code == 2
+
+
+def test_a_version_that_was_refused_leaves_no_trace(tmp_path: Path) -> None:
+    run(tmp_path, counting())
+    LocalVersion(tmp_path, counting(1, filtered=True)).check()
+    run(tmp_path, counting())
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_store_that_would_be_misread_is_refused(tmp_path: Path, epoch: int) -> None:
+    run(tmp_path, counting())
+    with pytest.raises(TopologyMismatchError, match=r"counts|topology epoch 0"):
+        LocalVersion(tmp_path, counting(epoch, key=serdes.bytes)).check()
+
+
+def test_another_default_serde_is_refused_though_the_digest_is_the_same(tmp_path: Path) -> None:
+    def made(default: Serde[str] | Serde[bytes]) -> Topology:
+        builder = StreamsBuilder()
+        builder.stream("words").group_by_key().count(store="counts").to_stream().to("out")
+        return builder.build().with_default_serdes(default, serdes.string)
+
+    assert made(serdes.string).digest == made(serdes.bytes).digest
+    run(tmp_path, made(serdes.string))
+    with pytest.raises(TopologyMismatchError, match="would be misread"):
+        LocalVersion(tmp_path, made(serdes.bytes)).check()
+
+
+def test_a_damaged_file_is_as_none(tmp_path: Path) -> None:
+    (tmp_path / "topology.json").write_text("{", encoding="utf-8")
+    run(tmp_path, counting())
+    with pytest.raises(TopologyMismatchError):
+        LocalVersion(tmp_path, counting(filtered=True)).check()
+
+
+def group(epoch: int, tags: Mapping[str, str]) -> Response.DescribedGroup:
+    member = Response.Member(
+        member_id="m",
+        client_host="/10.0.0.7",
+        topology_epoch=epoch,
+        client_tags=[Response.KeyValue(key=key, value=value) for key, value in tags.items()],
+    )
+    return Response.DescribedGroup(group_id="app", members=[member])
+
+
+def test_a_member_with_another_topology_under_the_same_epoch_is_refused() -> None:
+    mine, other = counting(), counting(filtered=True)
+    with pytest.raises(TopologyMismatchError, match=r"10\.0\.0\.7.*topology\.epoch=1"):
+        check_members("app", mine, group(0, digest_tag(other)))
+    for fine in (group(0, digest_tag(mine)), group(1, digest_tag(other)), group(0, {}), group(0, {"zone": "a"})):
+        check_members("app", mine, fine)
+    check_members("app", replace(mine, epoch=1), group(0, digest_tag(other)))
+    check_members("app", mine, Response.DescribedGroup(group_id="app", error_code=69))
+
+
+def test_the_tag_fits_where_tags_are_limited() -> None:
+    assert len(DIGEST_TAG) <= 20
+    assert len(digest_tag(counting())[DIGEST_TAG]) <= 30
