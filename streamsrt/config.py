@@ -28,6 +28,7 @@ def _to_ms(value: object) -> object:
 
 
 Milliseconds = Annotated[int, BeforeValidator(_to_ms)]
+EXACTLY_ONCE_COMMIT_INTERVAL_MS = 100
 _TOPIC_PREFIX, _TAG_PREFIX = "topic.", "client.tag."
 
 
@@ -64,6 +65,9 @@ class StreamsConfig(BaseModel):
     num_stream_threads: int = Field(default=1, ge=1)
     processing_guarantee: Literal["at_least_once", "exactly_once_v2"] = "at_least_once"
     commit_interval_ms: Milliseconds = Field(default=30_000, ge=1)
+    """100 by default where processing is exactly once: others see results when they are committed."""
+    transaction_timeout_ms: Milliseconds = Field(default=10_000, ge=1)
+    """When the cluster aborts the transaction of an instance that is gone: others wait that long for its tasks' state."""
     statestore_cache_max_bytes: int = Field(default=64 << 20, ge=0)
     """Memory of the record caches of all tasks; 0 turns caching off: every update is written and forwarded at once."""
     rocksdb_cache_bytes: int = Field(default=64 << 20, ge=1 << 20)
@@ -151,21 +155,37 @@ class StreamsConfig(BaseModel):
                 tags[key.removeprefix(_TAG_PREFIX)] = str(value)
             else:
                 plain[key] = value
+        guarantee = plain.get("processing.guarantee", plain.get("processing_guarantee"))
+        if guarantee == "exactly_once_v2":
+            if not {"commit.interval.ms", "commit_interval_ms"} & plain.keys():
+                plain["commit.interval.ms"] = EXACTLY_ONCE_COMMIT_INTERVAL_MS
+            if not {"isolation.level", "isolation_level"} & plain.keys():
+                plain["isolation.level"] = "read_committed"
         return {**plain, "topic_configs": topics, "client_tags": tags}
 
     @model_validator(mode="after")
     def _refuse_what_cannot_be_done(self) -> StreamsConfig:
-        if self.processing_guarantee != "at_least_once":
-            raise ValueError(
-                "processing.guarantee=exactly_once_v2 is not supported by this version: give at_least_once "
-                "(after a crash, records since the last commit are processed again)"
-            )
+        if self.processing_guarantee == "exactly_once_v2":
+            if self.isolation_level != "read_committed":
+                raise ValueError(
+                    "processing.guarantee=exactly_once_v2 needs isolation.level=read_committed: what others have not "
+                    "committed may never have been. Leave the setting out"
+                )
+            if self.commit_interval_ms >= self.transaction_timeout_ms:
+                raise ValueError(
+                    f"commit.interval.ms={self.commit_interval_ms} must be below transaction.timeout.ms="
+                    f"{self.transaction_timeout_ms}: the cluster would abort every transaction before it is committed"
+                )
         if self.num_stream_threads != 1:
             raise ValueError(
                 "num.stream.threads above 1 is not supported by this version: start the application several times "
                 "with the same application.id instead, each with a state.dir of its own"
             )
         return self
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.processing_guarantee == "exactly_once_v2"
 
     @classmethod
     def of(cls, *sources: Mapping[str, Any] | StreamsConfig | None, **values: Any) -> StreamsConfig:

@@ -83,6 +83,10 @@ class Transacting(Protocol):
     def is_ready(self) -> bool:
         """Whether the producer may be used: it was initialized, and nothing has failed since."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether anything was sent since the last commit."""
+
     def initialize(self, timeout_s: float) -> None:
         """Take the transactional id over: whoever had it is fenced, and what it left undecided is decided on return.
         What was sent and not committed is dropped.

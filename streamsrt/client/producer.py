@@ -197,6 +197,11 @@ class Producer:
             raise ValueError("a batch that is not marked as transactional would be written outside of the transaction")
 
     @property
+    def is_pending(self) -> bool:
+        """Whether anything is not acknowledged yet."""
+        return self._pending > 0
+
+    @property
     def has_failed(self) -> bool:
         """Whether the next call raises what has failed."""
         with self._lock:

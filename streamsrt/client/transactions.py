@@ -330,6 +330,10 @@ class Transactions:
     def is_ready(self) -> bool:
         return self._ready and not self._producer.has_failed
 
+    @property
+    def is_open(self) -> bool:
+        return self._coordination.is_open or self._producer.is_pending
+
     def initialize(self, timeout_s: float) -> None:
         self._ready = False
         self._wait(self._initialize(timeout_s), timeout_s)

@@ -109,6 +109,11 @@ class Fetched:
     aborted: tuple[tuple[int, int], ...] | None = None
     error: FetchError | None = None
 
+    @property
+    def readable_end(self) -> int:
+        """The end of what can be read now: reading committed, it lies before the first transaction that is undecided."""
+        return self.high_watermark if self.aborted is None else self.last_stable_offset
+
 
 class FetchError(RequestFailedError):
     """A partition can't be fetched any further. ``error_code`` is the broker's."""

@@ -14,7 +14,8 @@ coordinator is away, the member epoch moved on) stay pending and are committed w
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from typing import Protocol
 
 from streamsrt.client.interface import Network
 from streamsrt.client.values import (
@@ -34,8 +35,48 @@ logger = logging.getLogger(__name__)
 _COMMIT_TIMEOUT_S = 10.0
 
 
+class Committing(Protocol):
+    """What the processing thread asks of a committer, whatever the processing guarantee."""
+
+    @property
+    def is_atomic(self) -> bool:
+        """Whether all running tasks must be committed together."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the last commit was refused since the member epoch had moved on: its new value is under way."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether offsets wait to be committed."""
+
+    @property
+    def commits(self) -> int: ...
+
+    @property
+    def committed_records_end(self) -> Mapping[TopicPartition, int]: ...
+
+    def prepare_start(self, now_ms: int) -> bool:
+        """Whether tasks may start now."""
+
+    def commit(self, tasks: Sequence[OwnedTask], member_id: str, member_epoch: int) -> None:
+        """Commits what these tasks have done. Raises RecordError. Then it is not known which of their results were
+        written: nothing of them may be committed any more, they are to be opened again."""
+
+    def commit_pending(self, member_id: str, member_epoch: int) -> None:
+        """Commits the offsets that wait. What can't be committed now goes on waiting, or is dropped with the membership."""
+
+    def keep_only(self, places: Container[TopicPartition]) -> None:
+        """Drops pending offsets of all other partitions: their new owners begin where the group's offsets are."""
+
+    def forget(self) -> None:
+        """Drops what waits to be sent or committed: the tasks are others' by now, or do their work again."""
+
+
 class Committer:
-    """Commits tasks. Belongs to the processing thread."""
+    """Commits tasks, at least once. Belongs to the processing thread."""
+
+    is_atomic = False
 
     def __init__(self, group_id: str, network: Network, collector: RecordCollector) -> None:
         self._group_id = group_id
@@ -52,22 +93,25 @@ class Committer:
         """Whether offsets wait to be committed."""
         return bool(self._pending)
 
+    def prepare_start(self, now_ms: int) -> bool:
+        """Tasks may start at any time."""
+        return True
+
     def commit(self, tasks: Sequence[OwnedTask], member_id: str, member_epoch: int) -> None:
-        """Commits what these tasks have done. Raises RecordError. Then it is not known which of their results were written:
-        nothing of them may be committed any more, they are to be opened again."""
+        """See :meth:`Committing.commit`."""
         busy = [owned for owned in tasks if owned.task.commit_needed]
         if busy:
             states = [(owned, owned.task.prepare_commit()) for owned in busy]
             self._collector.flush()
             ends = self._network.producer.flush()
             for owned, state in states:
-                owned.task.post_commit(_changelog_ends(owned, ends))
+                owned.task.post_commit(changelog_ends(owned, ends))
                 for place, (offset, metadata) in state.offsets.items():
                     self._pending[place] = OffsetAndMetadata(offset, metadata)
         self.commit_pending(member_id, member_epoch)
 
     def commit_pending(self, member_id: str, member_epoch: int) -> None:
-        """Commits the offsets that wait. What can't be committed now goes on waiting, or is dropped with the membership."""
+        """See :meth:`Committing.commit_pending`."""
         if not self._pending or member_epoch < 0:
             return
         offsets = dict(self._pending)
@@ -99,7 +143,7 @@ class Committer:
         self._collector.discard()
 
 
-def _changelog_ends(owned: OwnedTask, ends: dict[TopicPartition, int]) -> dict[str, int]:
+def changelog_ends(owned: OwnedTask, ends: dict[TopicPartition, int]) -> dict[str, int]:
     """By store, the offset after its last acknowledged changelog record of this flush."""
     found = {}
     for spec in owned.subtopology.stores:

@@ -7,6 +7,7 @@
 3. A record that can't be handled ends the application, after everything before it was committed, so that the next start
    begins at that very record. Where results may have got lost with it, nothing more is committed: they are made again.
 4. Results that could not be written while the cluster was away are made again: the tasks start over from what is committed.
+5. Exactly once, all running tasks are committed together, and what a failing record's transaction holds is undone.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from streamsrt.client.interface import GroupMember, Network
-from streamsrt.client.values import LATEST, DeliveryTimeoutError
+from streamsrt.client.values import LATEST, DeliveryTimeoutError, TransactionLostError
 from streamsrt.errors import BrokerError, MissingTopicError, RecordError, StreamsError, UserError
 from streamsrt.membership.values import (
     NOTHING,
@@ -36,7 +37,7 @@ from streamsrt.membership.values import (
     Tasks,
     TasksLost,
 )
-from streamsrt.runtime.commit import Committer
+from streamsrt.runtime.commit import Committing
 from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
 from streamsrt.tasks.owned_task import OwnedTask
 from streamsrt.tasks.task_manager import TaskManager
@@ -44,6 +45,9 @@ from streamsrt.tasks.task_manager import TaskManager
 logger = logging.getLogger(__name__)
 
 RECORDS_PER_TASK_AND_POLL = 20_000
+FIRST_RECORDS_PER_TASK_AND_POLL = 1_000
+"""Where turns are limited in time, until it is known how long a record takes."""
+_WORK_LOST = (DeliveryTimeoutError, TransactionLostError)
 _LEAVE_TIMEOUT_MS = 15_000
 _QUIET_TIMEOUT_S = 5.0
 _QUIET_INTERVAL_MS = 100
@@ -55,12 +59,16 @@ _PUBLISH_INTERVAL_MS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
-    """What the loop takes from the configuration; times in milliseconds."""
+    """What the loop takes from the configuration; times in milliseconds.
+
+    ``turn_max_ms``: how long one turn of the loop may process, about, so that commits are in time; 0: as long as it takes.
+    """
 
     commit_interval_ms: int
     poll_ms: int
     linger_ms: int
     purge_interval_ms: int
+    turn_max_ms: int = 0
 
 
 class StreamThread:
@@ -72,7 +80,7 @@ class StreamThread:
         network: Network,
         member: GroupMember,
         manager: TaskManager,
-        committer: Committer,
+        committer: Committing,
         *,
         flush_outputs: Callable[[], None],
         now_ms: Callable[[], int],
@@ -96,6 +104,7 @@ class StreamThread:
         self._purged_at_ms = now_ms()
         self._sent_at_ms = now_ms()
         self._processed = 0
+        self._limit_records = FIRST_RECORDS_PER_TASK_AND_POLL if settings.turn_max_ms else RECORDS_PER_TASK_AND_POLL
         self._advanced = False
         self._statuses: tuple[str, ...] = ()
         self._trouble: tuple[str, ...] = ()
@@ -147,10 +156,11 @@ class StreamThread:
             self._ended = True
         if self._ended:
             return
-        self._manager.start_tasks(now_ms, self._member.member_id, self._member.member_epoch)
+        if self._committer.prepare_start(now_ms):
+            self._manager.start_tasks(now_ms, self._member.member_id, self._member.member_epoch)
         try:
             self._process(now_ms)
-        except DeliveryTimeoutError as error:
+        except _WORK_LOST as error:
             self._start_over(error)
         self._maybe_commit(now_ms)
         self._manager.clean_up(now_ms)
@@ -170,7 +180,9 @@ class StreamThread:
         return max(0, min(self._settings.poll_ms, until_commit))
 
     def _process(self, now_ms: int) -> None:
-        processed = self._manager.process(RECORDS_PER_TASK_AND_POLL, now_ms)
+        processed = self._manager.process(self._limit_records, now_ms)
+        if self._settings.turn_max_ms and processed:
+            self._limit_records = _next_limit(self._limit_records, self._now_ms() - now_ms, self._settings.turn_max_ms)
         for owned in self._manager.running():
             owned.task.punctuate(now_ms)
         self._processed += processed
@@ -194,12 +206,13 @@ class StreamThread:
         self._committed_at_ms = self._now_ms()
 
     def _commit(self, tasks: list[OwnedTask]) -> None:
+        together = self._manager.running() if tasks and self._committer.is_atomic else tasks
         try:
-            self._committer.commit(tasks, self._member.member_id, self._member.member_epoch)
-        except DeliveryTimeoutError as error:
+            self._committer.commit(together, self._member.member_id, self._member.member_epoch)
+        except _WORK_LOST as error:
             self._start_over(error)
 
-    def _start_over(self, error: DeliveryTimeoutError) -> None:
+    def _start_over(self, error: StreamsError) -> None:
         logger.warning("results could not be written, the tasks start over from what is committed: %s", error)
         self._manager.restart_all()
         self._committer.forget()
@@ -300,11 +313,14 @@ class StreamThread:
     def _end_after_failure(self, error: StreamsError) -> None:
         """Commits what was done before, where that is known, and leaves."""
         self._on_state(State.PENDING_ERROR)
-        if not isinstance(error, RecordError) or error.offset >= 0:
-            try:
+        is_known = not isinstance(error, RecordError) or (error.offset >= 0 and not self._committer.is_atomic)
+        try:
+            if is_known:
                 self._committer.commit(self._manager.running(), self._member.member_id, self._member.member_epoch)
-            except StreamsError as second:
-                logger.warning("what was done before could not be committed and will be done again: %s", second)
+            else:
+                self._committer.forget()
+        except StreamsError as second:
+            logger.warning("what was done before could not be committed and will be done again: %s", second)
         self._manager.close_all()
         self._member.tell(Leave())
         self._member.tell(ReportOwned(NOTHING))
@@ -350,7 +366,7 @@ class StreamThread:
         if any(owned.lag_records for owned in self._manager.running()):
             return False
         self._commit_all()
-        if self._committer.is_pending:
+        if self._committer.is_pending or not self._manager.is_settled:
             return False
         positions = self._manager.positions()
         try:
@@ -358,6 +374,13 @@ class StreamThread:
         except BrokerError:
             return False
         return all(positions[place] >= end.offset for place, end in ends.items())
+
+
+def _next_limit(limit_records: int, took_ms: int, turn_max_ms: int) -> int:
+    """How many records the next turn may process, when this one took so long."""
+    if took_ms > turn_max_ms:
+        return max(1, limit_records * turn_max_ms // took_ms)
+    return min(RECORDS_PER_TASK_AND_POLL, limit_records * 2) if took_ms * 2 < turn_max_ms else limit_records
 
 
 def _task_progress(owned: OwnedTask) -> TaskProgress:

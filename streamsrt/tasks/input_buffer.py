@@ -37,7 +37,7 @@ class InputBuffer:
         """Takes a fetch over; fetches come in order."""
         self._fetches.append(fetched)
         self.buffered_bytes += len(fetched.buffer)
-        self.high_watermark = fetched.high_watermark
+        self.high_watermark = fetched.readable_end
 
     def jump(self, fetched: Fetched, position: int) -> None:
         """Reading goes on elsewhere: behind what was fetched before, the position moves to ``position``."""

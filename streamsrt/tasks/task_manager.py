@@ -281,9 +281,11 @@ class TaskManager:
             return
         try:
             places = self._places(created)
+            # Offsets first, the ends after them: what was committed together with an offset is below the end then, even
+            # while its transaction markers are still under way.
+            positions = self._source_positions(places.sources, member_id, member_epoch)
             starts = self._list_offsets(places.changelogs, EARLIEST)
             ends = self._list_offsets(places.changelogs, LATEST)
-            positions = self._source_positions(places.sources, member_id, member_epoch)
             missing = [*_without(places.changelogs, starts), *_without(places.changelogs, ends)]
             missing += _without(places.sources, positions)
             if missing:
@@ -481,7 +483,7 @@ class TaskManager:
             return
         buffer = owned.inputs[place]
         buffer.add(fetched)
-        owned.task.note_high_watermark(*place, fetched.high_watermark)
+        owned.task.note_high_watermark(*place, fetched.readable_end)
         if buffer.buffered_bytes > self._settings.input_buffer_bytes and place not in owned.paused:
             owned.paused.add(place)
             self._network.fetcher.pause([place])

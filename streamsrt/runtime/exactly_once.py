@@ -1,0 +1,154 @@
+"""Committing, exactly once (KIP-447): results, changelogs and input offsets in one transaction.
+
+1. A transaction belongs to the thread, not to a task: every commit is of all running tasks. What a task writes between two
+   commits is either committed with its input, or aborted with it.
+2. The order at a commit: caches are flushed, everything is sent, offsets join the transaction, the coordinator decides, and
+   only then the stores are written. So no store ever holds what was not committed, and none has to be wiped after a crash:
+   a store can only be behind its changelog, and restoring reads what was committed.
+3. Offsets carry the member epoch. An epoch that has moved on is waited for; a member that the group does not know any more
+   can't commit, however late its requests arrive.
+4. Whatever goes wrong, the transaction is undone and the tasks start over from what is committed. They start when the
+   transactional id was initialized: by then everything that an earlier producer of this id sent is decided.
+5. A record that fails takes the whole open transaction with it: what it did before it failed can't be told from what was
+   done for the records before it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Container, Sequence
+
+from streamsrt.client.interface import GroupMember, Network, Producing
+from streamsrt.client.values import (
+    OffsetAndMetadata,
+    StaleMemberEpochError,
+    TopicPartition,
+    TransactionLostError,
+    UnknownMemberError,
+)
+from streamsrt.runtime.commit import changelog_ends
+from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.record_collector import RecordCollector
+
+logger = logging.getLogger(__name__)
+
+INITIALIZE_TIMEOUT_S = 5.0
+_RETRY_BACKOFF_MS = 500
+_EPOCH_POLL_S = 0.02
+_EPOCH_ATTEMPTS = 250
+
+
+def transactional_sink(producer: Producing) -> Callable[[str, int, bytes, int], None]:
+    """Where the collector of an exactly-once application sends its batches.
+
+    A batch of a transaction that is lost already is dropped: the next commit says so, and the tasks start over.
+    """
+
+    def send(topic: str, partition: int, batch: bytes, record_count: int) -> None:
+        try:
+            producer.send(topic, partition, batch, record_count)
+        except TransactionLostError as error:
+            logger.debug("dropped, since the transaction is lost: %s", error)
+
+    return send
+
+
+class ExactlyOnceCommitter:
+    """Commits all tasks of a thread in transactions. Belongs to the processing thread."""
+
+    is_atomic = True
+    is_pending = False
+    is_stale = False
+
+    def __init__(
+        self, group_id: str, network: Network, collector: RecordCollector, member: GroupMember, *, timeout_s: float
+    ) -> None:
+        self._group_id = group_id
+        self._network = network
+        self._collector = collector
+        self._member = member
+        self._timeout_s = timeout_s
+        self._retry_at_ms = 0
+        self.commits = 0
+        self.committed_records_end: dict[TopicPartition, int] = {}
+
+    # ---------------------------------------------------------------------------------------------------------- start
+
+    def prepare_start(self, now_ms: int) -> bool:
+        """Whether tasks may start: the transactional id is this thread's, and nothing of it is undecided.
+        Raises ConfigError, RequestFailedError for what no waiting will cure."""
+        if self._network.transactions.is_ready:
+            return True
+        if now_ms < self._retry_at_ms:
+            return False
+        self._retry_at_ms = now_ms + _RETRY_BACKOFF_MS
+        return self._initialize()
+
+    def _initialize(self) -> bool:
+        try:
+            self._network.transactions.initialize(INITIALIZE_TIMEOUT_S)
+        except TransactionLostError as error:
+            logger.warning("the transactional id can't be initialized yet, trying again: %s", error)
+            return False
+        return True
+
+    # --------------------------------------------------------------------------------------------------------- commit
+
+    def commit(self, tasks: Sequence[OwnedTask], member_id: str, member_epoch: int) -> None:
+        """Commits what these tasks have done; they must be all that have done something.
+
+        Raises TransactionLostError, DeliveryTimeoutError: the tasks are to start over. Raises RecordError.
+        """
+        busy = [owned for owned in tasks if owned.task.commit_needed]
+        states = [(owned, owned.task.prepare_commit()) for owned in busy]
+        self._collector.flush()
+        if not busy and not self._network.transactions.is_open:
+            return
+        offsets = {
+            place: OffsetAndMetadata(offset, metadata)
+            for _, state in states
+            for place, (offset, metadata) in state.offsets.items()
+        }
+        ends = self._commit_transaction(offsets)
+        for owned, _ in states:
+            owned.task.post_commit(changelog_ends(owned, ends))
+        self.commits += 1
+        self.committed_records_end.update({place: at.offset for place, at in offsets.items()})
+
+    def _commit_transaction(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, int]:
+        pause = threading.Event()
+        for _ in range(_EPOCH_ATTEMPTS):
+            epoch = self._member.member_epoch
+            if epoch < 0:
+                break
+            try:
+                return self._network.transactions.commit(
+                    self._group_id,
+                    offsets,
+                    member_id=self._member.member_id,
+                    member_epoch=epoch,
+                    timeout_s=self._timeout_s,
+                )
+            except StaleMemberEpochError as error:
+                logger.info("the transaction waits for the next member epoch: %s", error)
+                pause.wait(_EPOCH_POLL_S)
+            except UnknownMemberError as error:
+                raise TransactionLostError(f"this member's tasks are others' by now: {error}") from error
+        raise TransactionLostError(
+            f"the transaction can't be committed, member {self._member.member_id} has no valid epoch"
+        )
+
+    def commit_pending(self, member_id: str, member_epoch: int) -> None:
+        """Nothing waits: offsets are committed with the results or not at all."""
+
+    def keep_only(self, places: Container[TopicPartition]) -> None:
+        """Nothing waits."""
+
+    # ----------------------------------------------------------------------------------------------------------- undo
+
+    def forget(self) -> None:
+        """Undoes what is not committed: the tasks are others' by now, or do their work again."""
+        self._collector.discard()
+        if self._network.transactions.is_open or not self._network.transactions.is_ready:
+            self._initialize()
