@@ -19,6 +19,7 @@ from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Any, Literal
 
+from streamsrt.client.interface import GroupMember
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig, FetchConfig, ProducerConfig, SecurityConfig
 from streamsrt.config import StreamsConfig
@@ -26,7 +27,8 @@ from streamsrt.errors import ConfigError, MissingTopicError, UserError
 from streamsrt.membership.member import Member
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.membership.values import Endpoint, GroupMembership
-from streamsrt.runtime.commit import Committer
+from streamsrt.runtime.commit import Committer, Committing
+from streamsrt.runtime.exactly_once import ExactlyOnceCommitter, transactional_sink
 from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
 from streamsrt.runtime.topology_version import LocalVersion, check_members, digest_tag
 from streamsrt.runtime.tuning import tune_process
@@ -220,7 +222,7 @@ class KafkaStreams:
             ) as directory:
                 version = LocalVersion(directory.path, self.topology)
                 version.check()
-                network = NetworkThread(client_config(config))
+                network = NetworkThread(client_config(config, str(directory.process_id)))
                 network.start(config.default_api_timeout_ms / 1000)
                 try:
                     self._check_topics(network)
@@ -274,8 +276,9 @@ class KafkaStreams:
 
         partitions = PartitionCounts(network)
         collector = RecordCollector(
-            network.producer.send,
+            transactional_sink(network.producer) if config.is_exactly_once else network.producer.send,
             partitions,
+            transactional=config.is_exactly_once,
             compression=Compression[config.compression_type.upper()],
             batch_bytes_max=min(config.max_request_size, 1 << 20) - _BATCH_SLACK_BYTES,
         )
@@ -305,11 +308,12 @@ class KafkaStreams:
                 poll_ms=config.poll_ms,
                 linger_ms=config.linger_ms,
                 purge_interval_ms=config.repartition_purge_interval_ms,
+                turn_max_ms=_turn_max_ms(config),
             ),
             network,
             member,
             manager,
-            Committer(config.application_id, network, collector),
+            self._committer(network, collector, member),
             flush_outputs=collector.flush,
             now_ms=wall_clock(),
             on_state=entered,
@@ -320,6 +324,14 @@ class KafkaStreams:
         if self._stop_requested:
             self._loop.stop()
         self._loop.run(until)
+
+    def _committer(self, network: NetworkThread, collector: RecordCollector, member: GroupMember) -> Committing:
+        config = self.config
+        if not config.is_exactly_once:
+            return Committer(config.application_id, network, collector)
+        return ExactlyOnceCommitter(
+            config.application_id, network, collector, member, timeout_s=config.max_block_ms / 1000
+        )
 
     def _membership(self, process_id: str) -> GroupMembership:
         config = self.config
@@ -339,6 +351,8 @@ class KafkaStreams:
 
 _BATCH_SLACK_BYTES = 16_384
 """What a request has around its batches; a batch of that much less than ``max.request.size`` fits into one."""
+
+_TURN_MS = 100
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -395,8 +409,16 @@ def topology_settings(config: StreamsConfig) -> dict[str, Any]:
     }
 
 
-def client_config(config: StreamsConfig) -> ClientConfig:
-    """The network's part of the configuration."""
+def _turn_max_ms(config: StreamsConfig) -> int:
+    """Exactly once, a commit that is late is a transaction that times out."""
+    if not config.is_exactly_once:
+        return 0
+    return max(1, min(max(config.commit_interval_ms, _TURN_MS), config.transaction_timeout_ms // 4))
+
+
+def client_config(config: StreamsConfig, process_id: str = "") -> ClientConfig:
+    """The network's part of the configuration. ``process_id``: of the state directory, which the transactions of an
+    instance are known by, over its restarts."""
     return ClientConfig(
         bootstrap_servers=config.bootstrap_servers,
         client_id=config.client_id or f"streamsrt-{config.application_id}",
@@ -434,5 +456,7 @@ def client_config(config: StreamsConfig) -> ClientConfig:
             buffer_memory=config.buffer_memory,
             max_block_ms=config.max_block_ms,
             delivery_timeout_ms=config.delivery_timeout_ms,
+            transactional_id=f"{config.application_id}-{process_id}-1" if config.is_exactly_once else None,
+            transaction_timeout_ms=config.transaction_timeout_ms,
         ),
     )
