@@ -149,7 +149,8 @@ class StreamThread:
             logger.info("committing and leaving the group")
             self._on_state(State.PENDING_SHUTDOWN)
             self._leaving_since_ms = now_ms
-            self._member.tell(Leave())
+            # A static member comes back: its tasks wait for it as long as its session.
+            self._member.tell(Leave(remain=self._failure is None))
         if self._leaving_since_ms is not None and now_ms - self._leaving_since_ms > _LEAVE_TIMEOUT_MS:
             logger.warning("the group coordinator did not confirm that this member left; it will notice by itself")
             self._commit_all()
