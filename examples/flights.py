@@ -18,12 +18,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
-from topology import StreamsBuilder, TimeWindows, serdes
+from topology import Store, StreamsBuilder, TimeWindows, serdes
 
 DEPARTURES, AIRLINES, DELAYS = "departures", "airlines", "delays"
 PARTITIONS = 4
 HOUR = timedelta(hours=1)
 LATE_FROM_MINUTES = 15
+KEEP = {"retention.ms": "-1"}
+"""For topics of this application: brokers count retention from the records' own timestamps, and these are of 2013."""
 
 
 class Departure(TypedDict):
@@ -75,6 +77,7 @@ def name_departure(departure: Departure, name: str | None) -> NamedDeparture:
 
 
 builder = StreamsBuilder()
+store = Store("delays-per-hour", changelog_config=KEEP)
 airlines = builder.table(AIRLINES, key=serdes.string, value=serdes.string, store="airlines")
 (
     builder.stream(DEPARTURES, key=serdes.string, value=serdes.json)
@@ -82,7 +85,7 @@ airlines = builder.table(AIRLINES, key=serdes.string, value=serdes.string, store
     .left_join(airlines, name_departure)
     .group_by_key(key=serdes.string, value=serdes.json)
     .windowed_by(TimeWindows(HOUR, grace=timedelta(days=2)))
-    .aggregate(no_delays, add_departure, store="delays-per-hour", value=serdes.json)
+    .aggregate(no_delays, add_departure, store=store, value=serdes.json)
     .to_stream()
     .to(DELAYS, key=serdes.time_windowed(serdes.string, HOUR), value=serdes.json)
 )

@@ -56,21 +56,25 @@ class Cluster:
         return self.server.bootstrap_servers
 
     def make_topics(self, partitions: int, *names: str) -> None:
-        """Fresh topics of these names."""
+        """Fresh topics of these names. They keep records however old these are: event times lie in the past."""
         self.delete_topics(*names)
         for error in self.network.admin.create_topics(
-            [NewTopic(name=name, partitions=partitions) for name in names]
+            [NewTopic(name=name, partitions=partitions, configs={"retention.ms": "-1"}) for name in names]
         ).values():
             assert error is None
 
     def delete_topics(self, *names: str) -> None:
-        """Topics of these names don't exist afterwards."""
-        admin = self.network.admin
-        present = admin.topics(names)
-        if present:
-            for error in admin.delete_topics(list(present)).values():
-                assert error is None
-            wait_until(lambda: not admin.topics(names), f"{list(present)} are deleted")
+        """Topics of these names don't exist afterwards.
+
+        That is done over another connection: one that knows the old topics might write to them while they are being deleted.
+        """
+        with connected(self.server) as other:
+            admin = other.network.admin
+            present = admin.topics(names)
+            if present:
+                for error in admin.delete_topics(list(present)).values():
+                    assert error is None
+                wait_until(lambda: not admin.topics(names), f"{list(present)} are deleted")
 
     def write(self, topic: str, rows: Sequence[Row], partitions: int, *, partition: int | None = None) -> None:
         """Writes rows and waits until all of them are acknowledged."""
@@ -105,11 +109,21 @@ class Cluster:
     def wait_all_committed(self, group: str, *topics: str, timeout_s: float = PATIENCE_S) -> None:
         """Wait until the group has committed the ends of these topics."""
 
+        missing: dict[TopicPartition, tuple[int | None, int]] = {}
+
         def done() -> bool:
             committed = self.committed(group)
-            return all(committed.get(place, 0) >= end for topic in topics for place, end in self.ends(topic).items())
+            missing.clear()
+            for topic in topics:
+                for place, end in self.ends(topic).items():
+                    if committed.get(place, 0) < end:
+                        missing[place] = (committed.get(place), end)
+            return not missing
 
-        wait_until(done, f"group {group} has committed all of {topics}", timeout_s=timeout_s, pause_s=0.1)
+        try:
+            wait_until(done, f"group {group} has committed all of {topics}", timeout_s=timeout_s, pause_s=0.1)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; committed offsets and ends: {missing}") from None
 
     def members(self, group: str) -> list[str]:
         return [member.member_id for member in self.network.admin.describe_streams_groups([group])[0].members]
