@@ -1,0 +1,261 @@
+"""A cluster in this process, behind the contract of :mod:`streamsrt.client.interface`: logs, offsets, one group member.
+
+It keeps what is written, gives what is read, and can be told to be away, to refuse, or to lose what was sent; there is no
+thread and no time in it, so that a test decides what happens when.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamsrt.client.values import (
+    EARLIEST,
+    Fetched,
+    FetchError,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    OffsetOutOfRangeError,
+    RequestTimedOutError,
+    TopicInfo,
+    TopicPartition,
+)
+from streamsrt.wire.records import decode_batches, encode_batch
+
+_BASE_OFFSET = struct.Struct(">q")
+OUT_OF_RANGE = 1
+
+
+@dataclass(slots=True)
+class Log:
+    """One partition: batches with their base offsets."""
+
+    batches: list[tuple[int, bytes, int]] = field(default_factory=list)
+    start: int = 0
+    end: int = 0
+
+    def append(self, batch: bytes, count: int) -> None:
+        stamped = bytearray(batch)
+        _BASE_OFFSET.pack_into(stamped, 0, self.end)
+        self.batches.append((self.end, bytes(stamped), count))
+        self.end += count
+
+    def read(self, offset: int) -> tuple[bytes, int]:
+        """One batch, and the offset that follows it; nothing at the end."""
+        for base, batch, count in self.batches:
+            if base + count > offset:
+                return batch, base + count
+        return b"", offset
+
+
+class InProcessFetcher:
+    """Gives one batch of each partition per poll."""
+
+    def __init__(self, network: InProcessNetwork) -> None:
+        self._network = network
+        self.positions: dict[TopicPartition, int] = {}
+        self.paused: set[TopicPartition] = set()
+        self.errors: dict[TopicPartition, FetchError] = {}
+
+    def add_partitions(self, positions: Mapping[TopicPartition, int]) -> None:
+        self.positions.update(positions)
+        self.paused.difference_update(positions)
+
+    def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
+        for place in partitions:
+            self.positions.pop(place, None)
+            self.paused.discard(place)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        self.paused.update(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self.paused.difference_update(partitions)
+
+    def poll(self, timeout_s: float = 0.0, max_batches: int = 64) -> list[Fetched]:
+        if self._network.is_away:
+            return []
+        found = [self._fetch(place, offset) for place, offset in list(self.positions.items()) if self._may(place)]
+        taken = [fetched for fetched in found if fetched is not None][:max_batches]
+        for fetched in taken:
+            place = (fetched.topic, fetched.partition)
+            if fetched.error is None:
+                self.positions[place] = fetched.next_offset
+            else:
+                del self.positions[place]
+        return taken
+
+    def _may(self, place: TopicPartition) -> bool:
+        return place not in self.paused
+
+    def _fetch(self, place: TopicPartition, offset: int) -> Fetched | None:
+        log = self._network.logs[place]
+        error = self.errors.pop(place, None)
+        if error is None and not log.start <= offset <= log.end:
+            error = OffsetOutOfRangeError(
+                f"{place[0]}-{place[1]}: offset {offset} is not in the log, which begins at {log.start} and ends at "
+                f"{log.end}.",
+                OUT_OF_RANGE,
+            )
+        batch, next_offset = (b"", offset) if error is not None else log.read(offset)
+        if error is None and not batch:
+            return None
+        return Fetched(*place, memoryview(batch), offset, next_offset, log.end, log.end, log.start, None, error)
+
+    @property
+    def buffered_bytes(self) -> int:
+        return 0
+
+
+class InProcessProducer:
+    """Batches lie in ``sent`` until a flush appends them."""
+
+    def __init__(self, network: InProcessNetwork) -> None:
+        self._network = network
+        self.sent: list[tuple[TopicPartition, bytes, int]] = []
+        self.fails_with: list[Exception] = []
+        """What the next flushes raise; what had been sent is dropped then, as the real producer does."""
+
+    def send(self, topic: str, partition: int, batch: bytes | bytearray | memoryview, record_count: int) -> None:
+        self.sent.append(((topic, partition), bytes(batch), record_count))
+
+    def flush(self, timeout_s: float | None = None) -> dict[TopicPartition, int]:
+        sent, self.sent = self.sent, []
+        if self.fails_with:
+            raise self.fails_with.pop(0)
+        ends = {}
+        for place, batch, count in sent:
+            log = self._network.logs[place]
+            log.append(batch, count)
+            ends[place] = log.end
+        return ends
+
+
+class InProcessAdmin:
+    """Offsets and topics. ``refusals``: what the next commits raise."""
+
+    def __init__(self, network: InProcessNetwork) -> None:
+        self._network = network
+        self.offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.refusals: list[Exception] = []
+        self.commits: list[dict[TopicPartition, int]] = []
+
+    def _answer(self) -> None:
+        if self._network.is_away:
+            raise RequestTimedOutError("No answer in time.")
+
+    def topics(self, names: Collection[str] | None = None, *, timeout_s: float = 30.0) -> dict[str, TopicInfo]:
+        self._answer()
+        counts = self._network.counts()
+        return {
+            name: TopicInfo(name, bytes(16), count, False)
+            for name, count in counts.items()
+            if names is None or name in names
+        }
+
+    def partitions_for(self, names: Collection[str], *, timeout_s: float = 30.0) -> dict[str, int]:
+        return {name: topic.partitions for name, topic in self.topics(names).items()}
+
+    def list_offsets(
+        self, partitions: Mapping[TopicPartition, int], *, read_committed: bool = False, timeout_s: float = 30.0
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        self._answer()
+        logs = self._network.logs
+        return {
+            place: OffsetAndTimestamp(logs[place].start if which == EARLIEST else logs[place].end, -1, -1)
+            for place, which in partitions.items()
+            if place in logs
+        }
+
+    def committed(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None, **_settings: Any
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        self._answer()
+        return {place: at for place, at in self.offsets.items() if partitions is None or place in partitions}
+
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], **_settings: Any) -> None:
+        self._answer()
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.offsets.update(offsets)
+        self.commits.append({place: at.offset for place, at in offsets.items()})
+
+    def delete_records(
+        self, before: Mapping[TopicPartition, int], *, timeout_s: float = 30.0
+    ) -> dict[TopicPartition, int]:
+        self._answer()
+        for place, offset in before.items():
+            self._network.logs[place].start = offset
+        return dict(before)
+
+
+class InProcessMember:
+    """A membership whose coordinator is the test."""
+
+    def __init__(self) -> None:
+        self.member_id = "member"
+        self.member_epoch = 1
+        self.told: list[Any] = []
+        self.waiting: deque[Any] = deque()
+
+    def tell(self, command: Any) -> None:
+        self.told.append(command)
+
+    def events(self) -> list[Any]:
+        return [self.waiting.popleft()] if self.waiting else []
+
+    def polled(self) -> None:
+        """Nobody counts."""
+
+    def join(self, timeout_s: float) -> bool:
+        return True
+
+
+class InProcessNetwork:
+    """The cluster. ``is_away``: nothing is fetched, and requests time out."""
+
+    def __init__(self, topics: Mapping[str, int]) -> None:
+        self.logs: dict[TopicPartition, Log] = {}
+        self.is_away = False
+        self.fetcher = InProcessFetcher(self)
+        self.restorer = InProcessFetcher(self)
+        self.producer = InProcessProducer(self)
+        self.admin = InProcessAdmin(self)
+        self.waits = 0
+        for name, count in topics.items():
+            self.make_topic(name, count)
+
+    def make_topic(self, name: str, partitions: int) -> None:
+        self.logs.update({(name, index): Log() for index in range(partitions)})
+
+    def counts(self) -> dict[str, int]:
+        names = [name for name, _ in self.logs]
+        return {name: names.count(name) for name in names}
+
+    def write(
+        self, place: TopicPartition, rows: Iterable[tuple[bytes | None, bytes | None]], timestamp: int = 1_000
+    ) -> None:
+        """Appends one batch."""
+        keys, values = zip(*rows, strict=True)
+        self.logs[place].append(encode_batch(list(keys), list(values), [timestamp] * len(keys)), len(keys))
+
+    def read(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+        """Every record of a topic, partition by partition."""
+        return [
+            row
+            for (name, _), log in sorted(self.logs.items())
+            if name == topic
+            for _, batch, _ in log.batches
+            for columns in decode_batches(batch)
+            for row in zip(columns.keys, columns.values, strict=True)
+        ]
+
+    def wait(self, timeout_s: float) -> bool:
+        self.waits += 1
+        return False
+
+    def wake(self) -> None:
+        """Nobody waits."""

@@ -1,0 +1,153 @@
+"""The tasks of one member over a cluster in this process: the real stores, tasks, commits and loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from streamsrt.membership.values import AssignmentChanged, Tasks
+from streamsrt.operators.handlers import ExceptionHandlers
+from streamsrt.runtime.commit import Committer
+from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
+from streamsrt.runtime.values import State
+from streamsrt.state.directory import StateDirectory
+from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.task import TaskConfig
+from streamsrt.tasks.task_manager import TaskManager, TaskSettings
+from tests.streamsrt.in_process_network import InProcessMember, InProcessNetwork
+from topology import StreamsBuilder, serdes
+from topology.nodes import Subtopology, Topology
+
+APPLICATION_ID = "app"
+CHANGELOG = "app-counts-changelog"
+
+
+def counting() -> Topology:
+    """Counts the records of ``in`` by key, into ``out``."""
+    builder = StreamsBuilder()
+    (
+        builder.stream("in", key=serdes.string, value=serdes.integer)
+        .group_by_key()
+        .count(store="counts")
+        .to_stream()
+        .to("out", key=serdes.string, value=serdes.long)
+    )
+    return builder.build()
+
+
+def two_sources() -> Topology:
+    """Passes on what comes from two topics."""
+    builder = StreamsBuilder()
+    builder.stream(["wide", "narrow"], key=serdes.string, value=serdes.string).to("out")
+    return builder.build()
+
+
+def number(value: int) -> bytes:
+    return value.to_bytes(4, "big")
+
+
+class Rig:
+    """One member. ``clock_ms`` stands still until the test moves it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        topology: Topology | None = None,
+        network: InProcessNetwork | None = None,
+        *,
+        partitions: int = 2,
+        cache_max_bytes: int = 1 << 20,
+        input_buffer_bytes: int = 1 << 20,
+        task_timeout_ms: int = 300_000,
+        commit_interval_ms: int = 1_000_000,
+        handlers: ExceptionHandlers | None = None,
+        max_task_idle_ms: int = 0,
+    ) -> None:
+        self.topology = (topology or counting()).with_default_serdes().configured({})
+        self.network = network or InProcessNetwork({"in": partitions, "out": partitions, CHANGELOG: partitions})
+        self.subtopology: Subtopology = self.topology.subtopologies[0]
+        self.directory = StateDirectory(folder, APPLICATION_ID)
+        self.collector = RecordCollector(self.network.producer.send, self._count)
+        self.clock_ms = 1_000_000
+        self.states: list[State] = []
+        self.manager = TaskManager(
+            TaskSettings(
+                application_id=APPLICATION_ID,
+                subtopologies={each.id: each for each in self.topology.subtopologies},
+                task_config=TaskConfig(
+                    cache_max_bytes=cache_max_bytes,
+                    handlers=handlers or ExceptionHandlers(),
+                    max_task_idle_ms=max_task_idle_ms,
+                ),
+                cache_max_bytes=cache_max_bytes,
+                auto_offset_reset="earliest",
+                input_buffer_bytes=input_buffer_bytes,
+                partitions_of_topic=self._count,
+                task_timeout_ms=task_timeout_ms,
+                state_cleanup_delay_ms=60_000,
+            ),
+            self.network,
+            self.directory,
+            self.collector,
+        )
+        self.member = InProcessMember()
+        self.committer = Committer(APPLICATION_ID, self.network, self.collector)
+        self.thread = StreamThread(
+            LoopSettings(commit_interval_ms=commit_interval_ms, poll_ms=10, linger_ms=0, purge_interval_ms=1_000_000),
+            self.network,
+            self.member,
+            self.manager,
+            self.committer,
+            flush_outputs=self.collector.flush,
+            now_ms=lambda: self.clock_ms,
+            on_state=self.states.append,
+        )
+
+    def _count(self, topic: str) -> int:
+        return self.network.counts()[topic]
+
+    def tasks(self, *partitions: int) -> frozenset[tuple[str, int]]:
+        return frozenset((self.subtopology.id, partition) for partition in partitions)
+
+    def give(self, tasks: Tasks) -> None:
+        """The coordinator assigns these tasks."""
+        self.member.waiting.append(AssignmentChanged(tasks, self.member.member_epoch))
+
+    def turn(self, count: int = 1) -> None:
+        """The loop goes round so many times."""
+        for _ in range(count):
+            self.thread._turn()
+
+    def commit(self) -> None:
+        self.committer.commit(self.manager.running(), "member", 1)
+
+    def start(self, wanted: Tasks) -> Tasks:
+        """Assigns and starts tasks, without the loop."""
+        opened = self.manager.assign(wanted, lambda leaving: self.committer.commit(leaving, "member", 1))
+        self.manager.start_tasks(self.clock_ms, "member", 1)
+        return opened
+
+    def move(self, rounds: int = 5) -> int:
+        """Brings what the fetchers have, and processes it, without the loop."""
+        done = 0
+        for _ in range(rounds):
+            for fetched in self.network.restorer.poll():
+                self.manager.restore(fetched)
+            for fetched in self.network.fetcher.poll():
+                self.manager.add_input(fetched)
+            done += self.manager.process(1_000, self.clock_ms)
+        return done
+
+    def phases(self) -> dict[int, str]:
+        return {owned.key[1]: f"{owned.role} {owned.phase.value}" for owned in self.manager}
+
+    def counts(self) -> dict[str, int]:
+        """The last count of each key in ``out``."""
+        return {(key or b"").decode(): int.from_bytes(value or b"", "big") for key, value in self.network.read("out")}
+
+    def close(self) -> None:
+        self.manager.close_all()
+        self.directory.close()
+
+
+MakeRig = Callable[..., Rig]

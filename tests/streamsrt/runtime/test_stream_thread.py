@@ -1,0 +1,304 @@
+"""The loop: what is committed when, and what becomes of results, tasks and offsets when something fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamsrt.client.values import DeliveryTimeoutError, FetchError, StaleMemberEpochError, UnknownMemberError
+from streamsrt.errors import DeserializationError, MissingTopicError, ProcessingError, ProductionError, UserError
+from streamsrt.membership.values import (
+    NOTHING,
+    HeartbeatRecovered,
+    HeartbeatTrouble,
+    Leave,
+    LeftGroup,
+    ReleaseTasks,
+    ReportOwned,
+    SourceTopicsMissing,
+    Status,
+    StatusChanged,
+    StatusCode,
+    Tasks,
+    TasksLost,
+)
+from streamsrt.runtime.values import State
+from tests.streamsrt.in_process_network import InProcessNetwork
+from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number, two_sources
+from topology import StreamsBuilder, serdes
+from topology.nodes import Topology
+
+
+def keys(*names: str) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), number(1)) for name in names]
+
+
+def began(rig: Rig, *partitions: int) -> Rig:
+    """Tasks run and have processed what is there."""
+    rig.give(Tasks(active=rig.tasks(*partitions)))
+    rig.turn(4)
+    return rig
+
+
+def committed(rig: Rig, partition: int = 0) -> int | None:
+    found = rig.network.admin.offsets.get(("in", partition))
+    return None if found is None else found.offset
+
+
+# ----------------------------------------------------------------------------------------------------------- commits
+
+
+def test_work_is_committed_when_the_interval_is_over(make_rig: MakeRig) -> None:
+    rig = make_rig(commit_interval_ms=500)
+    rig.network.write(("in", 0), keys("a", "b", "a"))
+    began(rig, 0)
+    assert (rig.thread.processed_records, committed(rig)) == (3, None)
+    rig.clock_ms += 500
+    rig.turn()
+    assert committed(rig) == 3
+    assert rig.counts() == {"a": 2, "b": 1}
+    assert list(dict.fromkeys(rig.states)) == [State.REBALANCING, State.RUNNING]
+
+
+def test_offsets_come_after_the_results(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    began(rig, 0)
+    rig.network.is_away = True
+    rig.thread._commit_all()
+    assert rig.counts() == {"a": 1}
+    assert rig.committer.is_pending
+    rig.network.is_away = False
+    rig.thread._commit_all()
+    assert committed(rig) == 1
+    assert not rig.committer.is_pending
+
+
+def test_a_commit_of_an_old_epoch_is_repeated_before_a_task_goes(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    began(rig, 0)
+    stale = StaleMemberEpochError("the epoch moved on", 113, {})
+    rig.network.admin.refusals = [stale, stale]
+    rig.give(NOTHING)
+    rig.turn()
+    assert committed(rig) == 1
+    assert rig.member.told[-1] == ReportOwned(NOTHING)
+
+
+def test_offsets_of_tasks_that_went_are_not_committed_later(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    rig.network.write(("in", 1), keys("b"))
+    began(rig, 0, 1)
+    rig.network.admin.refusals = [UnknownMemberError("who?", 25, {}), UnknownMemberError("who?", 25, {})]
+    rig.network.is_away = True
+    rig.thread._commit_all()
+    rig.give(Tasks(active=rig.tasks(1)))
+    rig.turn()
+    rig.network.is_away, rig.network.admin.refusals = False, []
+    rig.thread._commit_all()
+    assert (committed(rig, 0), committed(rig, 1)) == (None, 1)
+
+
+# ------------------------------------------------------------------------------------------- results that got lost
+
+
+def test_results_that_were_not_acknowledged_are_made_again(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a", "b", "a"))
+    began(rig, 0)
+    rig.network.producer.fails_with = [DeliveryTimeoutError("nobody answers", "out", 0)]
+    rig.thread._commit_all()
+    assert committed(rig) is None
+    rig.turn(4)
+    rig.thread._commit_all()
+    assert committed(rig) == 3
+    assert rig.counts() == {"a": 2, "b": 1}
+
+
+def test_results_that_were_refused_are_not_committed_over(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a", "b", "a"))
+    began(rig, 0)
+    refused = ProductionError("the broker refuses a batch for out-0 (MESSAGE_TOO_LARGE)", "out", 0)
+    rig.network.producer.fails_with = [refused]
+    rig.clock_ms += 2_000_000
+    with pytest.raises(ProductionError, match="MESSAGE_TOO_LARGE"):
+        rig.thread.run()
+    # The producer dropped what it had: a commit now would lose those results.
+    assert committed(rig) is None
+    assert rig.counts() == {}
+    assert len(rig.manager) == 0
+    assert Leave() in rig.member.told
+
+
+def test_a_delivery_that_fails_while_tasks_go_does_not_confuse_who_has_what(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    began(rig, 0, 1)
+    rig.network.producer.fails_with = [DeliveryTimeoutError("nobody answers", "out", 0)]
+    rig.give(Tasks(active=rig.tasks(1)))
+    rig.turn(2)
+    assert rig.member.told[-1] == ReportOwned(Tasks(active=rig.tasks(1)))
+    assert rig.phases() == {1: "active running"}
+    assert committed(rig) is None
+
+
+def test_what_lost_tasks_had_not_sent_is_thrown_away(make_rig: MakeRig) -> None:
+    rig = make_rig(cache_max_bytes=0)
+    rig.give(Tasks(active=rig.tasks(0)))
+    rig.turn(2)
+    rig.network.write(("in", 0), keys("a"))
+    rig.manager.add_input(rig.network.fetcher.poll()[0])
+    rig.manager.process(10, rig.clock_ms)
+    rig.member.waiting.append(TasksLost("fenced"))
+    rig.turn()
+    assert rig.member.told[-1] == ReportOwned(NOTHING)
+    rig.collector.flush()
+    rig.network.producer.flush()
+    # Its next owner has written to the changelog by now: an old value behind that would undo its work.
+    assert rig.network.read(CHANGELOG) == []
+    assert rig.network.read("out") == []
+    assert committed(rig) is None
+
+
+# ------------------------------------------------------------------------------------------------------------ records
+
+
+def passing() -> Topology:
+    """Halves numbers; 0 fails."""
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.integer).map_values(lambda n: 100 // n).to("out")
+    return builder.build()
+
+
+@pytest.mark.parametrize(("bad", "error"), [(b"xyz", DeserializationError), ((0).to_bytes(4, "big"), ProcessingError)])
+def test_a_bad_record_ends_it_after_all_before_it_was_committed(
+    make_rig: MakeRig, bad: bytes, error: type[Exception]
+) -> None:
+    rig = make_rig(topology=passing())
+    rows = [(b"k", number(n)) for n in (1, 2)] + [(b"k", bad), (b"k", number(4))]
+    rig.network.write(("in", 0), rows)
+    rig.give(Tasks(active=rig.tasks(0)))
+    with pytest.raises(error) as raised:
+        rig.thread.run()
+    assert (raised.value.topic, raised.value.partition, raised.value.offset) == ("in", 0, 2)  # type: ignore[attr-defined]
+    assert "in-0" in str(raised.value)
+    assert "offset 2" in str(raised.value)
+    assert committed(rig) == 2
+    assert [value for _, value in rig.network.read("out")] == [number(100), number(50)]
+    assert len(rig.manager) == 0
+
+
+def test_a_source_that_can_not_be_read_ends_it_and_what_was_done_is_committed(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    began(rig, 0, 1)
+    rig.network.fetcher.errors["in", 1] = FetchError("in-1 can't be read at offset 0 (TOPIC_AUTHORIZATION_FAILED).", 29)
+    with pytest.raises(FetchError, match="TOPIC_AUTHORIZATION_FAILED"):
+        rig.thread.run()
+    assert committed(rig) == 1
+    assert Leave() in rig.member.told
+
+
+# ----------------------------------------------------------------------------------------------------------- the group
+
+
+def test_it_stops_when_asked(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    began(rig, 0)
+    rig.thread.stop(wake=False)
+    rig.turn()
+    assert rig.member.told[-1] == Leave(remain=True)
+    rig.member.waiting.append(ReleaseTasks())
+    rig.member.waiting.append(LeftGroup())
+    rig.thread.run()
+    assert committed(rig) == 1
+    assert rig.member.told[-1] == ReportOwned(NOTHING)
+    assert State.PENDING_SHUTDOWN in rig.states
+
+
+def test_it_stops_by_itself_when_the_coordinator_does_not_let_it_go(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    began(rig, 0)
+    rig.thread.stop()
+    rig.turn()
+    rig.clock_ms += 16_000
+    rig.thread.run()
+    assert committed(rig) == 1
+    assert len(rig.manager) == 0
+
+
+def test_missing_source_topics_are_an_error(rig: Rig) -> None:
+    rig.member.waiting.extend([SourceTopicsMissing("Source topics in are missing."), LeftGroup()])
+    with pytest.raises(
+        MissingTopicError, match=r"Source topics in are missing\. Create them \(streamsrt topics create"
+    ):
+        rig.thread.run()
+
+
+def test_topics_that_do_not_fit_together_are_an_error(rig: Rig) -> None:
+    status = Status(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, "Topics have different partitions: a=2, b=3.")
+    rig.member.waiting.extend([StatusChanged((status,)), LeftGroup()])
+    with pytest.raises(UserError, match=r"a=2, b=3.*same number of partitions"):
+        rig.thread.run()
+
+
+def test_progress_says_why_nothing_happens(rig: Rig) -> None:
+    status = Status(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: x.")
+    rig.member.waiting.extend([StatusChanged((status,)), HeartbeatTrouble("no route to host")])
+    for _ in range(2):
+        rig.clock_ms += 1_000
+        rig.turn()
+    assert rig.thread.progress.statuses == (
+        "MISSING_INTERNAL_TOPICS: Internal topics are missing: x.",
+        "the group coordinator does not answer: no route to host",
+    )
+    rig.member.waiting.extend([StatusChanged(()), HeartbeatRecovered(1_000)])
+    for _ in range(2):
+        rig.clock_ms += 1_000
+        rig.turn()
+    assert rig.thread.progress.statuses == ()
+
+
+# --------------------------------------------------------------------------------------------------------------- quiet
+
+
+def test_quiet_is_when_all_input_is_processed_and_committed(rig: Rig) -> None:
+    assert not rig.thread.is_quiet(), "not before there is an assignment"
+    rig.network.write(("in", 0), keys("a", "b"))
+    rig.give(Tasks(active=rig.tasks(0, 1)))
+    rig.turn()
+    seen = []
+    for _ in range(6):
+        rig.clock_ms += 1_000
+        seen.append(rig.thread.is_quiet())
+        rig.turn()
+    assert seen[-1]
+    assert committed(rig) == 2
+    rig.network.write(("in", 1), keys("c"))
+    rig.clock_ms += 1_000
+    assert not rig.thread.is_quiet()
+
+
+def test_a_member_without_tasks_is_quiet_after_a_while(rig: Rig) -> None:
+    rig.give(NOTHING)
+    rig.turn()
+    rig.clock_ms += 1_000
+    assert not rig.thread.is_quiet()
+    rig.clock_ms += 15_000
+    assert rig.thread.is_quiet()
+
+
+def test_it_is_not_quiet_while_offsets_wait_to_be_committed(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    began(rig, 0)
+    rig.network.admin.refusals = [StaleMemberEpochError("the epoch moved on", 113, {})]
+    rig.clock_ms += 1_000
+    assert not rig.thread.is_quiet()
+    rig.clock_ms += 1_000
+    assert rig.thread.is_quiet()
+
+
+def test_tasks_that_wait_for_other_partitions_do_not_spin(make_rig: MakeRig) -> None:
+    network = InProcessNetwork({"wide": 1, "narrow": 1, "out": 1})
+    rig = make_rig(topology=two_sources(), network=network, max_task_idle_ms=60_000)
+    rig.network.write(("wide", 0), [(b"k", b"v")])
+    began(rig, 0)
+    assert rig.manager.has_work()
+    before = rig.network.waits
+    rig.turn(10)
+    assert rig.network.waits == before + 10

@@ -1,0 +1,360 @@
+"""Tasks come, go and change roles; where they start; what is done when the cluster or a store can't be relied on."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamsrt.client.values import FetchError, RequestTimedOutError
+from streamsrt.errors import MissingTopicError
+from streamsrt.membership.values import NOTHING, Tasks
+from tests.streamsrt.in_process_network import InProcessNetwork
+from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number, two_sources
+from topology import Processor, Record, Store, StreamsBuilder, serdes
+
+
+def keys(*names: str) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), number(1)) for name in names]
+
+
+# ------------------------------------------------------------------------------------------------------- assignment
+
+
+def test_tasks_start_at_the_committed_offsets_or_at_the_beginning(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a", "b", "a"))
+    opened = rig.start(Tasks(active=rig.tasks(0, 1)))
+    assert opened == Tasks(active=rig.tasks(0, 1))
+    assert rig.phases() == {0: "active running", 1: "active running"}
+    assert rig.move() == 3
+    rig.commit()
+    assert rig.counts() == {"a": 2, "b": 1}
+    assert rig.network.admin.offsets["in", 0].offset == 3
+
+    # They go and come back: what was committed is not read again.
+    assert rig.start(NOTHING) == NOTHING
+    rig.start(Tasks(active=rig.tasks(0)))
+    rig.network.write(("in", 0), keys("a"))
+    assert rig.move() == 1
+    rig.commit()
+    assert rig.counts() == {"a": 3, "b": 1}
+
+
+def test_a_task_that_stays_is_not_touched(rig: Rig) -> None:
+    rig.start(Tasks(active=rig.tasks(0)))
+    before = list(rig.manager)
+    rig.start(Tasks(active=rig.tasks(0, 1)))
+    assert [owned for owned in rig.manager if owned.key[1] == 0] == before
+    assert rig.phases() == {0: "active running", 1: "active running"}
+
+
+def test_what_goes_is_committed_first(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a", "a"))
+    rig.start(Tasks(active=rig.tasks(0, 1)))
+    rig.move()
+    rig.start(Tasks(active=rig.tasks(1)))
+    assert rig.network.admin.offsets["in", 0].offset == 2
+    assert rig.counts() == {"a": 2}
+
+
+def test_a_commit_that_opens_tasks_anew_does_not_confuse_an_assignment(rig: Rig) -> None:
+    rig.start(Tasks(active=rig.tasks(0, 1)))
+    opened = rig.manager.assign(Tasks(active=rig.tasks(1)), lambda _leaving: rig.manager.restart_all())
+    assert opened == Tasks(active=rig.tasks(1))
+    assert not rig.directory.is_open("counts", 0)
+    assert rig.directory.is_open("counts", 1)
+
+
+def test_a_task_can_be_closed_while_it_restores(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.network.write((CHANGELOG, 0), [(b"a", (5).to_bytes(8, "big"))])
+    rig.start(Tasks(active=rig.tasks(0)))
+    assert rig.phases() == {0: "active restoring"}
+    assert rig.start(NOTHING) == NOTHING
+    assert rig.network.restorer.positions == {}
+    assert not rig.directory.is_open("counts", 0)
+
+
+def test_a_new_standby_is_promoted_before_it_began(rig: Rig) -> None:
+    rig.network.is_away = True
+    rig.start(Tasks(standby=rig.tasks(0)))
+    assert rig.phases() == {0: "standby created"}
+    rig.network.is_away = False
+    rig.clock_ms += 1_000
+    rig.start(Tasks(active=rig.tasks(0)))
+    assert rig.phases() == {0: "active running"}
+
+
+def test_a_standby_follows_and_takes_over_with_what_it_has(make_rig: MakeRig) -> None:
+    one = make_rig()
+    one.start(Tasks(active=one.tasks(0)))
+    two = make_rig(network=one.network)
+    two.start(Tasks(standby=two.tasks(0)))
+    assert two.phases() == {0: "standby standby"}
+
+    one.network.write(("in", 0), keys("a", "b", "a"))
+    one.move()
+    one.commit()
+    two.move()
+    one.network.write(("in", 0), keys("b", "c"))
+    one.move()
+    one.commit()
+    one.start(NOTHING)
+
+    two.start(Tasks(active=two.tasks(0)))
+    assert two.phases() == {0: "active restoring"}
+    two.move()
+    assert two.phases() == {0: "active running"}
+    # Two changes of the first commit were there already; two of the second one were missing.
+    assert two.manager.restored_records == 2
+    one.network.write(("in", 0), keys("a", "b", "c"))
+    two.move()
+    two.commit()
+    assert two.counts() == {"a": 3, "b": 3, "c": 2}
+
+
+def test_an_active_task_becomes_a_standby(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    rig.start(Tasks(active=rig.tasks(0)))
+    rig.move()
+    assert rig.start(Tasks(standby=rig.tasks(0))) == Tasks(standby=rig.tasks(0))
+    assert rig.phases() == {0: "standby standby"}
+    assert rig.network.admin.offsets["in", 0].offset == 1
+    assert rig.network.fetcher.positions == {}
+    assert rig.network.restorer.positions == {(CHANGELOG, 0): 1}
+
+
+def test_caches_share_the_memory(make_rig: MakeRig) -> None:
+    rig = make_rig(cache_max_bytes=1_000)
+    rig.start(Tasks(active=rig.tasks(0, 1)))
+    assert {owned.task.config.cache_max_bytes for owned in rig.manager} == {500}
+    rig.manager.restart_all()
+    assert {owned.task.config.cache_max_bytes for owned in rig.manager} == {500}
+    rig.start(Tasks(active=rig.tasks(1)))
+    assert {owned.task.config.cache_max_bytes for owned in rig.manager} == {1_000}
+
+
+# --------------------------------------------------------------------------------------------------------- starting
+
+
+def test_tasks_wait_for_the_cluster(rig: Rig) -> None:
+    rig.network.is_away = True
+    rig.start(Tasks(active=rig.tasks(0)))
+    assert rig.phases() == {0: "active created"}
+    rig.network.is_away = False
+    rig.manager.start_tasks(rig.clock_ms + 1, "member", 1)
+    assert rig.phases() == {0: "active created"}, "not before the back-off is over"
+    rig.manager.start_tasks(rig.clock_ms + 1_000, "member", 1)
+    assert rig.phases() == {0: "active running"}
+
+
+def test_tasks_do_not_wait_for_ever(make_rig: MakeRig) -> None:
+    rig = make_rig(task_timeout_ms=10_000)
+    rig.network.is_away = True
+    rig.start(Tasks(active=rig.tasks(0)))
+    rig.manager.start_tasks(rig.clock_ms + 9_999, "member", 1)
+    with pytest.raises(RequestTimedOutError):
+        rig.manager.start_tasks(rig.clock_ms + 10_500, "member", 1)
+
+
+def test_tasks_do_not_start_without_a_membership(rig: Rig) -> None:
+    rig.manager.assign(Tasks(active=rig.tasks(0)), lambda _leaving: None)
+    rig.manager.start_tasks(rig.clock_ms, "member", -1)
+    assert rig.phases() == {0: "active created"}
+
+
+def test_tasks_wait_for_their_internal_topics(make_rig: MakeRig) -> None:
+    rig = make_rig(network=InProcessNetwork({"in": 1, "out": 1}))
+    rig.start(Tasks(active=rig.tasks(0)))
+    assert rig.phases() == {0: "active created"}
+    rig.network.make_topic(CHANGELOG, 1)
+    rig.manager.start_tasks(rig.clock_ms + 1_000, "member", 1)
+    assert rig.phases() == {0: "active running"}
+
+
+def test_a_task_does_not_start_without_one_of_its_sources(make_rig: MakeRig) -> None:
+    rig = make_rig(topology=two_sources(), network=InProcessNetwork({"wide": 2, "out": 1}))
+    rig.start(Tasks(active=rig.tasks(0)))
+    assert rig.phases() == {0: "active created"}
+    rig.network.make_topic("narrow", 2)
+    rig.manager.start_tasks(rig.clock_ms + 1_000, "member", 1)
+    assert set(rig.network.fetcher.positions) == {("wide", 0), ("narrow", 0)}
+
+
+def test_a_source_may_have_fewer_partitions_than_there_are_tasks(make_rig: MakeRig) -> None:
+    rig = make_rig(topology=two_sources(), network=InProcessNetwork({"wide": 2, "narrow": 1, "out": 1}))
+    rig.start(Tasks(active=rig.tasks(0, 1)))
+    assert rig.phases() == {0: "active running", 1: "active running"}
+    assert set(rig.network.fetcher.positions) == {("wide", 0), ("narrow", 0), ("wide", 1)}
+    rig.network.write(("wide", 1), [(b"k", b"v")])
+    assert rig.move() == 1
+
+
+def test_an_output_topic_that_is_gone_is_named(make_rig: MakeRig) -> None:
+    rig = make_rig(network=InProcessNetwork({"in": 1, CHANGELOG: 1}))
+    with pytest.raises(MissingTopicError, match=r"out.*streamsrt topics create out"):
+        rig.start(Tasks(active=rig.tasks(0)))
+
+
+# ---------------------------------------------------------------------------------------------------------- restore
+
+
+def test_a_store_is_restored_from_its_changelog(make_rig: MakeRig) -> None:
+    one = make_rig()
+    one.network.write(("in", 0), keys("a", "b", "a"))
+    one.start(Tasks(active=one.tasks(0)))
+    one.move()
+    one.commit()
+
+    two = make_rig(network=one.network)
+    two.start(Tasks(active=two.tasks(0)))
+    two.network.write(("in", 0), keys("a", "c"))
+    two.move()
+    two.commit()
+    assert two.manager.restored_records == 2
+    assert two.counts() == {"a": 3, "b": 1, "c": 1}
+
+
+def test_a_store_that_is_ahead_of_its_changelog_is_wiped(make_rig: MakeRig) -> None:
+    rig = make_rig("state")
+    rig.network.write(("in", 0), keys("a", "a", "b"))
+    rig.start(Tasks(active=rig.tasks(0)))
+    rig.move()
+    rig.commit()
+    rig.close()
+
+    # Another cluster: its changelog is shorter than what the store on disk stands for.
+    other = make_rig("state", network=InProcessNetwork({"in": 2, "out": 2, CHANGELOG: 2}))
+    other.network.write((CHANGELOG, 0), [(b"a", (7).to_bytes(8, "big"))])
+    other.network.write(("in", 0), keys("a", "b"))
+    other.start(Tasks(active=other.tasks(0)))
+    assert other.phases() == {0: "active created"}
+    other.manager.start_tasks(other.clock_ms, "member", 1)
+    other.move()
+    other.commit()
+    assert other.counts() == {"a": 8, "b": 1}
+
+
+def test_a_changelog_that_lost_its_beginning_is_restored_from_where_it_begins(rig: Rig) -> None:
+    for count in (1, 2, 3):
+        rig.network.write((CHANGELOG, 0), [(b"a", count.to_bytes(8, "big"))])
+    rig.start(Tasks(active=rig.tasks(0)))
+    rig.network.logs[CHANGELOG, 0].start = 2
+    rig.move()
+    rig.manager.start_tasks(rig.clock_ms, "member", 1)
+    rig.move()
+    assert rig.phases() == {0: "active running"}
+    rig.network.write(("in", 0), keys("a"))
+    rig.move()
+    rig.commit()
+    assert rig.counts() == {"a": 4}
+
+
+def test_a_changelog_that_can_not_be_read_is_an_error_and_costs_no_store(rig: Rig) -> None:
+    rig.network.write((CHANGELOG, 0), [(b"a", (1).to_bytes(8, "big"))])
+    rig.start(Tasks(active=rig.tasks(0)))
+    rig.network.restorer.errors[CHANGELOG, 0] = FetchError("no rights", 29)
+    with pytest.raises(FetchError, match="no rights"):
+        rig.move()
+    assert rig.phases() == {0: "active restoring"}
+
+
+# ------------------------------------------------------------------------------------------------------------ input
+
+
+def test_what_was_fetched_before_an_offset_went_out_of_range_is_processed(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a", "b"))
+    rig.start(Tasks(active=rig.tasks(0)))
+    for fetched in rig.network.fetcher.poll():
+        rig.manager.add_input(fetched)
+    rig.network.write(("in", 0), keys("lost"))
+    rig.network.write(("in", 0), keys("c"))
+    rig.network.logs["in", 0].start = 3
+    assert rig.move() == 3
+    rig.commit()
+    assert rig.counts() == {"a": 1, "b": 1, "c": 1}
+    assert rig.network.admin.offsets["in", 0].offset == 4
+
+
+def test_positions_follow_a_log_that_was_emptied(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a", "b"))
+    rig.start(Tasks(active=rig.tasks(0)))
+    rig.network.logs["in", 0].start = 2
+    rig.move()
+    assert rig.manager.positions() == {("in", 0): 2}
+    rig.commit()
+    assert rig.network.admin.offsets["in", 0].offset == 2
+
+
+def test_a_source_that_can_not_be_read_is_an_error(rig: Rig) -> None:
+    rig.start(Tasks(active=rig.tasks(0)))
+    rig.network.fetcher.errors["in", 0] = FetchError("no rights", 29)
+    with pytest.raises(FetchError, match="no rights"):
+        rig.move()
+
+
+def test_a_full_buffer_pauses_its_partition_only(make_rig: MakeRig) -> None:
+    rig = make_rig(input_buffer_bytes=100)
+    for _ in range(3):
+        rig.network.write(("in", 0), keys(*"abcdef"))
+    rig.start(Tasks(active=rig.tasks(0, 1)))
+    for fetched in rig.network.fetcher.poll():
+        rig.manager.add_input(fetched)
+    assert rig.network.fetcher.paused == {("in", 0)}
+    assert rig.manager.has_work()
+    rig.move()
+    assert rig.network.fetcher.paused == set()
+    assert not rig.manager.has_work()
+    assert rig.manager.counters()["processed"] == 18
+
+
+def test_counters_outlive_their_tasks(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a", "b"))
+    rig.start(Tasks(active=rig.tasks(0, 1)))
+    rig.move()
+    rig.start(Tasks(active=rig.tasks(1)))
+    assert rig.manager.counters()["processed"] == 2
+    rig.start(NOTHING)
+    assert rig.manager.counters()["processed"] == 2
+
+
+# ---------------------------------------------------------------------------------------------------------- closing
+
+
+def test_state_of_tasks_that_went_elsewhere_is_deleted_after_a_while(rig: Rig) -> None:
+    rig.network.write(("in", 0), keys("a"))
+    rig.start(Tasks(active=rig.tasks(0, 1)))
+    rig.move()
+    rig.start(Tasks(active=rig.tasks(1)))
+    changed_at_ms = (
+        max(path.stat().st_mtime_ns for path in rig.directory.store_path("counts", 0).rglob("*")) // 1_000_000
+    )
+    rig.manager.clean_up(changed_at_ms)
+    rig.manager.clean_up(changed_at_ms + 59_000)
+    assert rig.directory.store_path("counts", 0).exists()
+    rig.manager.clean_up(changed_at_ms + 10_000_000)
+    assert not rig.directory.store_path("counts", 0).exists()
+    assert rig.directory.is_open("counts", 1)
+
+
+class FailsAtTheEnd(Processor[str, str, str, str]):
+    def process(self, record: Record[str, str]) -> None:
+        self.context.forward(record)
+
+    def close(self) -> None:
+        raise RuntimeError("in the user's close()")
+
+
+def test_stores_close_even_where_the_users_code_fails_at_the_end(make_rig: MakeRig) -> None:
+    builder = StreamsBuilder()
+    store = Store("counts", kind="key_value", key=serdes.string, value=serdes.long)
+    (
+        builder.stream("in", key=serdes.string, value=serdes.string)
+        .process(FailsAtTheEnd, stores=[store])
+        .to("out", key=serdes.string, value=serdes.string)
+    )
+    rig = make_rig(topology=builder.build())
+    rig.start(Tasks(active=rig.tasks(0)))
+    assert rig.directory.is_open("counts", 0)
+    with pytest.raises(RuntimeError, match=r"in the user's close"):
+        rig.start(NOTHING)
+    assert not rig.directory.is_open("counts", 0)
+    assert len(rig.manager) == 0
