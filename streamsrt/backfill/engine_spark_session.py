@@ -1,0 +1,177 @@
+"""The Spark session that a backfill runs in.
+
+1. A session that is active in this process is used as it is, and left running. Else one is made: local, unless a master is
+   given; ``sc://HOST`` is Spark Connect.
+2. Only DataFrame calls are made, so any session will do. Workers need this package, and see the plan's directory and the
+   archives under the same paths as the driver.
+3. A local master gets several attempts for each task: Spark's own default there is one.
+4. Workers of a local master run this interpreter and see its ``sys.path``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamsrt.backfill.errors import BackfillError
+from streamsrt.backfill.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL_ATTEMPTS = 3
+INSTALL = "pip install 'streamsrt[spark]'"
+_LOCAL = re.compile(r"local(?:\[([^,\]]+)\])?$")
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+    # Every stage has as many partitions as it has tasks of the plan: there is nothing to adapt.
+    "spark.sql.adaptive.enabled": "false",
+}
+_LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+# Without an appender Spark takes its own settings, which write to the terminal.
+_SILENT_LOG = """rootLogger.level = off
+rootLogger.appenderRef.none.ref = none
+appender.none.type = Null
+appender.none.name = none
+"""
+
+
+def check_installed() -> None:
+    """Raises BackfillError where a package that the engine needs is missing."""
+    missing = [name for name in ("pyspark", "pandas", "pyarrow") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise BackfillError(
+            f"engine spark needs {', '.join(missing)}, which is not installed: {INSTALL} (about 700 MB, Java included), "
+            "or run with --engine local"
+        )
+
+
+def with_attempts(master: str) -> str:
+    """A master under which a task that lost its worker is tried again."""
+    local = _LOCAL.match(master)
+    return master if local is None else f"local[{local[1] or 1},{LOCAL_ATTEMPTS}]"
+
+
+def is_local(master: str) -> bool:
+    """Whether Spark's workers are processes of this machine, with its files and packages."""
+    return master.startswith("local")
+
+
+class Session:
+    """A session, and whether it is ours. To be closed."""
+
+    def __init__(self, spark: SparkSession, *, ours: bool, folder: tempfile.TemporaryDirectory[str] | None) -> None:
+        self.spark = spark
+        self._ours = ours
+        self._folder = folder
+
+    @property
+    def python_path(self) -> tuple[str, ...]:
+        """What workers must be able to import from."""
+        if not is_local(self.spark.conf.get("spark.master", "") or ""):
+            return ()
+        return _python_path()
+
+    def close(self) -> None:
+        """Stops a session that was made here."""
+        if self._ours:
+            self.spark.stop()
+            self._ours = False
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+
+def open_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> Session:
+    """The active session, or a new one. Raises BackfillError where it can't be had."""
+    check_installed()
+    with quiet():
+        from pyspark.sql import SparkSession
+
+        active = SparkSession.getActiveSession()
+        if active is not None and master is None:
+            return Session(active, ours=False, folder=None)
+        chosen = with_attempts(master or "local[*]")
+        try:
+            return _connected(chosen) if chosen.startswith("sc://") else _started(chosen, settings or {})
+        except BackfillError:
+            raise
+        except Exception as error:
+            raise BackfillError(
+                f"Spark can't be used with master {chosen}: {first_line(error)} Check --master, and that Java runs; "
+                "--engine local needs neither"
+            ) from error
+
+
+def _connected(remote: str) -> Session:
+    from pyspark.sql import SparkSession
+
+    return Session(SparkSession.builder.remote(remote).getOrCreate(), ours=True, folder=None)
+
+
+def _started(master: str, settings: Mapping[str, str]) -> Session:
+    from pyspark.sql import SparkSession
+
+    local = is_local(master)
+    builder = SparkSession.builder.appName("streamsrt backfill").master(master)
+    for key, value in {**_SETTINGS, **(_LOCAL_SETTINGS if local else {}), **settings}.items():
+        builder = builder.config(key, value)
+    with contextlib.ExitStack() as stack:
+        folder = tempfile.TemporaryDirectory(prefix="streamsrt-spark-", ignore_cleanup_errors=True)
+        stack.callback(folder.cleanup)
+        with _environment(Path(folder.name), local=local):
+            session = Session(builder.getOrCreate(), ours=True, folder=folder)
+        stack.pop_all()
+    return session
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Leaves out the warning about versions of pandas, which PySpark demands here but does not use."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        yield
+
+
+@contextlib.contextmanager
+def _environment(folder: Path, *, local: bool) -> Iterator[None]:
+    """What Spark's launcher and its JVM find in their environment."""
+    variables = {"JAVA_HOME": str(find_java(folder / "java").home)}
+    if local:
+        log = folder / "conf" / "log4j2.properties"
+        log.parent.mkdir()
+        log.write_text(_SILENT_LOG, encoding="ascii")
+        defaults = {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(log.parent), "SPARK_LOCAL_IP": "127.0.0.1"}
+        variables.update({key: value for key, value in defaults.items() if key not in os.environ})
+        variables["PYTHONPATH"] = os.pathsep.join(_python_path())
+    before = {key: os.environ.get(key) for key in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value
+
+
+def _python_path() -> tuple[str, ...]:
+    return tuple(os.path.abspath(entry) for entry in sys.path)
+
+
+def first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
