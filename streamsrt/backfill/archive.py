@@ -17,6 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from streamsrt.backfill.errors import ArchiveError, BackfillError
 from streamsrt.backfill.plan import ArchiveFile, SourceRange
 from streamsrt.wire.records import Headers, RecordColumns
@@ -193,12 +195,13 @@ def _read_file(file: ArchiveFile, source: SourceRange) -> Iterator[RecordColumns
 def _columns(batch: Any) -> RecordColumns:
     import pyarrow as pa
 
-    offsets: list[int] = batch.column("offset").to_pylist()
+    positions = batch.column("offset").cast(pa.int64()).to_numpy()
+    offsets: list[int] = positions.tolist()
     times = batch.column("timestamp")
     if pa.types.is_timestamp(times.type):
         times = times.cast(pa.timestamp("ms")).cast(pa.int64())
     headers = batch.column("headers").to_pylist() if "headers" in batch.schema.names else ()
-    consecutive = offsets[-1] - offsets[0] + 1 == len(offsets)
+    consecutive = bool((np.diff(positions) == 1).all())
     return RecordColumns(
         _bytes(batch.column("key")),
         _bytes(batch.column("value")),

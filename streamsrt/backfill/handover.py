@@ -80,11 +80,11 @@ class HandOver:
         self.state = load_state(directory, plan)
 
     def _reach(self, step: Step, text: str, **changes: object) -> None:
-        self.state = self.state.model_copy(update={**changes, "step": step})
-        self._save()
+        self._save(step=step, **changes)
         self._say(step, text)
 
-    def _save(self) -> None:
+    def _save(self, **changes: object) -> None:
+        self.state = self.state.model_copy(update=changes)
         fresh = self._directory / f"{HANDOVER_FILE}.new"
         write_durably(fresh, self.state.model_dump_json(indent=1).encode())
         fresh.replace(self._directory / HANDOVER_FILE)
@@ -102,8 +102,9 @@ class HandOver:
         manifests = verify_results(self._directory, self._plan)
         check_nobody_runs(self._network, self._plan.application_id)
         if self._before("marked"):
-            self._mark(manifests)
+            self._prepare(manifests)
         self._commit_marks()
+        self._say("marked", f"start offsets are marked: {self._plan.application_id} does not start now")
         targets = list(self._targets(manifests))
         if self._before("written"):
             self._write(targets)
@@ -127,7 +128,7 @@ class HandOver:
 
     # ------------------------------------------------------------------------------------------------------------ 1 mark
 
-    def _mark(self, manifests: Sequence[TaskManifest]) -> None:
+    def _prepare(self, manifests: Sequence[TaskManifest]) -> None:
         committed = self._network.admin.committed(self._plan.application_id)
         if committed:
             raise HandOverError(
@@ -147,9 +148,8 @@ class HandOver:
                 "delete the "
                 "topics (streamsrt topics delete NAME --execute), or give another application id"
             )
-        self._reach(
-            "marked",
-            f"start offsets are marked: {self._plan.application_id} does not start now",
+        self._save(
+            step="marked",
             created_topics=tuple(sorted({*self.state.created_topics, *created})),
             starts={f"{topic}-{partition}": offset for (topic, partition), offset in starts.items()},
         )
@@ -173,10 +173,7 @@ class HandOver:
             return []
         # Written down first: an abort must know what may have been made.
         names = [topic.name for topic in missing]
-        self.state = self.state.model_copy(
-            update={"created_topics": tuple(sorted({*self.state.created_topics, *names}))}
-        )
-        self._save()
+        self._save(created_topics=tuple(sorted({*self.state.created_topics, *names})))
         for error in self._network.admin.create_topics(missing).values():
             if error is not None:
                 raise error

@@ -1,0 +1,203 @@
+"""The hand-over: interrupted anywhere, started too early, disturbed, taken back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from examples import flights
+from streamsrt.app import KafkaStreams
+from streamsrt.backfill import Backfill
+from streamsrt.backfill.errors import BackfillError, HandOverError
+from streamsrt.backfill.sources import read_batches
+from streamsrt.backfill.verify import VerificationError
+from streamsrt.client.values import OffsetAndMetadata
+from streamsrt.tasks.offset_metadata import BackfillRunningError, parse_mark
+from streamsrt.wire.records import encode_batch
+from tests.streamsrt.backfill.processes import InProcess, commit_and_die
+from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
+
+ID = "flights-backfilled"
+INTERRUPTIONS = ("marked", "marked flights-backfilled-delays", "marked delays-2", "written", "verified", "fenced")
+
+
+class Interrupted(Exception):
+    """Ends a hand-over where a test wants it to end."""
+
+
+def computed(scene: Scene, count: int = 400) -> Backfill:
+    """A backfill whose tasks are finished."""
+    scene.load(departures(count))
+    backfill = Backfill(scene.folder / "plan", bootstrap_servers=scene.servers)
+    backfill.plan(APPLICATION, application_id=ID)
+    backfill.run(InProcess())
+    return backfill
+
+
+def dies_at(place: str) -> Callable[[str, str], None]:
+    """Ends the hand-over at the first step whose name and text begin like that."""
+    step, _, text = place.partition(" ")
+
+    def on_step(reached: str, said: str) -> None:
+        if reached == step and said.startswith(text):
+            raise Interrupted(place)
+
+    return on_step
+
+
+def record_counts(scene: Scene) -> dict[str, int]:
+    topics = (f"{ID}-airlines-changelog", f"{ID}-delays-per-hour-changelog", "delays")
+    return {topic: sum(scene.ends(topic).values()) for topic in topics}
+
+
+def expected_counts(backfill: Backfill) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for manifest in backfill.verify():
+        changelogs = [store.changelog for store in manifest.stores if store.changelog is not None]
+        for log in (*changelogs, *manifest.outputs):
+            counts[log.topic] = counts.get(log.topic, 0) + log.file.records
+    return counts
+
+
+def test_an_interrupted_hand_over_goes_on_and_writes_everything_once(scene: Scene) -> None:
+    backfill = computed(scene)
+    for place in INTERRUPTIONS:
+        with pytest.raises(Interrupted):
+            backfill.commit(state_dir=scene.state_dir(ID), on_step=dies_at(place))
+        with pytest.raises(BackfillRunningError, match="backfill commit --execute") as refused:
+            scene.run_live(ID)
+        assert refused.value.exit_code == 2
+    assert backfill.commit(state_dir=scene.state_dir(ID)).step == "done"
+    assert backfill.commit().step == "done"
+    assert record_counts(scene) == expected_counts(backfill)
+    assert scene.run_live(ID).progress.restored_records == 0
+    committed = scene.network.admin.committed(ID)
+    assert all(offset.offset == scene.ends(place[0])[place] for place, offset in committed.items())
+
+
+def test_a_killed_driver_leaves_whole_batches_and_the_next_one_goes_on_behind_them(scene: Scene) -> None:
+    backfill = computed(scene)
+    for killed_after in (1, 2, 5):
+        assert commit_and_die(backfill.directory, scene.servers, killed_after) == -9
+    assert backfill.commit().step == "done"
+    assert record_counts(scene) == expected_counts(backfill)
+
+
+def test_part_of_a_log_that_is_there_is_not_written_again(scene: Scene) -> None:
+    backfill = computed(scene)
+    with pytest.raises(Interrupted):
+        backfill.commit(on_step=dies_at("marked start"))
+    manifest = max(backfill.verify(), key=lambda manifest: manifest.stores[1].entries)
+    log = manifest.stores[1].changelog
+    assert log is not None
+    columns = next(read_batches(backfill.directory / log.file.path)).cut(0, 7)
+    batch = encode_batch(columns.keys, columns.values, columns.timestamps, headers=columns.headers)
+    scene.network.producer.send(log.topic, log.partition, batch, 7)
+    scene.network.producer.flush()
+    assert backfill.commit().step == "done"
+    assert record_counts(scene) == expected_counts(backfill)
+
+
+def test_records_of_somebody_else_are_refused(scene: Scene) -> None:
+    backfill = computed(scene)
+    with pytest.raises(Interrupted):
+        backfill.commit(on_step=dies_at("marked start"))
+    scene.network.producer.send(f"{ID}-airlines-changelog", 0, encode_batch([b"XX"], [b"other"], [0]), 1)
+    scene.network.producer.flush()
+    with pytest.raises(HandOverError, match="not of this backfill"):
+        backfill.commit()
+    assert any("delete topic" in action for action in backfill.abort(execute=False))
+    backfill.abort(execute=True)
+    assert backfill.commit().step == "done"
+
+
+def test_a_late_writer_is_noticed_before_the_offsets_are_committed(scene: Scene) -> None:
+    backfill = computed(scene)
+    with pytest.raises(Interrupted):
+        backfill.commit(on_step=dies_at("written"))
+    scene.network.producer.send(f"{ID}-airlines-changelog", 0, encode_batch([b"XX"], [b"late"], [0]), 1)
+    scene.network.producer.flush()
+    with pytest.raises(BackfillError, match=r"more records|something else writes"):
+        backfill.commit()
+    assert all(not mark.is_done for mark in map(parse_mark, _metadata(scene)) if mark is not None)
+
+
+def _metadata(scene: Scene) -> list[str]:
+    return [offset.metadata for offset in scene.network.admin.committed(ID).values()]
+
+
+def test_a_running_application_is_left_alone(scene: Scene) -> None:
+    backfill = computed(scene, 100)
+    config = {"application.id": ID, "bootstrap.servers": scene.servers, "state.dir": scene.state_dir(ID)}
+    streams = KafkaStreams(flights.topology, config)
+    streams.start()
+    try:
+        with pytest.raises(HandOverError, match="is running"):
+            backfill.commit()
+        with pytest.raises(HandOverError, match="is running"):
+            Backfill(scene.folder / "other", bootstrap_servers=scene.servers).plan(APPLICATION, application_id=ID)
+    finally:
+        streams.close()
+
+
+def test_an_application_with_offsets_of_its_own_is_left_alone(scene: Scene) -> None:
+    backfill = computed(scene, 100)
+    scene.network.admin.commit(ID, {("departures", 0): OffsetAndMetadata(1)})
+    with pytest.raises(HandOverError, match="committed offsets"):
+        backfill.commit()
+    with pytest.raises(HandOverError, match="offsets already"):
+        Backfill(scene.folder / "other", bootstrap_servers=scene.servers).plan(APPLICATION, application_id=ID)
+
+
+def test_an_abort_takes_back_marks_and_internal_topics(scene: Scene) -> None:
+    backfill = computed(scene, 100)
+    assert backfill.abort(execute=True) == []
+    with pytest.raises(Interrupted):
+        backfill.commit(on_step=dies_at("written"))
+    planned = backfill.abort(execute=False)
+    assert _metadata(scene)
+    assert backfill.abort(execute=True) == planned
+    assert any(action.startswith("leave what was written to delays-") for action in planned)
+    assert not _metadata(scene)
+    assert not [name for name in scene.network.admin.topics() if name.startswith(ID)]
+    assert backfill.status().step == "none"
+    assert backfill.commit().step == "done"
+    with pytest.raises(HandOverError, match="handed over"):
+        backfill.abort(execute=True)
+
+
+def test_a_damaged_result_is_not_handed_over(scene: Scene) -> None:
+    backfill = computed(scene, 100)
+    bundle = next(store.bundle for manifest in backfill.verify() for store in manifest.stores if store.bundle)
+    path = backfill.directory / bundle.path
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    with pytest.raises(VerificationError, match="missing or damaged"):
+        backfill.commit()
+    assert not _metadata(scene)
+
+
+def test_a_state_directory_of_another_life_is_refused(scene: Scene) -> None:
+    backfill = computed(scene, 100)
+    scene.run_live("flights-other")
+    root = scene.state_dir("flights-other")
+    os.rename(root / "flights-other", root / ID)
+    with pytest.raises(HandOverError, match="another life"):
+        backfill.commit(state_dir=root)
+    assert backfill.commit(state_dir=scene.state_dir(ID)).step == "done"
+
+
+def test_two_processes_do_not_work_on_one_backfill(scene: Scene, tmp_path: Path) -> None:
+    backfill = computed(scene, 100)
+    seen: list[str] = []
+
+    def on_step(step: str, _text: str) -> None:
+        if step == "marked" and not seen:
+            with pytest.raises(BackfillError, match="another process"):
+                backfill.run("local")
+            seen.append(step)
+
+    backfill.commit(on_step=on_step)
+    assert seen
