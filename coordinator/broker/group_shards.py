@@ -13,6 +13,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -36,6 +37,7 @@ from streamsrt.wire.records import ControlRecord
 logger = logging.getLogger("coordinator.groups")
 
 
+@lru_cache(maxsize=4096)
 def java_hash(text: str) -> int:
     """``String.hashCode`` of Java: over UTF-16 code units, modulo 2**32, signed."""
     value = 0
