@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types contracts check bench clean requirements
+.PHONY: demo demo-upgrade test lint types contracts check bench clean requirements
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -14,6 +14,10 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP)
 	$(BIN)/python -m examples.demo
+
+# DRILL="--kill --order 2,1,3" and so on.
+demo-upgrade: $(STAMP)
+	$(BIN)/python -m examples.demo_upgrade $(DRILL)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest

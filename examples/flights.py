@@ -76,19 +76,24 @@ def name_departure(departure: Departure, name: str | None) -> NamedDeparture:
     return NamedDeparture(airline=name or "unknown", delay=delay)
 
 
+def add_delays_per_hour(builder: StreamsBuilder) -> None:
+    """What this application computes, as a part of a program."""
+    store = Store("delays-per-hour", changelog_config=KEEP)
+    airlines = builder.table(AIRLINES, key=serdes.string, value=serdes.string, store="airlines")
+    (
+        builder.stream(DEPARTURES, key=serdes.string, value=serdes.json)
+        .filter(lambda _code, departure: departure["delay"] is not None)
+        .left_join(airlines, name_departure)
+        .group_by_key(key=serdes.string, value=serdes.json)
+        .windowed_by(TimeWindows(HOUR, grace=timedelta(days=2)))
+        .aggregate(no_delays, add_departure, store=store, value=serdes.json)
+        .to_stream()
+        .to(DELAYS, key=serdes.time_windowed(serdes.string, HOUR), value=serdes.json)
+    )
+
+
 builder = StreamsBuilder()
-store = Store("delays-per-hour", changelog_config=KEEP)
-airlines = builder.table(AIRLINES, key=serdes.string, value=serdes.string, store="airlines")
-(
-    builder.stream(DEPARTURES, key=serdes.string, value=serdes.json)
-    .filter(lambda _code, departure: departure["delay"] is not None)
-    .left_join(airlines, name_departure)
-    .group_by_key(key=serdes.string, value=serdes.json)
-    .windowed_by(TimeWindows(HOUR, grace=timedelta(days=2)))
-    .aggregate(no_delays, add_departure, store=store, value=serdes.json)
-    .to_stream()
-    .to(DELAYS, key=serdes.time_windowed(serdes.string, HOUR), value=serdes.json)
-)
+add_delays_per_hour(builder)
 topology = builder.build()
 
 
