@@ -12,14 +12,17 @@ import json
 import random
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeVar
 
 from streamsrt.errors import StreamsError
 from tests.system import expected
 from tests.system.cluster import Cluster, Record, Row, connected
 from tests.system.processes import AppProcess
+
+K = TypeVar("K")
 
 PARTITIONS = 4
 EXACTLY_ONCE = {
@@ -181,9 +184,8 @@ def flights_in_a_storm(seed: int, blows: int, cluster: Cluster, folder: Path, ap
     return storm
 
 
-def assert_counted_once(updates: dict[object, list[int]] | dict[str, list[int]], exact: object) -> None:
+def assert_counted_once(updates: Mapping[K, list[int]], exact: Mapping[K, int]) -> None:
     """The updates of every key are exactly 1 to n."""
-    assert isinstance(exact, dict)
     wrong = {key: found for key, found in updates.items() if found != list(range(1, exact.get(key, 0) + 1))}
     assert not wrong, f"{len(wrong)} of {len(exact)} keys are wrong, for example {list(wrong.items())[:3]}"
     missing = exact.keys() - updates.keys()

@@ -153,7 +153,6 @@ def test_a_second_producer_with_the_same_id_fences_the_first(
         commit(first)
     assert not first.transactions.is_ready
     with pytest.raises(TransactionLostError, match="initialized"):
-        first.producer.send(name, 0, batch(667), 1)
         commit(first)
     with pytest.raises(ProducerFencedError):
         first.transactions.abort(WAIT_S)
