@@ -353,12 +353,13 @@ class StreamThread:
     def is_quiet(self) -> bool:
         """Whether everything that lies in the inputs of this member's tasks is processed and committed.
 
-        A member without tasks is quiet when it has had none for a while: at the start of a group tasks come late.
+        A member without tasks is quiet when it has had none for a while, and the group says nothing of why: at the start of
+        a group tasks come late.
         """
         if self._wanted is None or not self._manager.is_settled or self._manager.has_work():
             return False
         now_ms = self._now_ms()
-        if not self._wanted and now_ms - self._assigned_at_ms < _NO_TASKS_MS:
+        if not self._wanted and (self._statuses or now_ms - self._assigned_at_ms < _NO_TASKS_MS):
             return False
         if now_ms - self._quiet_checked_at_ms < _QUIET_INTERVAL_MS:
             return False

@@ -281,6 +281,13 @@ def test_a_member_without_tasks_is_quiet_after_a_while(rig: Rig) -> None:
     assert not rig.thread.is_quiet()
     rig.clock_ms += 15_000
     assert rig.thread.is_quiet()
+    missing = Status(
+        StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: x. Creation failed: x (no disk)."
+    )
+    rig.member.waiting.append(StatusChanged((missing,)))
+    rig.turn()
+    rig.clock_ms += 15_000
+    assert not rig.thread.is_quiet(), "it has no tasks because something is wrong"
 
 
 def test_it_is_not_quiet_while_offsets_wait_to_be_committed(rig: Rig) -> None:

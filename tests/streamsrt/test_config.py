@@ -1,0 +1,154 @@
+"""Settings: known keys in both forms, values as text and as Python values, and mistakes that are named."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from streamsrt.app import client_config, topology_settings
+from streamsrt.config import StreamsConfig, known_keys
+from streamsrt.errors import ConfigError
+
+APP = {"application.id": "app"}
+
+
+def test_only_the_application_id_has_to_be_given() -> None:
+    config = StreamsConfig.of(APP)
+    assert config.application_id == "app"
+    assert config.bootstrap_servers == "127.0.0.1:9092"
+    assert config.processing_guarantee == "at_least_once"
+    with pytest.raises(ConfigError, match=r"application\.id is missing: set it in the configuration or"):
+        StreamsConfig.of({})
+
+
+def test_both_forms_of_a_key_are_the_same_key() -> None:
+    assert StreamsConfig.of(APP, {"commit.interval.ms": 7}) == StreamsConfig.of(APP, commit_interval_ms=7)
+    assert StreamsConfig.of({"application_id": "app", "commit_interval_ms": 7}).commit_interval_ms == 7
+
+
+def test_later_sources_win() -> None:
+    first = StreamsConfig.of(APP, {"commit.interval.ms": 1, "linger.ms": 1, "topic.segment.bytes": "9"})
+    merged = StreamsConfig.of(first, {"linger_ms": 2}, {"linger.ms": 3})
+    assert (merged.commit_interval_ms, merged.linger_ms) == (1, 3)
+    assert merged.topic_configs == {"segment.bytes": "9"}
+    assert StreamsConfig.of(first, commit_interval_ms=None) == first
+
+
+def test_values_may_be_text_durations_or_numbers() -> None:
+    config = StreamsConfig.of(
+        APP,
+        {
+            "commit.interval.ms": " 250 ",
+            "max.poll.interval.ms": timedelta(minutes=2),
+            "state.dir": "/tmp/x",
+            "ssl.check.hostname": "false",
+        },
+    )
+    assert config.commit_interval_ms == 250
+    assert config.max_poll_interval_ms == 120_000
+    assert config.state_dir == Path("/tmp/x")
+    assert config.ssl_check_hostname is False
+
+
+def test_keys_with_prefixes() -> None:
+    config = StreamsConfig.of(
+        APP, {"topic.retention.ms": 5, "topic.segment.bytes": "6", "client.tag.zone": "a", "client.tag.row": 1}
+    )
+    assert config.topic_configs == {"retention.ms": "5", "segment.bytes": "6"}
+    assert config.client_tags == {"zone": "a", "row": "1"}
+    settings = topology_settings(config)
+    assert settings["topic.retention.ms"] == "5"
+    assert settings["topic.segment.bytes"] == "6"
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("comit.interval.ms", "commit.interval.ms"),
+        ("bootstrap.server", "bootstrap.servers"),
+        ("state_directory", "state.dir"),
+        ("auto.offset.rest", "auto.offset.reset"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_nearest_one(key: str, nearest: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        StreamsConfig.of(APP, {key: 1})
+    assert str(raised.value) == f"unknown setting {key!r}: did you mean {nearest!r}?"
+    assert raised.value.exit_code == 2
+
+
+def test_an_unknown_key_that_is_like_no_other_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^unknown setting 'zzzzzzzz'$"):
+        StreamsConfig.of(APP, {"zzzzzzzz": 1})
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as raised:
+        StreamsConfig.of({"commit.interval.ms": "soon", "lingerms": 1})
+    for part in ("application.id is missing", "commit.interval.ms='soon'", "did you mean 'linger.ms'?"):
+        assert part in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            {"processing.guarantee": "exactly_once_v2", "isolation.level": "read_uncommitted"},
+            "exactly_once_v2 needs isolation.level=read_committed",
+        ),
+        ({"num.stream.threads": 2}, "start the application several times"),
+        ({"group.protocol": "classic"}, "group.protocol='classic'"),
+        ({"num.standby.replicas": 3}, "num.standby.replicas=3"),
+        ({"application.id": "no spaces"}, "application.id='no spaces'"),
+        ({"compression.type": "rar"}, "compression.type='rar'"),
+    ],
+)
+def test_what_can_not_be_done_is_refused(values: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        StreamsConfig.of(APP, values)
+    assert said in str(raised.value)
+
+
+def test_passwords_are_not_shown() -> None:
+    config = StreamsConfig.of(APP, {"sasl.password": "secret-1", "ssl.key.password": "secret-2"})
+    assert "secret" not in repr(config)
+    assert "secret" not in repr(client_config(config))
+
+
+def test_the_network_gets_its_settings() -> None:
+    config = client_config(
+        StreamsConfig.of(
+            APP,
+            {
+                "bootstrap.servers": "h:1",
+                "fetch.max.wait.ms": 11,
+                "max.partition.fetch.bytes": 4096,
+                "delivery.timeout.ms": 12,
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "SCRAM-SHA-256",
+            },
+        )
+    )
+    assert config.bootstrap_servers == "h:1"
+    assert config.client_id == "streamsrt-app"
+    assert (config.fetch.max_wait_ms, config.fetch.max_partition_bytes) == (11, 4096)
+    assert config.producer.delivery_timeout_ms == 12
+    assert (config.security.protocol, config.security.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-256")
+
+
+def test_every_key_is_known_in_kafkas_form() -> None:
+    keys = known_keys()
+    assert {"application.id", "commit.interval.ms", "statestore.cache.max.bytes", "task.timeout.ms"} <= set(keys)
+    assert all("_" not in key for key in keys)
+
+
+@given(st.text(max_size=20).filter(lambda key: key.replace("_", ".") not in known_keys()), st.integers())
+def test_any_other_key_gives_a_config_error_and_nothing_else(key: str, value: int) -> None:
+    if key.startswith(("topic.", "client.tag.")) or key in {"topic_configs", "client_tags"}:
+        return
+    with pytest.raises(ConfigError, match="unknown setting"):
+        StreamsConfig.of(APP, {key: value})
