@@ -330,7 +330,7 @@ class KafkaStreams:
         if not config.is_exactly_once:
             return Committer(config.application_id, network, collector)
         return ExactlyOnceCommitter(
-            config.application_id, network, collector, member, timeout_s=config.max_block_ms / 1000
+            config.application_id, network.transactions, collector, member, timeout_s=config.max_block_ms / 1000
         )
 
     def _membership(self, process_id: str) -> GroupMembership:

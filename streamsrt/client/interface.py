@@ -222,10 +222,6 @@ class Network(Protocol):
     def producer(self) -> Producing: ...
 
     @property
-    def transactions(self) -> Transacting:
-        """Of the producer; there is none without a transactional id."""
-
-    @property
     def admin(self) -> Administering: ...
 
     def start(self, timeout_s: float = 30.0) -> ClusterInfo:

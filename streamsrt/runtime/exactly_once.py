@@ -19,7 +19,7 @@ import logging
 import threading
 from collections.abc import Callable, Container, Sequence
 
-from streamsrt.client.interface import GroupMember, Network, Producing
+from streamsrt.client.interface import GroupMember, Producing, Transacting
 from streamsrt.client.values import (
     OffsetAndMetadata,
     StaleMemberEpochError,
@@ -62,10 +62,16 @@ class ExactlyOnceCommitter:
     is_stale = False
 
     def __init__(
-        self, group_id: str, network: Network, collector: RecordCollector, member: GroupMember, *, timeout_s: float
+        self,
+        group_id: str,
+        transactions: Transacting,
+        collector: RecordCollector,
+        member: GroupMember,
+        *,
+        timeout_s: float,
     ) -> None:
         self._group_id = group_id
-        self._network = network
+        self._transactions = transactions
         self._collector = collector
         self._member = member
         self._timeout_s = timeout_s
@@ -78,7 +84,7 @@ class ExactlyOnceCommitter:
     def prepare_start(self, now_ms: int) -> bool:
         """Whether tasks may start: the transactional id is this thread's, and nothing of it is undecided.
         Raises ConfigError, RequestFailedError for what no waiting will cure."""
-        if self._network.transactions.is_ready:
+        if self._transactions.is_ready:
             return True
         if now_ms < self._retry_at_ms:
             return False
@@ -87,7 +93,7 @@ class ExactlyOnceCommitter:
 
     def _initialize(self) -> bool:
         try:
-            self._network.transactions.initialize(INITIALIZE_TIMEOUT_S)
+            self._transactions.initialize(INITIALIZE_TIMEOUT_S)
         except TransactionLostError as error:
             logger.warning("the transactional id can't be initialized yet, trying again: %s", error)
             return False
@@ -103,7 +109,7 @@ class ExactlyOnceCommitter:
         busy = [owned for owned in tasks if owned.task.commit_needed]
         states = [(owned, owned.task.prepare_commit()) for owned in busy]
         self._collector.flush()
-        if not busy and not self._network.transactions.is_open:
+        if not busy and not self._transactions.is_open:
             return
         offsets = {
             place: OffsetAndMetadata(offset, metadata)
@@ -123,7 +129,7 @@ class ExactlyOnceCommitter:
             if epoch < 0:
                 break
             try:
-                return self._network.transactions.commit(
+                return self._transactions.commit(
                     self._group_id,
                     offsets,
                     member_id=self._member.member_id,
@@ -150,5 +156,5 @@ class ExactlyOnceCommitter:
     def forget(self) -> None:
         """Undoes what is not committed: the tasks are others' by now, or do their work again."""
         self._collector.discard()
-        if self._network.transactions.is_open or not self._network.transactions.is_ready:
+        if self._transactions.is_open or not self._transactions.is_ready:
             self._initialize()
