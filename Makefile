@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-upgrade test lint types contracts check bench clean requirements
+.PHONY: demo demo-backfill demo-upgrade test lint types contracts check bench clean requirements
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -18,6 +18,9 @@ demo: $(STAMP)
 # DRILL="--kill --order 2,1,3" and so on.
 demo-upgrade: $(STAMP)
 	$(BIN)/python -m examples.demo_upgrade $(DRILL)
+
+demo-backfill: $(STAMP)
+	$(BIN)/python -m examples.demo_backfill
 
 test: $(STAMP)
 	$(BIN)/python -m pytest

@@ -1,7 +1,7 @@
 """State files of a backfill into the state directory of an instance, so that it need not restore from the changelogs.
 
-1. A bundle goes into a store that is new. One that was installed before is left alone, one without an offset (a crash while
-   it was being installed) is made anew, and any other one is refused.
+1. A bundle goes into a store that is new. Where this hand-over began to install before, what is there is its own and is made
+   anew; any other store is refused. No instance can have run in between: it would have found the marks.
 2. The store then stands at the end of its changelog as this backfill wrote it, or at the end of the source that serves as
    one.
 """
@@ -16,7 +16,7 @@ from streamsrt.backfill.manifest import StoreResult, TaskManifest
 from streamsrt.backfill.plan import Plan, StorePlan
 from streamsrt.client.values import TopicPartition
 from streamsrt.state.directory import StateDirectory
-from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_changelog_offset
+from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
 
 
 def install_bundles(
@@ -26,9 +26,9 @@ def install_bundles(
     changelog_ends: Mapping[TopicPartition, int],
     state_dir: Path,
 ) -> int:
-    """Installs every bundle of the plan under ``state_dir``; how many stores it now has of this backfill.
+    """Installs every bundle of the plan under ``state_dir``; how many. What is there of these stores is wiped.
 
-    Raises StateDirectoryLockedError while an instance runs there, HandOverError for a store of another life.
+    Raises StateDirectoryLockedError while an instance runs there.
     """
     options = RocksDBOptions()
     count = 0
@@ -37,9 +37,6 @@ def install_bundles(
             if result.bundle is None:
                 continue
             path = state.store_path(store.name, partition)
-            if _is_installed(path, store.name, offset):
-                count += 1
-                continue
             state.wipe(store.name, partition)
             opened = RocksDBStore(path, store.name, options)
             try:
@@ -50,17 +47,17 @@ def install_bundles(
     return count
 
 
-def _is_installed(path: Path, name: str, offset: int | None) -> bool:
-    found = read_changelog_offset(path, name)
-    if found is None:
-        return False
-    if found == offset:
-        return True
-    raise HandOverError(
-        f"{path} holds a store at offset {found} of its changelog, and this backfill ends at {offset}: it is of "
-        "another life of "
-        "the application. Give another --state-dir, or delete that folder"
-    )
+def check_no_stores(plan: Plan, manifests: Sequence[TaskManifest], state_dir: Path) -> None:
+    """Raises HandOverError where a store that would be installed is there already, of another life of the application."""
+    with StateDirectory(state_dir, plan.application_id) as state:
+        for task, manifest in zip(plan.tasks, manifests, strict=True):
+            for store in manifest.stores:
+                path = state.store_path(store.name, task.partition)
+                if store.bundle is not None and (path / "CURRENT").exists():
+                    raise HandOverError(
+                        f"{path} holds a store that this backfill did not make: it is of another life of the application. "
+                        "Give another --state-dir, or delete that folder"
+                    )
 
 
 def _stores(

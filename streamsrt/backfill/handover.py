@@ -18,7 +18,7 @@ from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from streamsrt.backfill.bundle import install_bundles
+from streamsrt.backfill.bundle import check_no_stores, install_bundles
 from streamsrt.backfill.errors import HandOverError, PlanError
 from streamsrt.backfill.group import check_nobody_runs, marks_of
 from streamsrt.backfill.log_writer import LogTarget, LogWriter
@@ -48,6 +48,8 @@ class HandOverState(BaseModel):
     created_topics: tuple[str, ...] = ()
     starts: dict[str, int] = Field(default_factory=dict)
     ends: dict[str, int] = Field(default_factory=dict)
+    state_dirs: tuple[str, ...] = ()
+    """Where state files were being installed."""
 
 
 def load_state(directory: Path, plan: Plan) -> HandOverState:
@@ -115,8 +117,7 @@ class HandOver:
         self._writer.fence(targets)
         check_nobody_runs(self._network, self._plan.application_id)
         if state_dir is not None:
-            count = install_bundles(self._directory, self._plan, manifests, ends, state_dir)
-            self._say("verified", f"{count} stores installed in {state_dir}")
+            self._install(manifests, ends, state_dir)
         if self._before("fenced"):
             self._reach("fenced", "no other attempt can write any more")
         self._commit_ends(manifests)
@@ -205,7 +206,8 @@ class HandOver:
 
     def _inputs(self) -> dict[TopicPartition, tuple[int, int]]:
         """The first and the end offset of everything that the live tasks read."""
-        found = {source.place: (source.start, source.end) for source in self._plan.sources()}
+        # History without offsets of its own stands before offset 0.
+        found = {source.place: (max(0, source.start), source.end) for source in self._plan.sources()}
         for task in self._plan.tasks:
             for repartition in task.repartition:
                 # What is in flight there offline is in the state already.
@@ -245,6 +247,15 @@ class HandOver:
             self._say("marked", f"{target.topic}-{target.partition}: {target.records} records")
         total = sum(target.records for target in targets)
         self._reach("written", f"{total} records are in changelogs and outputs", ends=ends)
+
+    def _install(self, manifests: Sequence[TaskManifest], ends: Mapping[TopicPartition, int], state_dir: Path) -> None:
+        name = str(state_dir.absolute())
+        again = name in self.state.state_dirs
+        if not again:
+            check_no_stores(self._plan, manifests, state_dir)
+            self._save(state_dirs=(*self.state.state_dirs, name))
+        count = install_bundles(self._directory, self._plan, manifests, ends, state_dir)
+        self._say("verified", f"{count} stores installed in {state_dir}")
 
     # ---------------------------------------------------------------------------------------------------------- 5 offsets
 
