@@ -1,1 +1,12 @@
-"""Sockets, dispatch and the entry point of the bundled broker."""
+"""Sockets, dispatch and the entry point of the bundled broker.
+
+==============  =================================================================================
+module          what is in it
+==============  =================================================================================
+``main``        ``python -m coordinator``: arguments, settings, start, stop, exit codes
+``properties``  Java's properties files
+``listener``    the listening socket and all its connections
+``tcp``         one connection: frames in, answers out, in order
+``dispatch``    from a frame to the bytes of its answer
+==============  =================================================================================
+"""

@@ -18,6 +18,7 @@ from tests.coordinator.broker.in_process import (
     production,
     values_of,
 )
+from tests.coordinator.turns import turn
 
 Data = types.FetchResponse.PartitionData
 LONG_MS = 60_000
@@ -144,7 +145,7 @@ class TestLongPoll:
             assert asyncio.iscoroutine(answer), "the fetch does not wait"
             waiting = asyncio.ensure_future(answer)
             for message in then:
-                await asyncio.sleep(0)
+                await turn()
                 assert not waiting.done()
                 broker.ask(message, None if not isinstance(message, types.ProduceRequest) else 12)
             return await asyncio.wait_for(waiting, 10)
@@ -203,11 +204,11 @@ class TestLongPoll:
 
         async def scenario() -> Any:
             waiting = asyncio.ensure_future(broker.send(fetching("t", {0: 0}, max_wait_ms=LONG_MS), 12))
-            await asyncio.sleep(0)
+            await turn()
             broker.ask(deletion)
             broker.ask(creation("t"))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
+            await turn()
+            await turn()
             broker.produce("t", b"new")
             return await asyncio.wait_for(waiting, 10)
 
@@ -219,7 +220,7 @@ class TestLongPoll:
 
         async def scenario() -> Any:
             waiting = asyncio.ensure_future(broker.send(fetching("t", {0: 0}, max_wait_ms=LONG_MS), 12))
-            await asyncio.sleep(0)
+            await turn()
             broker.broker.purgatory.close()
             first = await asyncio.wait_for(waiting, 10)
             second = await asyncio.wait_for(broker.send(fetching("t", {0: 0}, max_wait_ms=LONG_MS), 12), 10)
@@ -233,7 +234,7 @@ class TestLongPoll:
 
         async def scenario() -> None:
             waiting = asyncio.ensure_future(broker.send(fetching("t", {0: 0}, max_wait_ms=LONG_MS), 12))
-            await asyncio.sleep(0)
+            await turn()
             assert len(broker.broker.purgatory) == 1
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)

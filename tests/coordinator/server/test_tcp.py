@@ -18,10 +18,10 @@ from coordinator.server.tcp import (
     Handler,
     ProtocolViolationError,
 )
+from tests.coordinator.turns import PATIENCE_S, turn, until
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 FRAME_BYTES_MAX = 4 << 20
-PATIENCE_S = 20
 
 
 def framed(data: bytes) -> bytes:
@@ -35,13 +35,6 @@ def echo(frame: memoryview | bytes, host: str) -> Answer:
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
     size = int.from_bytes(await asyncio.wait_for(reader.readexactly(4), PATIENCE_S), "big")
     return await asyncio.wait_for(reader.readexactly(size), PATIENCE_S)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for what other callbacks of this loop bring about."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
@@ -88,7 +81,7 @@ class TestFraming:
                 for byte in framed(b"frame no %d" % i):
                     writer.write(bytes([byte]))
                     await writer.drain()
-                    await asyncio.sleep(0)
+                    await turn()
                 assert await read_frame(reader) == b"frame no %d" % i
 
         over_socket(scenario)
@@ -267,7 +260,7 @@ class TestFaults:
         self, waits: bool, error: Exception, caplog: pytest.LogCaptureFixture
     ) -> None:
         async def fail_later() -> list[bytes]:
-            await asyncio.sleep(0)
+            await turn()
             raise error
 
         def handler(frame: memoryview | bytes, host: str) -> Answer:
