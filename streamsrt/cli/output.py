@@ -9,6 +9,8 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
+_WIDE = 10_000
+
 
 def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
     """One line a row: a table with these columns, or a JSON object with all that a row has."""
@@ -21,7 +23,8 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, object]], *, 
         table.add_column(column.upper().replace("_", "-"), overflow="fold")
     for row in rows:
         table.add_row(*(str(row.get(column, "")) for column in columns))
-    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+    # A program that reads the table finds a row on a line, however long it is.
+    Console(width=None if sys.stdout.isatty() else _WIDE).print(table)
 
 
 def print_json(value: object) -> None:
