@@ -3,6 +3,7 @@
 1. The seed decides what is killed and after how long. Where exactly that hits is the machine's choice: a run that went wrong
    is repeated by its seed, not record for record.
 2. A killed instance starts again at once on its own state, or only after the next blow, so that the other one takes over.
+   Some are stopped instead, so that they hand their tasks over in good order.
 3. A killed broker starts again at once, with its data.
 """
 
@@ -34,6 +35,7 @@ EXACTLY_ONCE = {
 PATIENCE_S = 120.0
 CHUNK = 100
 SHORTEST_S, LONGEST_S = 0.1, 2.5
+BLOWS = ("instance", "instance", "takeover", "broker", "stop")
 
 
 class Feeder:
@@ -87,7 +89,7 @@ class Storm:
     def strike(self) -> None:
         """Waits for a random moment and kills something."""
         threading.Event().wait(self._random.uniform(SHORTEST_S, LONGEST_S))
-        blow = self._random.choice(["instance", "instance", "takeover", "broker"])
+        blow = self._random.choice(BLOWS)
         self.blows[blow] += 1
         if blow == "broker":
             self._cluster.server.kill()
@@ -95,6 +97,8 @@ class Storm:
             return
         was_down = self.calm_down()
         victim = self._random.choice([each for each in self._instances if each is not was_down])
+        if blow == "stop" and victim.progress.get("state") == "RUNNING":
+            assert victim.terminate() == 0, victim.stderr[-4000:]
         victim.kill()
         if blow == "takeover":
             self._down = victim
