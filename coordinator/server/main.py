@@ -67,8 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         broker = Broker(directory, configs, group_config, Surroundings())
         broker.load()
-    except (LogError, OSError, DecodeError, UnknownRecordError) as error:
+    except (LogError, OSError) as error:
         return _stop(3, error)
+    except (DecodeError, UnknownRecordError) as error:
+        return _stop(3, ValueError(f"data directory {options.data_dir} holds records that can't be read: {error}"))
     code = asyncio.run(_serve(options, broker))
     try:
         broker.close()

@@ -10,7 +10,8 @@ import pytest
 
 from coordinator.log import LogConfig, LogDirectory
 from coordinator.server.main import read_configs
-from tests.coordinator.broker.in_process import InProcessBroker
+from streamsrt.wire.records import encode_batch
+from tests.coordinator.broker.in_process import START_MS, InProcessBroker
 from tests.coordinator.server.processes import BrokerProcess, Wire, refused
 
 
@@ -86,6 +87,17 @@ class TestDataDirectory:
         assert code == 3
         assert str(tmp_path / "data") in message
         assert "Traceback" not in message
+
+
+def test_a_group_log_of_a_newer_broker(tmp_path: Path) -> None:
+    broker = InProcessBroker(tmp_path / "data")
+    broker.broker.groups.log_of("g").append(encode_batch([b"\x7f\x00key"], [b"value"], [START_MS]), now_ms=START_MS)
+    broker.close()
+    code, message = refused(tmp_path / "data")
+    assert code == 3
+    assert f"data directory {tmp_path / 'data'} holds records that can't be read" in message
+    assert "newer broker" in message
+    assert "Traceback" not in message
 
 
 def damage(data_dir: Path, topic: str, offset_from_end: int) -> Path:
