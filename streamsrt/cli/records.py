@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -151,7 +152,7 @@ def _decoded(data: bytes | None, decode: Decode, what: str, fetched: Fetched, of
         return None
     try:
         return decode(data)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, struct.error) as error:
         place = f"{fetched.topic}-{fetched.partition} at offset {offset}"
         raise DeserializationError(
             f"the {what} in {place} is not in the format asked for ({error}): give --{what} another one, e.g. bytes",

@@ -23,7 +23,7 @@ def test_describe_as_json(command: Command) -> None:
     assert row["digest"] == wordcount.topology.digest
     assert [each["number"] for each in row["subtopologies"]] == [0, 1]
     assert row["subtopologies"][1]["stores"] == ["counts"]
-    assert row["subtopologies"][1]["changelog_topics"] == ["counts-changelog"]
+    assert row["subtopologies"][0]["source_topics"] == ["lines"]
 
 
 def test_graph_is_a_mermaid_diagram(command: Command) -> None:
@@ -46,3 +46,40 @@ def test_a_module_that_is_not_there(command: Command) -> None:
     done = command("topology", "describe", "no.such.module")
     assert done.code == 2
     assert "there is no module 'no.such.module'" in done.err
+
+
+def test_diff_of_the_same_program(command: Command) -> None:
+    done = command("topology", "diff", "examples.flights", "examples.flights")
+    assert (done.code, done.out) == (0, "the same topology: epoch 0 stays\n")
+
+
+def test_diff_says_what_is_carried_over_and_which_epoch_is_needed(command: Command) -> None:
+    done = command("topology", "diff", "examples.flights", "examples.flights_v2")
+    assert done.code == 11
+    lines = [line.split() for line in done.out.splitlines()]
+    assert ["store", "airlines", "carried", "over"] in lines
+    assert ["store", "delays-per-hour", "carried", "over"] in lines
+    assert ["store", "weather-per-day", "rebuilt", "new:", "it", "starts", "empty"] in lines
+    assert done.out.endswith("run the new version with topology.epoch=1\n")
+
+
+def test_diff_against_what_was_described_earlier(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(command("topology", "describe", "examples.flights", "--json").out, encoding="utf-8")
+    assert command("topology", "diff", path, "examples.flights").code == 0
+    (found,) = command("topology", "diff", path, "examples.wordcount", "--json").rows
+    assert found["verdict"] == "REBUILT_OR_ORPHANED"
+    assert {row["name"]: row["fate"] for row in found["state"]} == {
+        "airlines": "orphaned",
+        "delays-per-hour": "orphaned",
+        "counts": "rebuilt",
+        "counts-repartition": "rebuilt",
+    }
+
+
+def test_diff_against_a_file_that_is_something_else(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    path.write_text("[]", encoding="utf-8")
+    done = command("topology", "diff", path, "examples.flights")
+    assert done.code == 2
+    assert "make one with `streamsrt topology describe APPLICATION --json`" in done.err

@@ -1,0 +1,70 @@
+"""The command line as a whole: help, mistakes in arguments, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kafka_server import free_ports
+from tests.streamsrt.cli.conftest import Command
+
+COMMANDS = ("run", "broker", "topology", "topics", "produce", "consume", "groups")
+
+
+def test_help_names_every_command(command: Command) -> None:
+    done = command("--help")
+    assert done.code == 0
+    for name in COMMANDS:
+        assert name in done.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(command: Command, name: str) -> None:
+    done = command(name, "--help")
+    assert done.code == 0
+    assert "Usage" in done.out
+
+
+def test_an_unknown_command_is_the_users_mistake(command: Command) -> None:
+    done = command("frobnicate")
+    assert done.code == 2
+    assert "frobnicate" in done.err
+
+
+def test_nobody_answers(command: Command) -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    done = command("topics", "list", "-b", address)
+    assert done.code == 3
+    assert address in done.err
+    assert done.err.startswith("streamsrt: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--until", "tomorrow"], "--until tomorrow: give stopped or quiet"),
+        (["--log-level", "loud"], "--log-level loud: give debug, info, warning or error"),
+        (["--config", "linger.ms"], "--config linger.ms: expected KEY=VALUE"),
+        (["--config", "linger.ms=soon"], "linger.ms='soon'"),
+        (["--config-file", "/no/such/file"], "--config-file /no/such/file: No such file"),
+    ],
+)
+def test_run_refuses_wrong_arguments(command: Command, arguments: list[str], said: str) -> None:
+    done = command("run", "examples.wordcount", "-a", "app", "-b", "127.0.0.1:1", *arguments)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_run_needs_an_application_id(command: Command) -> None:
+    done = command("run", "examples.wordcount", "-b", "127.0.0.1:1")
+    assert done.code == 2
+    assert "application.id is missing" in done.err
+
+
+def test_a_properties_file_is_read_and_checked(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "app.properties"
+    path.write_text("# settings\n! more\n\napplication.id = app\ncomit.interval.ms=5\n", encoding="utf-8")
+    done = command("run", "examples.wordcount", "-b", "127.0.0.1:1", "--config-file", path)
+    assert done.code == 2
+    assert done.err == "streamsrt: unknown setting 'comit.interval.ms': did you mean 'commit.interval.ms'?\n"

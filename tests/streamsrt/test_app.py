@@ -1,0 +1,271 @@
+"""An instance of an application, from its start to its end, over the bundled broker."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamsrt.app import KafkaStreams
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import EARLIEST, LATEST, ClientConfig, NewTopic
+from streamsrt.errors import (
+    BrokerUnreachableError,
+    ConfigError,
+    DeserializationError,
+    MissingTopicError,
+    StateDirectoryLockedError,
+    UserError,
+)
+from streamsrt.runtime.values import State
+from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.wire.records import iter_columns
+from tests.fixtures_brokers import BundledBroker
+from tests.kafka_server import free_ports
+from topology import StreamsBuilder, serdes
+from topology.nodes import Topology
+
+PATIENCE_S = 30.0
+_NUMBERS = itertools.count()
+
+
+def doubling(source: str, sink: str) -> Topology:
+    builder = StreamsBuilder()
+    numbers = builder.stream(source, key=serdes.string, value=serdes.integer)
+    numbers.map_values(lambda number: 2 * number).to(sink, key=serdes.string, value=serdes.integer)
+    return builder.build()
+
+
+class Scene:
+    """Two topics, a topology between them, and a connection of the test's own."""
+
+    def __init__(self, network: NetworkThread, address: str, folder: Path) -> None:
+        number = next(_NUMBERS)
+        self.network = network
+        self.address = address
+        self.source, self.sink, self.application_id = f"source-{number}", f"sink-{number}", f"application-{number}"
+        self.folder = folder
+        for error in network.admin.create_topics(
+            [NewTopic(name=name, partitions=2) for name in (self.source, self.sink)]
+        ).values():
+            assert error is None
+
+    def config(self, **values: Any) -> dict[str, Any]:
+        return {
+            "application.id": self.application_id,
+            "bootstrap.servers": self.address,
+            "state.dir": self.folder / "state",
+            "commit.interval.ms": 50,
+            **{key.replace("_", "."): value for key, value in values.items()},
+        }
+
+    def streams(self, **values: Any) -> KafkaStreams:
+        return KafkaStreams(doubling(self.source, self.sink), self.config(**values))
+
+    def write(self, *values: bytes) -> None:
+        collector = RecordCollector(self.network.producer.send, lambda _topic: 2)
+        collector.add(self.source, [b"k"] * len(values), list(values), [1_000] * len(values))
+        collector.flush()
+        self.network.producer.flush(PATIENCE_S)
+
+    def read(self) -> list[int]:
+        places = [(self.sink, index) for index in range(2)]
+        starts = self.network.admin.list_offsets(dict.fromkeys(places, EARLIEST))
+        ends = self.network.admin.list_offsets(dict.fromkeys(places, LATEST))
+        left = {place for place in places if starts[place].offset < ends[place].offset}
+        self.network.fetcher.add_partitions({place: starts[place].offset for place in left})
+        found: list[int] = []
+        while left:
+            for fetched in self.network.fetcher.poll(PATIENCE_S):
+                for columns in iter_columns(fetched.buffer, from_offset=fetched.offset):
+                    found += [int.from_bytes(value or b"", "big", signed=True) for value in columns.values]
+                if fetched.next_offset >= ends[fetched.topic, fetched.partition].offset:
+                    left.discard((fetched.topic, fetched.partition))
+                    self.network.fetcher.remove_partitions([(fetched.topic, fetched.partition)])
+        return found
+
+
+@pytest.fixture
+def scene(bundled_broker: BundledBroker, tmp_path: Path) -> Iterator[Scene]:
+    network = NetworkThread(ClientConfig(bootstrap_servers=bundled_broker.bootstrap_servers))
+    network.start()
+    yield Scene(network, bundled_broker.bootstrap_servers, tmp_path)
+    network.stop()
+
+
+def numbers(*values: int) -> list[bytes]:
+    return [value.to_bytes(4, "big") for value in values]
+
+
+# ------------------------------------------------------------------------------------------------------------ running
+
+
+def test_run_until_quiet(scene: Scene) -> None:
+    scene.write(*numbers(1, 2, 3))
+    seen: list[tuple[State, State]] = []
+    streams = KafkaStreams(
+        doubling(scene.source, scene.sink), scene.config(), state_listener=lambda new, old: seen.append((old, new))
+    )
+    assert streams.state is State.CREATED
+    assert streams.progress.state is State.CREATED
+    done = streams.run(until="quiet", timeout_s=PATIENCE_S)
+    assert done.processed_records == 3
+    assert done.counters["processed"] == 3
+    assert scene.read() == [2, 4, 6]
+    assert streams.state is State.NOT_RUNNING
+    assert seen[0] == (State.CREATED, State.REBALANCING)
+    assert seen[-2:] == [(State.RUNNING, State.PENDING_SHUTDOWN), (State.PENDING_SHUTDOWN, State.NOT_RUNNING)]
+    assert [old for old, _ in seen[1:]] == [new for _, new in seen[:-1]]
+
+
+def test_run_until_so_many_records_are_processed(scene: Scene) -> None:
+    scene.write(*numbers(*range(10)))
+    assert scene.streams().run(records=10, timeout_s=PATIENCE_S).processed_records >= 10
+    assert scene.read() == [2 * number for number in range(10)]
+
+
+def test_run_until_the_time_is_up(scene: Scene) -> None:
+    streams = scene.streams()
+    assert streams.run(timeout_s=0.5).processed_records == 0
+    assert streams.state is State.NOT_RUNNING
+
+
+def test_stop_from_another_thread(scene: Scene) -> None:
+    running = threading.Event()
+    streams = KafkaStreams(
+        doubling(scene.source, scene.sink),
+        scene.config(),
+        state_listener=lambda new, _old: running.set() if new is State.RUNNING else None,
+    )
+    results: list[int] = []
+    thread = threading.Thread(target=lambda: results.append(streams.run().processed_records))
+    thread.start()
+    assert running.wait(PATIENCE_S)
+    streams.stop()
+    thread.join(PATIENCE_S)
+    assert results == [0]
+    assert streams.state is State.NOT_RUNNING
+
+
+def test_in_a_with_statement_it_runs_beside(scene: Scene) -> None:
+    running = threading.Event()
+    streams = KafkaStreams(
+        doubling(scene.source, scene.sink),
+        scene.config(),
+        state_listener=lambda new, _old: running.set() if new is State.RUNNING else None,
+    )
+    scene.write(*numbers(7))
+    with streams:
+        assert running.wait(PATIENCE_S)
+        pause = threading.Event()
+        for _ in range(600):
+            if streams.progress.processed_records:
+                break
+            pause.wait(0.05)
+    assert streams.state is State.NOT_RUNNING
+    assert scene.read() == [14]
+    assert streams.close()
+
+
+def test_an_instance_runs_once(scene: Scene) -> None:
+    streams = scene.streams()
+    streams.run(timeout_s=0.1)
+    with pytest.raises(UserError, match="runs once: make another one"):
+        streams.run()
+    with pytest.raises(UserError, match="runs once"):
+        streams.start()
+
+
+def test_an_instance_that_never_ran_can_be_closed(scene: Scene) -> None:
+    streams = scene.streams()
+    assert streams.close()
+    assert streams.state is State.NOT_RUNNING
+
+
+# ------------------------------------------------------------------------------------------------------------ failures
+
+
+def test_a_failure_is_raised_by_run_and_by_close(scene: Scene) -> None:
+    scene.write(*numbers(1), b"abc")
+    streams = scene.streams()
+    with pytest.raises(DeserializationError, match=f"{scene.source}-"):
+        streams.run(timeout_s=PATIENCE_S)
+    assert streams.state is State.ERROR
+    assert scene.read() == [2]
+
+    failed = threading.Event()
+    beside = KafkaStreams(
+        doubling(scene.source, scene.sink),
+        scene.config(),
+        state_listener=lambda new, _old: failed.set() if new is State.ERROR else None,
+    )
+    beside.start()
+    assert failed.wait(PATIENCE_S)
+    with pytest.raises(DeserializationError):
+        beside.close()
+    assert beside.close(), "a failure is raised once"
+
+
+def test_what_can_be_checked_before_is_raised_by_start(scene: Scene) -> None:
+    missing = KafkaStreams(doubling(scene.source, "no-such-topic"), scene.config())
+    with pytest.raises(MissingTopicError, match="no-such-topic"):
+        missing.start()
+    assert missing.state is State.ERROR
+    assert missing.close()
+
+
+def test_a_mistake_in_a_state_listener_is_not_swallowed(scene: Scene) -> None:
+    def fail(new: State, _old: State) -> None:
+        if new is State.RUNNING:
+            raise RuntimeError("in the listener")
+
+    streams = KafkaStreams(doubling(scene.source, scene.sink), scene.config(), state_listener=fail)
+    with pytest.raises(RuntimeError, match="in the listener"):
+        streams.run(timeout_s=PATIENCE_S)
+    assert streams.state is State.ERROR
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    config = {
+        "application.id": "app",
+        "bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}",
+        "state.dir": tmp_path,
+        "default.api.timeout.ms": 300,
+    }
+    streams = KafkaStreams(doubling("a", "b"), config)
+    with pytest.raises(BrokerUnreachableError, match=r"within 0\.3 s"):
+        streams.run()
+    assert streams.state is State.ERROR
+
+
+def test_two_instances_do_not_share_a_state_directory(scene: Scene) -> None:
+    with scene.streams(), pytest.raises(StateDirectoryLockedError, match=r"another state\.dir"):
+        scene.streams().run(timeout_s=PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"application.server": "nonsense"}, r"application\.server='nonsense': expected HOST:PORT"),
+        ({"deserialization.exception.handler": "maybe"}, "'maybe'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(scene: Scene, values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        KafkaStreams(doubling(scene.source, scene.sink), {**scene.config(), **values}).run(timeout_s=PATIENCE_S)
+
+
+def test_settings_reach_the_internal_topics(scene: Scene) -> None:
+    builder = StreamsBuilder()
+    numbers_in = builder.stream(scene.source, key=serdes.string, value=serdes.integer)
+    numbers_in.group_by_key().count(store="counts").to_stream().to(scene.sink, key=serdes.string, value=serdes.long)
+    scene.write(*numbers(1))
+    KafkaStreams(builder.build(), {**scene.config(), "topic.segment.bytes": 1_048_576}).run(
+        until="quiet", timeout_s=PATIENCE_S
+    )
+    changelog = f"{scene.application_id}-counts-changelog"
+    assert scene.network.admin.describe_topic_configs([changelog])[changelog]["segment.bytes"] == "1048576"
