@@ -15,9 +15,10 @@
 ``replay``          the live task over frozen inputs
 ``run_task``        one task from its inputs to its published result
 ``manifest``        what a finished task says about itself
-``sources``         the cluster's log and repartition results; ``archive``: Parquet files
+``sources``         the cluster's log and repartition results; ``archive``, ``lake``: Parquet files
 ``engine_local``    tasks in processes of this machine
-``engine_spark``    tasks on Spark
+``engine_spark``    tasks on Spark; ``engine_spark_lake``: with a lake put in order
+``spark_source``    state as a Spark data frame
 ``handover``        results into the cluster, exactly once, offsets last
 ``log_writer``      one partition's records into its log, exactly once
 ``verify``          whether everything is there and equal
@@ -33,12 +34,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from streamsrt.backfill.job import Backfill
+    from streamsrt.backfill.lake import Lake
     from streamsrt.backfill.run_task import run_task
     from streamsrt.backfill.sources import Archive, KafkaLog
 
-__all__ = ["Archive", "Backfill", "KafkaLog", "run_task"]
+__all__ = ["Archive", "Backfill", "KafkaLog", "Lake", "run_task"]
 
-_PLACES = {"Archive": "sources", "Backfill": "job", "KafkaLog": "sources", "run_task": "run_task"}
+_PLACES = {"Archive": "sources", "Backfill": "job", "KafkaLog": "sources", "Lake": "lake", "run_task": "run_task"}
 
 
 def __getattr__(name: str) -> Any:

@@ -49,14 +49,17 @@ def scan_archive(root: Path, *, allow_gaps: bool = False) -> dict[int, tuple[Arc
         raise ArchiveError(f"archive {root} is not a directory: give TOPIC=DIRECTORY of Parquet files")
     found: dict[int, list[ArchiveFile]] = {}
     for path in sorted(root.rglob("*.parquet")):
-        if any(part.startswith(("_", ".")) for part in path.relative_to(root).parts):
-            continue
-        described = _describe(path.absolute())
+        described = _describe(path.absolute()) if is_data_file(root, path) else None
         if described is not None:
             found.setdefault(described[0], []).append(described[1])
     if not found:
         raise ArchiveError(f"archive {root} has no Parquet files with records: check the path")
     return {partition: _in_order(partition, files, allow_gaps=allow_gaps) for partition, files in sorted(found.items())}
+
+
+def is_data_file(root: Path, path: Path) -> bool:
+    """Whether a file under ``root`` is data: what begins with ``_`` or ``.`` is of the program that wrote it."""
+    return not any(part.startswith(("_", ".")) for part in path.relative_to(root).parts)
 
 
 def _describe(path: Path) -> tuple[int, ArchiveFile] | None:
@@ -75,13 +78,14 @@ def _describe(path: Path) -> tuple[int, ArchiveFile] | None:
     except ArchiveError:
         raise
     except Exception as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     return partition, ArchiveFile(
         path=str(path), first_offset=first, next_offset=last + 1, records=records, size_bytes=path.stat().st_size
     )
 
 
-def _unreadable(path: Path, error: Exception) -> ArchiveError:
+def unreadable(path: Path, error: Exception) -> ArchiveError:
+    """What to say of a file that can't be read."""
     return ArchiveError(
         f"{path} can't be read ({type(error).__name__}: {error}). Bring the file back from where it was written; "
         "without "
@@ -167,7 +171,7 @@ def _read_file(file: ArchiveFile, source: SourceRange) -> Iterator[RecordColumns
     try:
         size_bytes = path.stat().st_size
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if size_bytes != file.size_bytes:
         raise ArchiveError(
             f"{path} was changed since the plan was made ({size_bytes} bytes, not {file.size_bytes}): bring it back, "
@@ -179,7 +183,7 @@ def _read_file(file: ArchiveFile, source: SourceRange) -> Iterator[RecordColumns
             names = opened.schema_arrow.names
             columns = [name for name in (*_REQUIRED, "headers") if name in names]
             for batch in opened.iter_batches(batch_size=BATCH_RECORDS, columns=columns):
-                read = _columns(batch)
+                read = batch_columns(batch)
                 _check_order(read, position, file)
                 position = read.next_offset
                 records += len(read)
@@ -187,12 +191,13 @@ def _read_file(file: ArchiveFile, source: SourceRange) -> Iterator[RecordColumns
     except (ArchiveError, GeneratorExit):
         raise
     except Exception as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if records != file.records:
         raise ArchiveError(f"{path} holds {records} records, {file.records} when the plan was made: plan again")
 
 
-def _columns(batch: Any) -> RecordColumns:
+def batch_columns(batch: Any) -> RecordColumns:
+    """The records of an Arrow batch in the order of offsets."""
     import pyarrow as pa
 
     positions = batch.column("offset").cast(pa.int64()).to_numpy()

@@ -163,14 +163,15 @@ def _work(connection: Connection) -> None:
         try:
             manifest = run_task(directory, task_id, bootstrap_servers=bootstrap_servers)
         except (StreamsError, TopologyError) as error:
-            connection.send(_failure(error, error.exit_code))
+            connection.send(failure_of(error, error.exit_code))
         except Exception as error:  # noqa: BLE001  # whatever it is, the engine must hear of it
-            connection.send(_failure(error, StreamsError.exit_code))
+            connection.send(failure_of(error, StreamsError.exit_code))
         else:
             connection.send(manifest.model_dump_json())
 
 
-def _failure(error: Exception, exit_code: int) -> TaskFailure:
+def failure_of(error: Exception, exit_code: int) -> TaskFailure:
+    """An error as it can be sent to another process."""
     where = (error.topic, error.partition, error.offset) if isinstance(error, RecordError) else ("", -1, -1)
     text = str(error) if isinstance(error, StreamsError | TopologyError) else f"{type(error).__name__}: {error}"
     trace = "".join(traceback.format_exception(error))

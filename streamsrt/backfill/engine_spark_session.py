@@ -173,5 +173,6 @@ def _python_path() -> tuple[str, ...]:
     return tuple(os.path.abspath(entry) for entry in sys.path)
 
 
-def first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
+def first_line(text: object) -> str:
+    """Of a text or an error what says the most in one line."""
+    return next((line for line in str(text).splitlines() if line.strip()), type(text).__name__)

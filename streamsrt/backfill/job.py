@@ -11,14 +11,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Literal, Protocol
 
 from streamsrt.backfill.engine_local import LocalEngine
 from streamsrt.backfill.errors import BackfillError
-from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state
-from streamsrt.backfill.log_writer import PlainLogWriter
+from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
+from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import TaskManifest, load_manifest, read_progress
 from streamsrt.backfill.plan import Plan, load_plan, save_plan
 from streamsrt.backfill.planning import make_plan
@@ -111,8 +110,7 @@ class Backfill:
         """Runs every task that is not finished, level by level; all manifests. ``workers``: of engine local; ``master``: of
         Spark. ``on_task`` is called for each task as it is finished."""
         plan = load_plan(self.directory)
-        chosen = _engine(engine, workers, master)
-        with self._locked():
+        with self._locked(), _engine(engine, workers, master) as chosen:
             for level in plan.levels():
                 open_tasks = [task.id for task in level if load_manifest(self.directory, plan, task.id) is None]
                 if not open_tasks:
@@ -142,21 +140,34 @@ class Backfill:
         """Checks all results on disk."""
         return verify_results(self.directory, load_plan(self.directory))
 
-    def commit(self, *, state_dir: Path | str | None = None, on_step: OnStep | None = None) -> HandOverState:
-        """Hands over. ``state_dir``: the state directory of an instance, which gets the stores as files."""
-        with self._hand_over(on_step) as hand_over:
+    def commit(
+        self, *, state_dir: Path | str | None = None, on_step: OnStep | None = None, transactions: bool = True
+    ) -> HandOverState:
+        """Hands over. ``state_dir``: the state directory of an instance, which gets the stores as files.
+
+        ``transactions`` False: for clusters without; then nobody else may write to the output topics meanwhile. What was
+        chosen first stays.
+        """
+        with self._hand_over(on_step, transactions) as hand_over:
             return hand_over.commit(None if state_dir is None else Path(state_dir))
 
     def abort(self, *, execute: bool = True) -> list[str]:
         """Takes the hand-over back, as far as it got; what is, or would be, done. Results of tasks are kept."""
-        with self._hand_over(None) as hand_over:
+        with self._hand_over(None, True) as hand_over:
             return hand_over.abort(execute=execute)
 
     @contextlib.contextmanager
-    def _hand_over(self, on_step: OnStep | None) -> Iterator[HandOver]:
+    def _hand_over(self, on_step: OnStep | None, transactions: bool) -> Iterator[HandOver]:
         plan = load_plan(self.directory)
-        with self._locked(), connected(self._servers or plan.bootstrap_servers) as network:
-            yield HandOver(self.directory, plan, network, PlainLogWriter(network), on_step)
+        with self._locked():
+            state = load_state(self.directory, plan)
+            transactions = transactions if state.step == "none" else state.transactions
+            group = writer_group(plan)
+            with connected(
+                self._servers or plan.bootstrap_servers, transactional_id=group if transactions else None
+            ) as network:
+                writer = TransactionalLogWriter(network, group) if transactions else PlainLogWriter(network)
+                yield HandOver(self.directory, plan, network, writer, on_step)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -176,13 +187,17 @@ class Backfill:
             os.close(descriptor)
 
 
-def _engine(engine: EngineName | Engine, workers: int, master: str | None) -> Engine:
+@contextlib.contextmanager
+def _engine(engine: EngineName | Engine, workers: int, master: str | None) -> Iterator[Engine]:
     if engine == "local":
-        return LocalEngine(workers)
-    if engine == "spark":
+        yield LocalEngine(workers)
+    elif engine == "spark":
         # Not before it is wanted: Spark is an extra.
-        made: Engine = import_module("streamsrt.backfill.engine_spark").SparkEngine(master=master)
-        return made
-    if isinstance(engine, str):
+        from streamsrt.backfill.engine_spark import SparkEngine
+
+        with contextlib.closing(SparkEngine(master)) as made:
+            yield made
+    elif isinstance(engine, str):
         raise BackfillError(f"no such engine: {engine!r}; give local or spark")
-    return engine
+    else:
+        yield engine

@@ -42,8 +42,28 @@ class ArchiveFile(_Value):
     size_bytes: int
 
 
+class LakeFile(_Value):
+    """One Parquet file of a lake."""
+
+    path: str
+    records: int
+    size_bytes: int
+
+
+class LakePlan(_Value):
+    """Where a topic's records lie in no order. ``order``: the column that gives it; ``partitioned``: there is a column for
+    the partition; ``headers``: there is one for headers."""
+
+    topic: str
+    files: tuple[LakeFile, ...]
+    order: str
+    partitioned: bool
+    headers: bool
+
+
 class SourceRange(_Value):
-    """What is read of one source partition. ``log_start`` equals ``end`` where nothing is read from the cluster."""
+    """What is read of one source partition. ``log_start`` equals ``end`` where nothing is read from the cluster.
+    ``lake_records``: how many records a lake has of it, in place of an archive."""
 
     topic: str
     partition: int
@@ -51,6 +71,7 @@ class SourceRange(_Value):
     end: int
     log_start: int
     archive: tuple[ArchiveFile, ...] = ()
+    lake_records: int = 0
     allow_gaps: bool = False
 
     @property
@@ -59,7 +80,7 @@ class SourceRange(_Value):
 
     @property
     def archived_records(self) -> int:
-        return sum(file.records for file in self.archive)
+        return sum(file.records for file in self.archive) + self.lake_records
 
 
 class RepartitionRange(_Value):
@@ -120,6 +141,7 @@ class Plan(_Value):
     topics: dict[str, int] = Field(default_factory=dict)
     """Partition counts of all topics that are read or written."""
     internal_topics: tuple[InternalTopicPlan, ...] = ()
+    lakes: tuple[LakePlan, ...] = ()
     tasks: tuple[TaskPlan, ...] = ()
     warnings: tuple[str, ...] = ()
     created_ms: int

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -18,9 +18,11 @@ from streamsrt.application import load_application, module_digest
 from streamsrt.backfill.archive import scan_archive
 from streamsrt.backfill.errors import ArchiveError, PlanError
 from streamsrt.backfill.group import check_new_group
+from streamsrt.backfill.lake import Lake, LakeShare, scan_lake
 from streamsrt.backfill.plan import (
     ArchiveFile,
     InternalTopicPlan,
+    LakePlan,
     Plan,
     RepartitionRange,
     SourceRange,
@@ -58,7 +60,12 @@ def make_plan(
             f"--archive is given for {', '.join(unknown)}, which the application does not read; it reads "
             f"{', '.join(sorted(shape.source_topics))}"
         )
-    ranges = _ranges(network, shape, sources)
+    lakes = {
+        topic: scan_lake(lake, topic, shape.counts[topic])
+        for topic, lake in sorted(sources.items())
+        if isinstance(lake, Lake)
+    }
+    ranges = _ranges(network, shape, sources, {topic: shares for topic, (_, shares) in lakes.items()})
     plan = Plan(
         application=application,
         application_id=application_id,
@@ -68,8 +75,9 @@ def make_plan(
         config={key: str(value) for key, value in config.items()},
         topics=dict(sorted(shape.counts.items())),
         internal_topics=tuple(shape.internal_topics()),
+        lakes=tuple(lake for lake, _ in lakes.values()),
         tasks=tuple(shape.tasks(ranges)),
-        warnings=tuple(_warnings(topology, ranges.values())),
+        warnings=(*_warnings(topology, ranges.values()), *_lake_warnings(lake for lake, _ in lakes.values())),
         created_ms=now_ms,
         bootstrap_servers=bootstrap_servers,
     )
@@ -259,7 +267,9 @@ class _Shape:
 # --------------------------------------------------------------------------------------------------------------- ranges
 
 
-def _ranges(network: Network, shape: _Shape, sources: Mapping[str, Source]) -> dict[TopicPartition, SourceRange]:
+def _ranges(
+    network: Network, shape: _Shape, sources: Mapping[str, Source], lakes: Mapping[str, Mapping[int, LakeShare]]
+) -> dict[TopicPartition, SourceRange]:
     places = [(topic, index) for topic in sorted(shape.source_topics) for index in range(shape.counts[topic])]
     starts = network.admin.list_offsets(dict.fromkeys(places, EARLIEST))
     ends = network.admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
@@ -278,7 +288,10 @@ def _ranges(network: Network, shape: _Shape, sources: Mapping[str, Source]) -> d
         for index in range(shape.counts[topic]):
             place = (topic, index)
             first, end = starts[place].offset, ends[place].offset
-            if archive is None:
+            if isinstance(source, Lake):
+                share = lakes[topic].get(index)
+                ranges[place] = splice_lake(place, share, first, end, allow_gaps=source.allow_gaps)
+            elif archive is None:
                 ranges[place] = SourceRange(topic=topic, partition=index, start=first, end=end, log_start=first)
             else:
                 ranges[place] = splice(place, files.get(index, ()), first, end, allow_gaps=archive.allow_gaps)
@@ -322,6 +335,38 @@ def splice(
         archive=files,
         allow_gaps=allow_gaps,
     )
+
+
+def splice_lake(
+    place: TopicPartition, share: LakeShare | None, log_first: int, log_end: int, *, allow_gaps: bool
+) -> SourceRange:
+    """The range of a partition whose history is in a lake and goes on in the log. Raises ArchiveError."""
+    if share is None or share.first_offset is None or share.next_offset is None:
+        # Without offsets the lake's records stand directly before those of the log.
+        records = 0 if share is None else share.records
+        return SourceRange(
+            topic=place[0],
+            partition=place[1],
+            start=log_first - records,
+            end=log_end,
+            log_start=log_first,
+            lake_records=records,
+            allow_gaps=allow_gaps,
+        )
+    as_one_file = ArchiveFile(
+        path="", first_offset=share.first_offset, next_offset=share.next_offset, records=share.records, size_bytes=0
+    )
+    found = splice(place, (as_one_file,), log_first, log_end, allow_gaps=allow_gaps)
+    return found.model_copy(update={"archive": (), "lake_records": share.records})
+
+
+def _lake_warnings(lakes: Iterable[LakePlan]) -> Iterator[str]:
+    for lake in lakes:
+        if lake.order != "offset":
+            yield (
+                f"the lake of {lake.topic} has no offsets: all of it counts as older than what the log holds, and a "
+                "record that is in both counts twice"
+            )
 
 
 def _warnings(topology: Topology, ranges: Iterable[SourceRange]) -> list[str]:

@@ -88,6 +88,7 @@ def run_task(
         elif inputs is not None:
             replay.merge(inputs(replay.task.source_partitions), report)
         else:
+            _check_no_lake(task_plan)
             opened = open_inputs(directory, plan, task_plan, replay.task.source_partitions, bootstrap_servers)
             replay.merge(stack.enter_context(opened), report)
         changelogs = replay.finish()
@@ -115,6 +116,15 @@ def run_task(
     winner = load_manifest(directory, plan, task_id)
     assert winner is not None
     return winner
+
+
+def _check_no_lake(task: TaskPlan) -> None:
+    for source in task.sources:
+        if source.lake_records:
+            raise PlanError(
+                f"the history of {source.topic}-{source.partition} is in a lake, which only Spark can put in order: run "
+                "with --engine spark"
+            )
 
 
 # -------------------------------------------------------------------------------------------------------- the application

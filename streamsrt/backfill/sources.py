@@ -16,12 +16,13 @@ from time import monotonic
 
 from streamsrt.backfill.archive import read_archive
 from streamsrt.backfill.errors import BackfillError
+from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.manifest import TaskManifest, finished_manifest
 from streamsrt.backfill.order import Inputs, as_one_log, merge
 from streamsrt.backfill.plan import Plan, RepartitionRange, SourceRange, TaskPlan
 from streamsrt.client.interface import Network
 from streamsrt.client.network import NetworkThread
-from streamsrt.client.values import ClientConfig, FetchConfig, OffsetOutOfRangeError, TopicPartition
+from streamsrt.client.values import ClientConfig, FetchConfig, OffsetOutOfRangeError, ProducerConfig, TopicPartition
 from streamsrt.errors import BrokerError
 from streamsrt.tasks.input_buffer import InputBuffer
 from streamsrt.wire.records import RecordColumns, iter_columns
@@ -47,22 +48,20 @@ class Archive:
     allow_gaps: bool = False
 
 
-Source = KafkaLog | Archive
-
-
-def client_config(bootstrap_servers: str) -> ClientConfig:
-    """How a backfill talks to the cluster."""
-    return ClientConfig(
-        bootstrap_servers=bootstrap_servers,
-        client_id="streamsrt-backfill",
-        fetch=FetchConfig(isolation_level="read_committed"),
-    )
+Source = KafkaLog | Archive | Lake
 
 
 @contextlib.contextmanager
-def connected(bootstrap_servers: str) -> Iterator[NetworkThread]:
-    """A connection to the cluster. Raises BrokerError."""
-    network = NetworkThread(client_config(bootstrap_servers))
+def connected(bootstrap_servers: str, *, transactional_id: str | None = None) -> Iterator[NetworkThread]:
+    """A connection to the cluster, which reads what is committed. Raises BrokerError."""
+    network = NetworkThread(
+        ClientConfig(
+            bootstrap_servers=bootstrap_servers,
+            client_id="streamsrt-backfill",
+            fetch=FetchConfig(isolation_level="read_committed"),
+            producer=ProducerConfig(transactional_id=transactional_id),
+        )
+    )
     network.start()
     try:
         yield network

@@ -10,6 +10,7 @@ import typer
 
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.job import Backfill, Status
+from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.manifest import TaskManifest, merged
 from streamsrt.backfill.plan import Plan
 from streamsrt.backfill.sources import Archive, Source
@@ -36,6 +37,12 @@ def plan(
     archive: Annotated[
         list[str] | None, typer.Option("--archive", help="TOPIC=DIRECTORY of Parquet files; repeatable")
     ] = None,
+    lake: Annotated[
+        list[str] | None, typer.Option("--lake", help="TOPIC=DIRECTORY of Parquet files in no order, for engine spark")
+    ] = None,
+    lake_order: Annotated[
+        list[str] | None, typer.Option("--lake-order", help="TOPIC=COLUMN that orders a lake without offsets")
+    ] = None,
     allow_gaps: Annotated[
         bool, typer.Option("--allow-gaps", help="archives of compacted or transactional topics: offsets may be missing")
     ] = False,
@@ -46,9 +53,15 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Freeze what is read and which tasks there are; nothing is computed yet."""
-    sources: dict[str, Source] = {
-        topic: Archive(path, allow_gaps) for topic, path in _pairs(archive or (), "--archive").items()
-    }
+    archives, lakes = _pairs(archive or (), "--archive"), _pairs(lake or (), "--lake")
+    orders = _pairs(lake_order or (), "--lake-order")
+    wrong = sorted((archives.keys() & lakes.keys()) | (orders.keys() - lakes.keys()))
+    if wrong:
+        raise ConfigError(
+            f"{', '.join(wrong)}: a topic has either an --archive or a --lake, which may have a --lake-order"
+        )
+    sources: dict[str, Source] = {topic: Archive(path, allow_gaps) for topic, path in archives.items()}
+    sources.update({topic: Lake(path, orders.get(topic), allow_gaps) for topic, path in lakes.items()})
     with bootstrap(bootstrap_servers) as address:
         made = Backfill(directory, bootstrap_servers=address).plan(
             application, application_id=application_id, sources=sources, config=_pairs(config or (), "--config")
@@ -212,6 +225,9 @@ def commit(
     state_dir: Annotated[
         Path | None, typer.Option("--state-dir", help="of an instance on this machine: it gets the stores as files")
     ] = None,
+    transactions: Annotated[
+        bool, typer.Option(help="write logs in transactions; without, nobody else may write to the output topics")
+    ] = True,
     execute: Execute = False,
     as_json: AsJson = False,
 ) -> None:
@@ -227,7 +243,7 @@ def commit(
         return
     with bootstrap(bootstrap_servers) as address:
         state = Backfill(directory, bootstrap_servers=address).commit(
-            state_dir=state_dir, on_step=lambda step, text: note(f"{step}: {text}")
+            state_dir=state_dir, on_step=lambda step, text: note(f"{step}: {text}"), transactions=transactions
         )
     if as_json:
         print_json({"plan": found.plan.id, "hand_over": state.step, "changelog_ends": state.ends})

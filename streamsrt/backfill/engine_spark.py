@@ -1,0 +1,117 @@
+"""The Spark engine: Spark hands out tasks, puts an unordered lake in order, and tries again; the task itself is the same.
+
+1. Direct plan: one row, one Spark task, one :func:`~streamsrt.backfill.run_task.run_task`. It reads its own sources; of
+   Spark it needs the processes only. Tasks that read a lake run by :mod:`streamsrt.backfill.engine_spark_lake`.
+2. Attempts may be repeated and may run twice at once: the first manifest wins, in the plan's directory, which driver and
+   workers share. So do retries and speculation.
+3. What a task itself raises is final; other tasks of the level go on first. What kills a worker is tried again by Spark, as
+   often as the master allows.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamsrt.backfill.engine_local import TaskFailedError, TaskFailure
+from streamsrt.backfill.engine_spark_lake import ordered_tasks, reads_lake
+from streamsrt.backfill.engine_spark_session import Session, check_installed, open_session, quiet
+from streamsrt.backfill.engine_spark_worker import ANSWER, DirectTasks, Where
+from streamsrt.backfill.errors import WorkerDiedError
+from streamsrt.backfill.manifest import TaskManifest, finished_manifest, load_manifest
+from streamsrt.backfill.plan import Plan, load_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_POLL_S = 0.2
+_REASON = "most recent failure: "
+
+
+class SparkEngine:
+    """Runs tasks on Spark. ``master``: as Spark has it, or ``sc://HOST`` for Spark Connect; without one the session that is
+    active in this process, else all cores of this machine. Raises BackfillError where Spark is not installed."""
+
+    def __init__(self, master: str | None = None) -> None:
+        check_installed()
+        self._master = master
+        self._session: Session | None = None
+
+    def run(
+        self, directory: Path, task_ids: Sequence[str], bootstrap_servers: str | None = None
+    ) -> Iterator[TaskManifest]:
+        """Runs tasks that don't depend on each other, and gives the manifest of each as it is finished.
+
+        Raises BackfillError, WorkerDiedError, and TaskFailedError for what a task raised.
+        """
+        if self._session is None:
+            self._session = open_session(self._master)
+        spark, tag = self._session.spark, f"streamsrt-{uuid.uuid4().hex}"
+        where = Where(str(directory.absolute()), bootstrap_servers, self._session.python_path)
+        plan = load_plan(directory)
+        jobs = _jobs(spark, plan, where, task_ids)
+        pool = ThreadPoolExecutor(1, thread_name_prefix="streamsrt-spark")
+        job = pool.submit(_run, spark, tag, jobs)
+        try:
+            waiting = list(task_ids)
+            while not job.done():
+                wait([job], _POLL_S)
+                found = {task_id: load_manifest(directory, plan, task_id) for task_id in waiting}
+                waiting = [task_id for task_id, manifest in found.items() if manifest is None]
+                yield from filter(None, found.values())
+            _raise_failure(job)
+            yield from (finished_manifest(directory, plan, task_id) for task_id in waiting)
+        finally:
+            if not job.done():
+                spark.interruptTag(tag)
+            pool.shutdown()
+
+    def close(self) -> None:
+        """Stops the session, if it was made here."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+def _jobs(spark: SparkSession, plan: Plan, where: Where, task_ids: Sequence[str]) -> list[DataFrame]:
+    shuffled = tuple(task_id for task_id in task_ids if reads_lake(plan.task(task_id)))
+    direct = tuple(task_id for task_id in task_ids if task_id not in set(shuffled))
+    jobs = [_direct(spark, where, direct)] if direct else []
+    if shuffled:
+        jobs.append(ordered_tasks(spark, plan, where, shuffled))
+    return jobs
+
+
+def _direct(spark: SparkSession, where: Where, task_ids: tuple[str, ...]) -> DataFrame:
+    count = len(task_ids)
+    with quiet():
+        return spark.range(0, count, 1, count).mapInArrow(DirectTasks(where, task_ids), ANSWER)
+
+
+def _run(spark: SparkSession, tag: str, jobs: Sequence[DataFrame]) -> dict[str, TaskFailure]:
+    """Runs until every task has answered; failures by task. In a thread of its own, as a tag belongs to one."""
+    spark.addTag(tag)
+    rows = [row for tasks in jobs for row in tasks.collect()]
+    return {row.task: TaskFailure(**json.loads(row.failure)) for row in rows if row.failure is not None}
+
+
+def _raise_failure(job: Future[dict[str, TaskFailure]]) -> None:
+    error = job.exception()
+    if error is not None:
+        raise WorkerDiedError(
+            f"Spark gave a task up after all its attempts ({_reason(str(error))}). What is finished stays: streamsrt "
+            "backfill resume goes on"
+        ) from error
+    for task_id, failure in job.result().items():
+        raise TaskFailedError(task_id, failure)
+
+
+def _reason(text: str) -> str:
+    """What Spark says of the last attempt, without stack traces."""
+    _, found, reason = text.partition(_REASON)
+    lines = [line for line in (reason if found else text).splitlines() if line.strip()]
+    return lines[-1 if "Traceback" in text and not found else 0].strip()

@@ -1,0 +1,291 @@
+"""The shuffle plan: a lake's rows brought to their tasks by Spark, in the order in which the task replays them.
+
+1. Each row goes to the tasks that read its partition: every task of the plan is one partition of Spark's, and one Spark
+   task replays it while its rows come in. Rows are spilled and sorted by Spark; the task holds its state only.
+2. Within a task rows are sorted by ``(running maximum of the timestamps in the source partition, place of the source
+   partition in the task, order, timestamp, key, value, headers)``: the order of :mod:`streamsrt.backfill.order`, with the
+   order of :mod:`streamsrt.backfill.lake` within a partition. With one lake in a task, its own order is the whole order.
+3. A task that also reads the log, an archive or repartition topics merges the rows with those, as live. Rows of a source
+   partition then wait in memory as long as another one of the same task has a gap in time.
+4. As many rows must come as the plan says, with ascending offsets: files that were changed since are noticed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamsrt.backfill.archive import batch_columns
+from streamsrt.backfill.engine_spark_session import quiet
+from streamsrt.backfill.engine_spark_worker import ANSWER, Where, answer, set_up_worker
+from streamsrt.backfill.errors import ArchiveError
+from streamsrt.backfill.lake import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE, check_unchanged
+from streamsrt.backfill.manifest import TaskManifest
+from streamsrt.backfill.order import Inputs
+from streamsrt.backfill.plan import LakePlan, Plan, SourceRange, TaskPlan, load_plan
+from streamsrt.backfill.run_task import application_of, run_task, subtopology_of
+from streamsrt.backfill.sources import open_inputs
+from streamsrt.client.values import TopicPartition
+from streamsrt.wire.murmur2 import PartitionMemo
+from streamsrt.wire.records import RecordColumns
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+TASK, PLACE, ORDER, RUNNING = "task", "place", "position", "running"
+_TIE_BREAKERS = (TIMESTAMP, KEY, VALUE, HEADERS)
+_HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+
+
+def reads_lake(task: TaskPlan) -> bool:
+    """Whether rows of a lake must be brought to the task."""
+    return any(source.lake_records for source in task.sources)
+
+
+# -------------------------------------------------------------------------------------------------------- in the driver
+
+
+def ordered_tasks(spark: SparkSession, plan: Plan, where: Where, task_ids: tuple[str, ...]) -> DataFrame:
+    """A frame that runs these tasks over their rows. Raises ArchiveError where files of a lake were changed."""
+    tasks = [plan.task(task_id) for task_id in task_ids]
+    wanted = {source.topic for task in tasks for source in task.sources if source.lake_records}
+    lakes = {lake.topic: lake for lake in plan.lakes if lake.topic in wanted}
+    for lake in lakes.values():
+        check_unchanged(lake)
+    places = _topics_in_order(plan, tasks)
+    parts = [
+        _rows_of(spark, lake, plan.topics[lake.topic], _readers(tasks, places, lake.topic)) for lake in lakes.values()
+    ]
+    rows = parts[0]
+    for part in parts[1:]:
+        rows = rows.unionByName(part)
+    several = any(sum(bool(source.lake_records) for source in task.sources) > 1 for task in tasks)
+    order = [ORDER, *_TIE_BREAKERS]
+    if several:
+        rows = rows.withColumn(RUNNING, _running_maximum())
+        order = [RUNNING, PLACE, *order]
+    fold = OrderedTasks(where, task_ids, tuple(places))
+    with quiet():
+        return rows.repartitionById(len(tasks), TASK).sortWithinPartitions(*order).mapInArrow(fold, ANSWER)
+
+
+def _topics_in_order(plan: Plan, tasks: Sequence[TaskPlan]) -> list[tuple[str, ...]]:
+    """The topics of each task as its source partitions are in order."""
+    topology, config = application_of(plan)
+    of: dict[str, tuple[str, ...]] = {}
+    for task in tasks:
+        if task.subtopology not in of:
+            sources = [each for each in subtopology_of(topology, config, task).sources if not each.repartition]
+            of[task.subtopology] = tuple(dict.fromkeys(topic for source in sources for topic in source.topics))
+    return [of[task.subtopology] for task in tasks]
+
+
+def _readers(tasks: Sequence[TaskPlan], places: Sequence[tuple[str, ...]], topic: str) -> list[tuple[int, int, int]]:
+    """Who reads a topic: index of the task, partition, place of the topic in the task."""
+    return [
+        (index, task.partition, places[index].index(topic))
+        for index, task in enumerate(tasks)
+        for source in task.sources
+        if source.topic == topic and source.lake_records
+    ]
+
+
+def _rows_of(
+    spark: SparkSession, lake: LakePlan, partitions: int, readers: Sequence[tuple[int, int, int]]
+) -> DataFrame:
+    """The rows of a lake, each as often as there are tasks that read it."""
+    import pyspark.sql.functions as f
+
+    frame = spark.read.parquet(*(file.path for file in lake.files))
+    owner = f.col(PARTITION) if lake.partitioned else _partition_of_key(partitions)
+    columns = [
+        owner.cast("int").alias(PARTITION),
+        _as_long(frame, lake.order, "unix_micros").alias(ORDER),
+        _as_long(frame, TIMESTAMP, "unix_millis").alias(TIMESTAMP),
+        f.col(KEY).cast("binary").alias(KEY),
+        f.col(VALUE).cast("binary").alias(VALUE),
+        (f.col(HEADERS) if lake.headers else f.lit(None)).cast(_HEADERS_TYPE).alias(HEADERS),
+    ]
+    of_partition: dict[int, list[tuple[int, int]]] = {}
+    for index, partition, place in readers:
+        of_partition.setdefault(partition, []).append((index, place))
+    targets = f.array(
+        *(
+            f.array(*(f.struct(f.lit(index), f.lit(place)) for index, place in of_partition.get(partition, ()))).cast(
+                "array<struct<task:int,place:int>>"
+            )
+            for partition in range(partitions)
+        )
+    )
+    found = frame.select(*columns).withColumn("target", f.explode(f.get(targets, f.col(PARTITION))))
+    return found.select(
+        f.col("target.task").alias(TASK), f.col("target.place").alias(PLACE), ORDER, TIMESTAMP, KEY, VALUE, HEADERS
+    )
+
+
+def _as_long(frame: DataFrame, column: str, of_timestamp: str) -> Column:
+    import pyspark.sql.functions as f
+
+    if dict(frame.dtypes)[column].startswith("timestamp"):
+        return f.call_function(of_timestamp, f.col(column).cast("timestamp"))
+    return f.col(column).cast("long")
+
+
+def _partition_of_key(partitions: int) -> Column:
+    import pyspark.sql.functions as f
+    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+
+    hashed = arrow_udf(_partitions_of_keys, returnType="int", functionType=ArrowUDFType.SCALAR)
+    found: Column = hashed(f.col(KEY).cast("binary"), f.lit(partitions))
+    return found
+
+
+def _running_maximum() -> Column:
+    import pyspark.sql.functions as f
+    from pyspark.sql import Window
+
+    window = Window.partitionBy(TASK, PLACE).orderBy(ORDER, *_TIE_BREAKERS)
+    return f.max(TIMESTAMP).over(window.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+
+
+# ----------------------------------------------------------------------------------------------------- in Spark's workers
+
+_memo = PartitionMemo()
+
+
+def _partitions_of_keys(keys: Any, partitions: Any) -> Any:
+    import pyarrow as pa
+
+    found = _memo.partitions(keys.to_pylist(), partitions[0].as_py()) if len(keys) else []
+    return pa.array(found, pa.int32())
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedTasks:
+    """The rows of a Spark partition are those of one task, in order. ``places``: the topics of each task in order."""
+
+    where: Where
+    task_ids: tuple[str, ...]
+    places: tuple[tuple[str, ...], ...]
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        set_up_worker(self.where)
+        first = next((batch for batch in batches if batch.num_rows), None)
+        if first is None:
+            return
+        index = first.column(TASK)[0].as_py()
+        rows = chain([first], batches)
+        yield answer(self.task_ids[index], partial(self._run, index, rows))
+        # A task that was finished already has left them.
+        deque(rows, maxlen=0)
+
+    def _run(self, index: int, batches: Iterator[Any]) -> TaskManifest:
+        directory, servers = Path(self.where.directory), self.where.bootstrap_servers
+        task_id, topics = self.task_ids[index], self.places[index]
+        plan = load_plan(directory)
+        task = plan.task(task_id)
+        exact = {lake.topic for lake in plan.lakes if lake.order == OFFSET}
+        runs = _runs(batches, [_Place(task, topic, exact=topic in exact) for topic in topics])
+        lakes = [source for source in task.sources if source.lake_records]
+        if not task.repartition and all(is_all_lake(source) for source in task.sources):
+            return run_task(directory, task_id, runs=runs)
+        with contextlib.ExitStack() as stack:
+
+            def inputs(order: Sequence[TopicPartition]) -> Inputs:
+                rest = stack.enter_context(open_inputs(directory, plan, task, order, servers))
+                split = _split(runs, {source.place: source.lake_records for source in lakes})
+                return {
+                    place: chain(split[place], batches) if place in split else batches
+                    for place, batches in rest.items()
+                }
+
+            return run_task(directory, task_id, inputs=inputs)
+
+
+def is_all_lake(source: SourceRange) -> bool:
+    """Whether there is nothing of a source partition but what a lake has of it."""
+    return not source.archive and source.log_start >= source.end
+
+
+class _Place:
+    """A source partition while its rows come in."""
+
+    def __init__(self, task: TaskPlan, topic: str, *, exact: bool) -> None:
+        source = next((source for source in task.sources if source.topic == topic), None)
+        self.place: TopicPartition = (topic, task.partition)
+        self.missing = 0 if source is None else source.lake_records
+        self._exact = exact
+        self._next = 0 if source is None else source.start
+
+    def columns(self, rows: Any) -> RecordColumns:
+        """Rows as records. Raises ArchiveError where offsets come twice, or more rows than the plan has."""
+        import pyarrow as pa
+
+        count = rows.num_rows
+        self.missing -= count
+        offsets = rows.column(ORDER)
+        if self._exact:
+            values = offsets.to_numpy()
+            if values[0] < self._next or not (values[1:] > values[:-1]).all():
+                raise ArchiveError(f"the lake of {self.place[0]}-{self.place[1]} has offsets twice: write it anew")
+            self._next = int(values[-1]) + 1
+        else:
+            offsets = pa.array(range(self._next, self._next + count), pa.int64())
+            self._next += count
+        if self.missing < 0:
+            raise self.changed()
+        names = [TIMESTAMP, KEY, VALUE, HEADERS]
+        return batch_columns(pa.record_batch([offsets, *(rows.column(name) for name in names)], names=[OFFSET, *names]))
+
+    def changed(self) -> ArchiveError:
+        return ArchiveError(
+            f"the lake of {self.place[0]}-{self.place[1]} was changed since the plan was made: it has "
+            f"{abs(self.missing)} records {'fewer' if self.missing > 0 else 'more'}. Plan again in another --dir"
+        )
+
+
+def _runs(batches: Iterator[Any], places: Sequence[_Place]) -> Iterator[tuple[TopicPartition, RecordColumns]]:
+    """The rows in runs of one source partition. Raises ArchiveError where they are not those of the plan."""
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        owners = batch.column(PLACE).to_numpy()
+        cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(owners)]
+        for start, stop in pairwise(cuts):
+            place = places[owners[start]]
+            yield place.place, place.columns(batch.slice(start, stop - start))
+    for place in places:
+        if place.missing:
+            raise place.changed()
+
+
+def _split(
+    runs: Iterator[tuple[TopicPartition, RecordColumns]], records: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, Iterator[RecordColumns]]:
+    """The same runs by source partition. What comes of another one than is asked for waits."""
+    waiting: dict[TopicPartition, deque[RecordColumns]] = {place: deque() for place in records}
+    to_come = sum(records.values())
+
+    def of(place: TopicPartition) -> Iterator[RecordColumns]:
+        nonlocal to_come
+        left = records[place]
+        while left:
+            while not waiting[place]:
+                found, columns = next(runs)
+                waiting[found].append(columns)
+                to_come -= len(columns)
+                if not to_come:
+                    # Nothing follows; if something does, this raises.
+                    next(runs, None)
+            left -= len(waiting[place][0])
+            yield waiting[place].popleft()
+
+    return {place: of(place) for place in records}

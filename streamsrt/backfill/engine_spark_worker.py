@@ -1,0 +1,67 @@
+"""What runs in Spark's workers: tasks, and how they answer.
+
+1. A worker loads the application by its name, like every instance of it. No function and no object of it is shipped.
+2. What a task itself raises is an answer: the same input would raise it again. Anything else is raised, and Spark tries the
+   task again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from streamsrt.backfill.engine_local import failure_of
+from streamsrt.backfill.manifest import TaskManifest
+from streamsrt.backfill.run_task import run_task
+from streamsrt.errors import StreamsError
+from streamsrt.runtime.tuning import tune_process
+from topology.errors import TopologyError
+
+ANSWER = "task string, failure string"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What a worker needs to run tasks. ``python_path``: of the driver, where both are on one machine."""
+
+    directory: str
+    bootstrap_servers: str | None
+    python_path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectTasks:
+    """Rows are indexes into ``task_ids``; each task reads its own sources."""
+
+    where: Where
+    task_ids: tuple[str, ...]
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        set_up_worker(self.where)
+        for batch in batches:
+            for index in batch.column("id").to_pylist():
+                task_id, servers = self.task_ids[index], self.where.bootstrap_servers
+                yield answer(task_id, partial(run_task, self.where.directory, task_id, bootstrap_servers=servers))
+
+
+def set_up_worker(where: Where) -> None:
+    """Makes a worker's process ready for tasks."""
+    known = set(sys.path)
+    sys.path.extend(entry for entry in where.python_path if entry not in known)
+    tune_process()
+
+
+def answer(task_id: str, run: Callable[[], TaskManifest]) -> Any:
+    """Runs a task; its row for the driver."""
+    import pyarrow as pa
+
+    failure = None
+    try:
+        run()
+    except (StreamsError, TopologyError) as error:
+        failure = json.dumps(asdict(failure_of(error, error.exit_code)))
+    return pa.record_batch([pa.array([task_id], pa.string()), pa.array([failure], pa.string())], ["task", "failure"])

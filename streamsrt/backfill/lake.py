@@ -1,0 +1,188 @@
+"""Lakes: the history of a topic as Parquet files in no order at all, for engine ``spark``.
+
+1. A row is a record, as in an archive: ``key`` and ``value``, ``timestamp``, and where there are any ``headers``. A file
+   may hold rows of any partition.
+2. With the columns ``partition`` and ``offset`` a lake is exact: its records go on in the log where the highest offset of
+   their partition ends, and holes and duplicates are refused, as in an archive.
+3. Without ``offset``, the order of a partition's records is ``(order, timestamp, key, value, headers)``; ``order`` is a
+   column of integers or timestamps, and ``timestamp`` unless another one is named. That is one order, however the files are
+   laid out; where two records differ in no column, it does not matter which comes first. They stand directly before the
+   first offset that the log holds: such a lake must not hold what the log still does.
+4. Without ``partition``, a record belongs to where Kafka's default partitioner puts its key, which must not be null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsrt.backfill.archive import is_data_file, parquet, unreadable
+from streamsrt.backfill.errors import ArchiveError
+from streamsrt.backfill.plan import LakeFile, LakePlan
+from streamsrt.wire.murmur2 import PartitionMemo
+
+OFFSET, PARTITION, TIMESTAMP, KEY, VALUE, HEADERS = "offset", "partition", "timestamp", "key", "value", "headers"
+_SCAN_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """Parquet files of a topic in no order. ``order``: the column that says which record of a partition came first, unless
+    the offsets do. ``allow_gaps``: offsets may be missing, since the topic was compacted or written in transactions."""
+
+    path: Path | str
+    order: str | None = None
+    allow_gaps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LakeShare:
+    """What a lake holds of one partition. Offsets are None where it has none."""
+
+    records: int
+    first_offset: int | None = None
+    next_offset: int | None = None
+
+
+def scan_lake(lake: Lake, topic: str, partitions: int) -> tuple[LakePlan, dict[int, LakeShare]]:
+    """The files of a lake, and what they hold of each partition. Raises ArchiveError."""
+    root = Path(lake.path)
+    if not root.is_dir():
+        raise ArchiveError(f"lake {root} is not a directory: give TOPIC=DIRECTORY of Parquet files")
+    paths = [path.absolute() for path in sorted(root.rglob("*.parquet")) if is_data_file(root, path)]
+    if not paths:
+        raise ArchiveError(f"lake {root} has no Parquet files: check the path")
+    names = _columns_of(paths[0])
+    order, partitioned = _order(lake, paths[0], names), PARTITION in names
+    count = _Counts(topic, partitions, exact=order == OFFSET)
+    files = []
+    for path in paths:
+        if _columns_of(path) != names:
+            raise ArchiveError(f"{path} has other columns than {paths[0]}: write the files of a lake alike")
+        records = 0
+        for owners, offsets in _scan(path, order, partitioned=partitioned, partitions=partitions):
+            count.add(path, owners, offsets)
+            records += len(owners)
+        if records:
+            files.append(LakeFile(path=str(path), records=records, size_bytes=path.stat().st_size))
+    described = LakePlan(
+        topic=topic, files=tuple(files), order=order, partitioned=partitioned, headers=HEADERS in names
+    )
+    return described, count.shares(allow_gaps=lake.allow_gaps)
+
+
+def _columns_of(path: Path) -> set[str]:
+    try:
+        return set(parquet().read_schema(path).names)
+    except Exception as error:
+        raise unreadable(path, error) from error
+
+
+def _order(lake: Lake, path: Path, names: set[str]) -> str:
+    order = lake.order or (OFFSET if OFFSET in names else TIMESTAMP)
+    missing = sorted({KEY, VALUE, TIMESTAMP, order} - names)
+    if missing:
+        raise ArchiveError(f"{path} has no column {', '.join(missing)}; it has {', '.join(sorted(names))}")
+    if order == OFFSET and PARTITION not in names:
+        raise ArchiveError(
+            f"{path} has offsets, but no column {PARTITION} that says of which partition: add it, or leave {OFFSET} out "
+            "and name another order"
+        )
+    return order
+
+
+def _scan(
+    path: Path, order: str, *, partitioned: bool, partitions: int
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """The partition and the place in the order of each row."""
+    import pyarrow as pa
+
+    memo = PartitionMemo()
+    try:
+        with parquet().ParquetFile(path) as file:
+            columns = list(dict.fromkeys([PARTITION if partitioned else KEY, order]))
+            for batch in file.iter_batches(batch_size=_SCAN_ROWS, columns=columns):
+                places = batch.column(order)
+                if pa.types.is_timestamp(places.type):
+                    places = places.cast(pa.int64())
+                if not pa.types.is_integer(places.type):
+                    raise ArchiveError(f"{path}: column {order} is {places.type}; order is integers or timestamps")
+                owners = batch.column(columns[0])
+                if places.null_count or owners.null_count:
+                    raise ArchiveError(
+                        f"{path} has rows without {order if places.null_count else columns[0]}: nothing says where "
+                        "they belong"
+                    )
+                if not partitioned:
+                    keys = owners.cast(pa.binary()).to_pylist()
+                    owners = pa.array(memo.partitions(keys, partitions), pa.int64())
+                yield owners.cast(pa.int64()).to_numpy(), places.cast(pa.int64()).to_numpy()
+    except ArchiveError:
+        raise
+    except Exception as error:
+        raise unreadable(path, error) from error
+
+
+class _Counts:
+    """Records and offsets of each partition, over all files."""
+
+    def __init__(self, topic: str, partitions: int, *, exact: bool) -> None:
+        self._topic = topic
+        self._exact = exact
+        self._records = np.zeros(partitions, np.int64)
+        self._first = np.full(partitions, np.iinfo(np.int64).max)
+        self._last = np.full(partitions, -1)
+
+    def add(self, path: Path, owners: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> None:
+        partitions = len(self._records)
+        outside = owners[(owners < 0) | (owners >= partitions)]
+        if len(outside):
+            raise ArchiveError(
+                f"{path} has records of partition {outside[0]}, and topic {self._topic} has {partitions} partitions: it is "
+                "the lake of another topic, or of one that was made anew"
+            )
+        self._records += np.bincount(owners, minlength=partitions)
+        if self._exact:
+            np.minimum.at(self._first, owners, offsets)
+            np.maximum.at(self._last, owners, offsets)
+
+    def shares(self, *, allow_gaps: bool) -> dict[int, LakeShare]:
+        found = {}
+        for partition in np.flatnonzero(self._records).tolist():
+            records = int(self._records[partition])
+            if not self._exact:
+                found[partition] = LakeShare(records)
+                continue
+            first, end = int(self._first[partition]), int(self._last[partition]) + 1
+            if records > end - first or (records < end - first and not allow_gaps):
+                raise ArchiveError(
+                    f"the lake of {self._topic}-{partition} holds {records} records of the {end - first} offsets from "
+                    f"{first} to {end - 1}: "
+                    + (
+                        "some are there twice"
+                        if records > end - first
+                        else "some are missing. If the topic was compacted or written in transactions, say --allow-gaps"
+                    )
+                )
+            found[partition] = LakeShare(records, first, end)
+        return found
+
+
+def check_unchanged(plan: LakePlan) -> None:
+    """Raises ArchiveError where a file of a lake is not what it was when the plan was made."""
+    for file in plan.files:
+        path = Path(file.path)
+        try:
+            size_bytes: Any = path.stat().st_size
+        except OSError as error:
+            raise unreadable(path, error) from error
+        if size_bytes != file.size_bytes:
+            raise ArchiveError(
+                f"{path} was changed since the plan was made ({size_bytes} bytes, not {file.size_bytes}): bring it back, "
+                "or plan again"
+            )
