@@ -35,12 +35,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streamsrt.backfill.job import Backfill
     from streamsrt.backfill.lake import Lake
-    from streamsrt.backfill.run_task import run_task
     from streamsrt.backfill.sources import Archive, KafkaLog
 
-__all__ = ["Archive", "Backfill", "KafkaLog", "Lake", "run_task"]
+__all__ = ["Archive", "Backfill", "KafkaLog", "Lake"]
 
-_PLACES = {"Archive": "sources", "Backfill": "job", "KafkaLog": "sources", "Lake": "lake", "run_task": "run_task"}
+_PLACES = {"Archive": "sources", "Backfill": "job", "KafkaLog": "sources", "Lake": "lake"}
 
 
 def __getattr__(name: str) -> Any:

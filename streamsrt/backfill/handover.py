@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from streamsrt.backfill.bundle import check_no_stores, install_bundles
 from streamsrt.backfill.errors import HandOverError, PlanError
 from streamsrt.backfill.group import check_nobody_runs, marks_of
-from streamsrt.backfill.log_writer import LogTarget, LogWriter
+from streamsrt.backfill.log_writer import LogTarget, LogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import LogResult, TaskManifest, sync_folder
 from streamsrt.backfill.plan import Plan, write_durably
 from streamsrt.backfill.verify import verify_changelogs, verify_results
@@ -48,6 +48,8 @@ class HandOverState(BaseModel):
     created_topics: tuple[str, ...] = ()
     starts: dict[str, int] = Field(default_factory=dict)
     ends: dict[str, int] = Field(default_factory=dict)
+    transactions: bool = True
+    """Whether logs are written in transactions; it stays as it began."""
     state_dirs: tuple[str, ...] = ()
     """Where state files were being installed."""
 
@@ -68,8 +70,13 @@ def load_state(directory: Path, plan: Plan) -> HandOverState:
     return state
 
 
+def writer_group(plan: Plan) -> str:
+    """The group, and the transactional id, under which a backfill writes to logs."""
+    return f"{plan.application_id}-backfill-{plan.id}"
+
+
 class HandOver:
-    """The hand-over of one plan whose tasks are finished."""
+    """The hand-over of one plan whose tasks are finished. ``writer``: transactional where the state says so."""
 
     def __init__(
         self, directory: Path, plan: Plan, network: Network, writer: LogWriter, on_step: OnStep | None = None
@@ -80,6 +87,9 @@ class HandOver:
         self._writer = writer
         self._on_step = on_step
         self.state = load_state(directory, plan)
+        if self.state.step == "none":
+            transactions = isinstance(writer, TransactionalLogWriter)
+            self.state = self.state.model_copy(update={"transactions": transactions})
 
     def _reach(self, step: Step, text: str, **changes: object) -> None:
         self._save(step=step, **changes)
@@ -121,6 +131,7 @@ class HandOver:
         if self._before("fenced"):
             self._reach("fenced", "no other attempt can write any more")
         self._commit_ends(manifests)
+        self._delete_writer_group()
         self._reach("done", f"application {self._plan.application_id} can be started")
         return self.state
 
@@ -237,7 +248,6 @@ class HandOver:
                 self.state.starts[f"{topic}-{partition}"],
                 tuple(path for path, _ in parts),
                 sum(records for _, records in parts),
-                f"{self._plan.application_id}-backfill-{self._plan.id}-{topic}-{partition}",
             )
 
     def _write(self, targets: Sequence[LogTarget]) -> None:
@@ -320,6 +330,7 @@ class HandOver:
 
     def _take_back(self, topics: Sequence[str], *, delete_group: bool) -> None:
         failed = self._network.admin.delete_topics(topics) if topics else {}
+        self._delete_writer_group()
         if delete_group:
             failed |= self._network.admin.delete_groups([self._plan.application_id])
         for error in failed.values():
@@ -327,6 +338,13 @@ class HandOver:
                 raise error
         (self._directory / HANDOVER_FILE).unlink(missing_ok=True)
         sync_folder(self._directory)
+
+    def _delete_writer_group(self) -> None:
+        group = writer_group(self._plan)
+        if any(listed.group_id == group for listed in self._network.admin.list_groups()):
+            for error in self._network.admin.delete_groups([group]).values():
+                if error is not None:
+                    raise error
 
 
 def _logs(manifest: TaskManifest) -> list[LogResult]:

@@ -4,8 +4,8 @@
    already there is a beginning of it: writing goes on behind that.
 2. :class:`PlainLogWriter` works without transactions. What lies behind the start is read and compared record by record;
    anything else there means that somebody else writes to the partition, and is refused. A log can't be cut back.
-3. Another writer with the same two methods may use transactions: it then puts its position into the same transaction as the
-   records, and :meth:`LogWriter.fence` makes earlier attempts harmless.
+3. :class:`TransactionalLogWriter` commits how far it came in the same transaction as the records, under a group of its own.
+   So nothing must be read, others may write to the partition, and an earlier attempt that is still alive is fenced.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from streamsrt.backfill.errors import HandOverError
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.sources import read_batches
 from streamsrt.client.interface import Network
-from streamsrt.client.values import LATEST, TopicPartition
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import LATEST, OffsetAndMetadata, TopicPartition
 from streamsrt.wire.records import Headers, RecordColumns, encode_batch
+
+TRANSACTION_RECORDS = 50_000
+"""A transaction must end long before the broker would end it (``transaction.timeout.ms``)."""
+
+_TRANSACTION_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class LogTarget:
-    """What a partition's log must hold from ``start_offset`` on: the record batches of ``paths``, ``records`` in all.
-
-    ``transactional_id`` is the same for every attempt.
-    """
+    """What a partition's log must hold from ``start_offset`` on: the record batches of ``paths``, ``records`` in all."""
 
     topic: str
     partition: int
     start_offset: int
     paths: tuple[Path, ...]
     records: int
-    transactional_id: str
 
     @property
     def place(self) -> TopicPartition:
@@ -112,14 +114,71 @@ class PlainLogWriter:
                     )
 
 
+class TransactionalLogWriter:
+    """A :class:`LogWriter` in transactions. ``network``: its producer has a transactional id of this backfill.
+
+    ``group``: where it keeps how many records of a partition are committed.
+    """
+
+    def __init__(self, network: NetworkThread, group: str) -> None:
+        self._network = network
+        self._group = group
+        self._is_initialized = False
+
+    def write(self, target: LogTarget) -> int:
+        if not self._is_initialized:
+            # Whatever an earlier attempt left undecided is decided when this returns: only then its position is known.
+            self._network.transactions.initialize(_TRANSACTION_TIMEOUT_S)
+            self._is_initialized = True
+        done = self._committed(target)
+        waiting = 0
+        for columns in target.columns(done):
+            batch = _encoded(columns, transactional=True)
+            self._network.producer.send(target.topic, target.partition, batch, len(columns))
+            done += len(columns)
+            waiting += len(columns)
+            if waiting >= TRANSACTION_RECORDS:
+                self._commit(target, done)
+                waiting = 0
+        if waiting:
+            self._commit(target, done)
+        return self._network.admin.list_offsets({target.place: LATEST}, read_committed=True)[target.place].offset
+
+    def _commit(self, target: LogTarget, done: int) -> None:
+        self._network.transactions.commit(
+            self._group,
+            {target.place: OffsetAndMetadata(done)},
+            member_id="",
+            member_epoch=-1,
+            timeout_s=_TRANSACTION_TIMEOUT_S,
+        )
+
+    def _committed(self, target: LogTarget) -> int:
+        found = self._network.admin.committed(self._group, [target.place]).get(target.place)
+        return 0 if found is None else found.offset
+
+    def fence(self, targets: Sequence[LogTarget]) -> None:
+        self._network.transactions.initialize(_TRANSACTION_TIMEOUT_S)
+        self._is_initialized = True
+        for target in targets:
+            if target.records and self._committed(target) != target.records:
+                raise HandOverError(
+                    f"of {target.records} records for {target.topic}-{target.partition} {self._committed(target)} "
+                    "are committed: "
+                    "the group that keeps count was changed. streamsrt backfill abort --execute, then commit again"
+                )
+
+
 def _records(batches: Iterator[RecordColumns]) -> Iterator[tuple[bytes | None, bytes | None, int, Headers]]:
     for columns in batches:
         headers = columns.headers or [()] * len(columns)
         yield from zip(columns.keys, columns.values, columns.timestamps, headers, strict=True)
 
 
-def _encoded(columns: RecordColumns) -> bytes:
-    return encode_batch(columns.keys, columns.values, columns.timestamps, headers=columns.headers)
+def _encoded(columns: RecordColumns, *, transactional: bool = False) -> bytes:
+    return encode_batch(
+        columns.keys, columns.values, columns.timestamps, headers=columns.headers, transactional=transactional
+    )
 
 
 def _foreign(target: LogTarget, what: str) -> HandOverError:

@@ -22,15 +22,17 @@ class InProcess:
             yield run_task(directory, task_id, bootstrap_servers=bootstrap_servers)
 
 
-def commit_and_die(directory: Path, servers: str, after: int) -> int | None:
+def commit_and_die(directory: Path, servers: str, after: int, *, transactions: bool) -> int | None:
     """Hands over in a process of its own, which kills itself at its ``after``-th message; its exit code."""
-    process = multiprocessing.get_context("spawn").Process(target=_commit, args=(str(directory), servers, after))
+    process = multiprocessing.get_context("spawn").Process(
+        target=_commit, args=(str(directory), servers, after, transactions)
+    )
     process.start()
     process.join()
     return process.exitcode
 
 
-def _commit(directory: str, servers: str, after: int) -> None:
+def _commit(directory: str, servers: str, after: int, transactions: bool) -> None:
     from streamsrt.backfill import Backfill
 
     said = 0
@@ -41,4 +43,4 @@ def _commit(directory: str, servers: str, after: int) -> None:
         if said == after:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    Backfill(directory, bootstrap_servers=servers).commit(on_step=on_step)
+    Backfill(directory, bootstrap_servers=servers).commit(on_step=on_step, transactions=transactions)

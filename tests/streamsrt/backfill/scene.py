@@ -126,6 +126,11 @@ class Scene:
                 latest.update(zip(columns.keys, zip(columns.values, columns.timestamps, strict=True), strict=True))
         return found
 
+    def count(self, topic: str) -> int:
+        """How many committed records a topic holds."""
+        ends = self.ends(topic).items()
+        return sum(len(columns) for place, end in ends for columns in read_log(self.network, place, 0, end))
+
     def changelogs(self, application_id: str) -> dict[str, Compacted]:
         stores = ("airlines", "delays-per-hour")
         return {

@@ -12,9 +12,11 @@ from examples import flights
 from streamsrt.app import KafkaStreams
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.errors import BackfillError, HandOverError
-from streamsrt.backfill.sources import read_batches
+from streamsrt.backfill.handover import writer_group
+from streamsrt.backfill.sources import connected, read_batches
 from streamsrt.backfill.verify import VerificationError
 from streamsrt.client.values import OffsetAndMetadata
+from streamsrt.errors import StreamsError
 from streamsrt.tasks.offset_metadata import BackfillRunningError, parse_mark
 from streamsrt.wire.records import encode_batch
 from tests.streamsrt.backfill.processes import InProcess, commit_and_die
@@ -50,7 +52,7 @@ def dies_at(place: str) -> Callable[[str, str], None]:
 
 def record_counts(scene: Scene) -> dict[str, int]:
     topics = (f"{ID}-airlines-changelog", f"{ID}-delays-per-hour-changelog", "delays")
-    return {topic: sum(scene.ends(topic).values()) for topic in topics}
+    return {topic: scene.count(topic) for topic in topics}
 
 
 def expected_counts(backfill: Backfill) -> dict[str, int]:
@@ -62,11 +64,12 @@ def expected_counts(backfill: Backfill) -> dict[str, int]:
     return counts
 
 
-def test_an_interrupted_hand_over_goes_on_and_writes_everything_once(scene: Scene) -> None:
+@pytest.mark.parametrize("transactions", [True, False])
+def test_an_interrupted_hand_over_goes_on_and_writes_everything_once(scene: Scene, transactions: bool) -> None:
     backfill = computed(scene)
     for place in INTERRUPTIONS:
         with pytest.raises(Interrupted):
-            backfill.commit(state_dir=scene.state_dir(ID), on_step=dies_at(place))
+            backfill.commit(state_dir=scene.state_dir(ID), on_step=dies_at(place), transactions=transactions)
         with pytest.raises(BackfillRunningError, match="backfill commit --execute") as refused:
             scene.run_live(ID)
         assert refused.value.exit_code == 2
@@ -78,10 +81,11 @@ def test_an_interrupted_hand_over_goes_on_and_writes_everything_once(scene: Scen
     assert all(offset.offset == scene.ends(place[0])[place] for place, offset in committed.items())
 
 
-def test_a_killed_driver_leaves_whole_batches_and_the_next_one_goes_on_behind_them(scene: Scene) -> None:
+@pytest.mark.parametrize("transactions", [True, False])
+def test_a_killed_driver_leaves_what_the_next_one_goes_on_behind(scene: Scene, transactions: bool) -> None:
     backfill = computed(scene)
-    for killed_after in (1, 2, 5):
-        assert commit_and_die(backfill.directory, scene.servers, killed_after) == -9
+    for killed_after in (2, 5):
+        assert commit_and_die(backfill.directory, scene.servers, killed_after, transactions=transactions) == -9
     assert backfill.commit().step == "done"
     assert record_counts(scene) == expected_counts(backfill)
 
@@ -89,7 +93,7 @@ def test_a_killed_driver_leaves_whole_batches_and_the_next_one_goes_on_behind_th
 def test_part_of_a_log_that_is_there_is_not_written_again(scene: Scene) -> None:
     backfill = computed(scene)
     with pytest.raises(Interrupted):
-        backfill.commit(on_step=dies_at("marked start"))
+        backfill.commit(on_step=dies_at("marked start"), transactions=False)
     manifest = max(backfill.verify(), key=lambda manifest: manifest.stores[1].entries)
     log = manifest.stores[1].changelog
     assert log is not None
@@ -104,7 +108,7 @@ def test_part_of_a_log_that_is_there_is_not_written_again(scene: Scene) -> None:
 def test_records_of_somebody_else_are_refused(scene: Scene) -> None:
     backfill = computed(scene)
     with pytest.raises(Interrupted):
-        backfill.commit(on_step=dies_at("marked start"))
+        backfill.commit(on_step=dies_at("marked start"), transactions=False)
     scene.network.producer.send(f"{ID}-airlines-changelog", 0, encode_batch([b"XX"], [b"other"], [0]), 1)
     scene.network.producer.flush()
     with pytest.raises(HandOverError, match="not of this backfill"):
@@ -117,7 +121,7 @@ def test_records_of_somebody_else_are_refused(scene: Scene) -> None:
 def test_a_late_writer_is_noticed_before_the_offsets_are_committed(scene: Scene) -> None:
     backfill = computed(scene)
     with pytest.raises(Interrupted):
-        backfill.commit(on_step=dies_at("written"))
+        backfill.commit(on_step=dies_at("written"), transactions=False)
     scene.network.producer.send(f"{ID}-airlines-changelog", 0, encode_batch([b"XX"], [b"late"], [0]), 1)
     scene.network.producer.flush()
     with pytest.raises(BackfillError, match=r"more records|something else writes"):
@@ -127,6 +131,33 @@ def test_a_late_writer_is_noticed_before_the_offsets_are_committed(scene: Scene)
 
 def _metadata(scene: Scene) -> list[str]:
     return [offset.metadata for offset in scene.network.admin.committed(ID).values()]
+
+
+def test_an_earlier_attempt_that_is_still_alive_is_fenced(scene: Scene) -> None:
+    backfill = computed(scene)
+    plan = backfill.status().plan
+    with pytest.raises(Interrupted):
+        backfill.commit(on_step=dies_at("marked delays-1"))
+    with connected(scene.servers, transactional_id=writer_group(plan)) as zombie:
+        zombie.transactions.initialize(10.0)
+        batch = encode_batch([b"XX"], [b"late"], [0], transactional=True)
+        zombie.producer.send(f"{ID}-airlines-changelog", 0, batch, 1)
+        assert backfill.commit().step == "done"
+        with pytest.raises(StreamsError):
+            zombie.transactions.commit("", {}, member_id="", member_epoch=-1, timeout_s=10.0)
+    assert record_counts(scene) == expected_counts(backfill)
+
+
+def test_a_record_of_somebody_else_in_a_changelog_is_found_by_its_digest(scene: Scene) -> None:
+    backfill = computed(scene)
+    with pytest.raises(Interrupted):
+        backfill.commit(on_step=dies_at("marked start"))
+    scene.network.producer.send(f"{ID}-airlines-changelog", 0, encode_batch([b"XX"], [b"other"], [0]), 1)
+    scene.network.producer.flush()
+    with pytest.raises(VerificationError, match="something else writes"):
+        backfill.commit()
+    backfill.abort(execute=True)
+    assert backfill.commit().step == "done"
 
 
 def test_a_running_application_is_left_alone(scene: Scene) -> None:

@@ -1,0 +1,149 @@
+"""The flights of a year: live replay by one process, backfill by one process, and by the local engine on two workers.
+
+    python -m tests.bench.bench_backfill [--every 1] [--rounds 3] [--copies 1] [--sst-keys 200000]
+
+The broker is the bundled one. All three read the same topic (not an archive) and end with equal state, which is checked.
+``copies`` makes the history longer: the year, again and again, each time a year later. Wall-clock rates of one machine: only
+their ratios mean anything. ``load`` compares an SST file with random write batches for the state that an instance gets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from examples import flights
+from streamsrt.app import KafkaStreams
+from streamsrt.backfill import Backfill
+from streamsrt.backfill.manifest import TaskManifest
+from streamsrt.backfill.run_task import run_task
+from streamsrt.runtime.bundled_broker import BundledBroker
+from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, write_sst
+from tests.streamsrt.backfill.scene import APPLICATION, Scene, open_scene
+
+BROKER_CONFIGS = ("group.streams.initial.rebalance.delay.ms=0", "group.streams.assignment.interval.ms=0")
+YEAR_MS = 365 * 24 * 60 * 60 * 1000
+GOALS = {"local, 2 workers": 1.5}
+
+
+class OneProcess:
+    """An engine that runs tasks in this process."""
+
+    def run(
+        self, directory: Path, task_ids: Sequence[str], bootstrap_servers: str | None = None
+    ) -> Iterator[TaskManifest]:
+        for task_id in task_ids:
+            yield run_task(directory, task_id, bootstrap_servers=bootstrap_servers)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.bench_backfill")
+    parser.add_argument("--every", type=int, default=1, help="take only every N-th departure")
+    parser.add_argument("--copies", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sst-keys", type=int, default=200_000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bench-backfill-") as folder:
+        compare_replays(Path(folder), options.every, options.copies, options.rounds)
+        compare_loads(Path(folder), options.sst_keys, options.rounds)
+
+
+def rows_of(every: int, copies: int) -> list[flights.Row]:
+    year = list(islice(flights.read_departures(), 0, None, every))
+    return [row._replace(timestamp_ms=row.timestamp_ms + copy * YEAR_MS) for copy in range(copies) for row in year]
+
+
+def compare_replays(folder: Path, every: int, copies: int, rounds: int) -> None:
+    rows = rows_of(every, copies)
+    with BundledBroker(folder / "broker", configs=BROKER_CONFIGS) as broker:
+        for scene in open_scene(broker.address, folder):
+            scene.load(rows)
+            seconds: dict[str, list[float]] = {}
+            for number in range(rounds):
+                live_s = live(scene, f"live-{number}")
+                seconds.setdefault("live replay, 1 process", []).append(live_s)
+                for name, workers in (("backfill, 1 process", 0), ("local, 2 workers", 2)):
+                    application_id = f"backfill-{workers}-{number}"
+                    seconds.setdefault(name, []).append(offline(scene, application_id, workers))
+            check(scene, rounds - 1)
+            show(seconds, len(rows))
+
+
+def live(scene: Scene, application_id: str) -> float:
+    """Seconds of processing: from the first task that runs to the last commit, the start of the group left out."""
+    began: list[float] = []
+    streams = KafkaStreams(
+        flights.topology,
+        {
+            "application.id": application_id,
+            "bootstrap.servers": scene.servers,
+            "state.dir": scene.state_dir(application_id),
+        },
+        state_listener=lambda new, _old: began.append(time.perf_counter()) if new.value == "RUNNING" else None,
+    )
+    streams.run(until="quiet", signals=False)
+    return time.perf_counter() - began[0]
+
+
+def offline(scene: Scene, application_id: str, workers: int) -> float:
+    """Seconds from the plan to the last result, the start of processes included."""
+    backfill = Backfill(scene.folder / f"plan-{application_id}", bootstrap_servers=scene.servers)
+    backfill.plan(APPLICATION, application_id=application_id)
+    started = time.perf_counter()
+    backfill.run("local" if workers else OneProcess(), workers=workers or 1)
+    return time.perf_counter() - started
+
+
+def check(scene: Scene, number: int) -> None:
+    """The state of the last round's backfill is that of the live run, in files and in changelogs."""
+    application_id = f"backfill-2-{number}"
+    backfill = Backfill(scene.folder / f"plan-{application_id}", bootstrap_servers=scene.servers)
+    backfill.commit(state_dir=scene.state_dir(application_id))
+    assert scene.stores(application_id) == scene.stores(f"live-{number}")
+    assert scene.changelogs(application_id) == scene.changelogs(f"live-{number}")
+
+
+def show(seconds: dict[str, list[float]], records: int) -> None:
+    print(f"\n{records:,} departures, median of {len(next(iter(seconds.values())))} rounds")
+    print(f"{'':24}{'seconds':>10}{'records/s':>12}{'x live':>8}{'x one':>8}")
+    medians = {name: statistics.median(each) for name, each in seconds.items()}
+    live_s, one_s = medians["live replay, 1 process"], medians["backfill, 1 process"]
+    for name, value in medians.items():
+        goal = f"  goal x one {GOALS[name]}" if name in GOALS else ""
+        print(f"{name:24}{value:10.2f}{records / value:12,.0f}{live_s / value:8.2f}{one_s / value:8.2f}{goal}")
+
+
+def compare_loads(folder: Path, keys: int, rounds: int) -> None:
+    """A state file taken over, beside the same rows in write batches of 1000, in random order."""
+    rows = [(b"key-%012d" % number, b"value-%034d" % number) for number in range(keys)]
+    write_sst(folder / "rows.sst", rows)
+    shuffled = random.Random(1).sample(rows, len(rows))
+    taken: dict[str, list[float]] = {"SST file": [], "write batches": []}
+    for number in range(rounds):
+        store = RocksDBStore(folder / f"sst-{number}", "s", RocksDBOptions())
+        started = time.perf_counter()
+        store.ingest(folder / "rows.sst", changelog_offset=keys)
+        taken["SST file"].append(time.perf_counter() - started)
+        assert store.get(rows[-1][0]) == rows[-1][1]
+        store.close()
+        store = RocksDBStore(folder / f"batch-{number}", "s", RocksDBOptions())
+        started = time.perf_counter()
+        for start in range(0, keys, 1000):
+            store.write(shuffled[start : start + 1000], changelog_offset=start)
+        store.flush()
+        taken["write batches"].append(time.perf_counter() - started)
+        store.close()
+    medians = {name: statistics.median(each) for name, each in taken.items()}
+    print(f"\nload of {keys:,} rows (goal: SST 50x)")
+    for name, value in medians.items():
+        print(f"{name:24}{value * 1000:10.1f} ms{keys / value:14,.0f} rows/s{medians['write batches'] / value:8.1f}x")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""A program of two subtopologies: records are keyed anew, and counted per window of the new key.
+
+``DIE_ON`` in the environment names a file; the first function that sees the record ``die`` deletes it and kills its process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from topology import StreamsBuilder, TimeWindows, serdes
+
+WINDOW_MS = 100
+
+
+def word_of(_key: str, value: str) -> str:
+    marker = os.environ.get("DIE_ON")
+    if value == "die" and marker is not None and Path(marker).exists():
+        if not Path(marker).read_text().strip():
+            Path(marker).unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if value == "fail":
+        raise ValueError("this record fails")
+    return value[:1]
+
+
+builder = StreamsBuilder()
+(
+    builder.stream("lines", key=serdes.string, value=serdes.string)
+    .select_key(word_of)
+    .group_by_key(key=serdes.string, value=serdes.string)
+    .windowed_by(TimeWindows(WINDOW_MS, grace=30))
+    .count(store="counts")
+    .to_stream()
+    .to("counts", key=serdes.time_windowed(serdes.string, WINDOW_MS), value=serdes.long)
+)
+topology = builder.build()

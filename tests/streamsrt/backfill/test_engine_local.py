@@ -1,0 +1,282 @@
+"""Tasks in processes: levels, deaths, failures, resumption. Archives only: no cluster is needed to compute."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from streamsrt.application import module_digest
+from streamsrt.backfill import Backfill
+from streamsrt.backfill.archive import scan_archive, write_archive
+from streamsrt.backfill.engine_local import LocalEngine, TaskFailedError
+from streamsrt.backfill.errors import BackfillError, PlanError, WorkerDiedError
+from streamsrt.backfill.manifest import load_manifest, manifest_path
+from streamsrt.backfill.order import merge
+from streamsrt.backfill.plan import (
+    InternalTopicPlan,
+    Plan,
+    RepartitionRange,
+    SourceRange,
+    StorePlan,
+    TaskPlan,
+    load_plan,
+    save_plan,
+)
+from streamsrt.backfill.run_task import run_task
+from streamsrt.backfill.sources import read_batches, read_source
+from streamsrt.backfill.verify import VerificationError, verify_results
+from streamsrt.testing.topology_test_driver import TopologyTestDriver
+from streamsrt.wire.records import RecordColumns
+from tests.streamsrt.backfill import chained
+from tests.streamsrt.backfill.processes import InProcess
+from topology import serdes
+
+APPLICATION = "tests.streamsrt.backfill.chained:topology"
+ID = "chained"
+PARTITIONS = 2
+FIRST, SECOND = sorted(chained.topology.subtopologies, key=lambda each: each.number)
+REPARTITION = f"{ID}-{FIRST.repartition_sink_topics[0]}"
+
+Line = tuple[str, int]
+
+
+def lines(count: int, seed: int) -> list[Line]:
+    chance = random.Random(seed)
+    return [(chance.choice("abc") + "x", 10 * index + chance.randrange(300)) for index in range(count)]
+
+
+def planned(folder: Path, parts: Sequence[Sequence[Line]]) -> Backfill:
+    """A plan over archives of these partitions, made without a cluster."""
+    ranges = []
+    for partition, rows in enumerate(parts):
+        values: list[bytes | None] = [line.encode() for line, _ in rows]
+        columns = RecordColumns([b"k"] * len(rows), values, [time for _, time in rows], 0, len(rows))
+        write_archive(folder / "archive", partition, [columns], file_records=40)
+    files = scan_archive(folder / "archive")
+    for partition, rows in enumerate(parts):
+        end = len(rows)
+        ranges.append(
+            SourceRange(
+                topic="lines", partition=partition, start=0, end=end, log_start=end, archive=files.get(partition, ())
+            )
+        )
+    upstream = tuple(f"{FIRST.id}_{partition}" for partition in range(len(parts)))
+    stores = (StorePlan(name="counts", changelog=f"{ID}-counts-changelog", own_changelog=True, persistent=True),)
+    tasks = [
+        TaskPlan(id=upstream[index], subtopology=FIRST.id, partition=index, level=0, sources=(source,))
+        for index, source in enumerate(ranges)
+    ]
+    tasks += [
+        TaskPlan(
+            id=f"{SECOND.id}_{index}",
+            subtopology=SECOND.id,
+            partition=index,
+            level=1,
+            repartition=(RepartitionRange(topic=REPARTITION, partition=index, upstream=upstream),),
+            stores=stores,
+        )
+        for index in range(len(parts))
+    ]
+    plan = Plan(
+        application=APPLICATION,
+        application_id=ID,
+        code_digest=module_digest(APPLICATION),
+        version="",
+        topology_digest=chained.topology.digest,
+        topics={
+            "lines": len(parts),
+            "counts": len(parts),
+            REPARTITION: len(parts),
+            f"{ID}-counts-changelog": len(parts),
+        },
+        internal_topics=(
+            InternalTopicPlan(name=REPARTITION, kind="repartition", partitions=len(parts)),
+            InternalTopicPlan(name=f"{ID}-counts-changelog", kind="changelog", partitions=len(parts)),
+        ),
+        tasks=tuple(tasks),
+        created_ms=1,
+    ).sealed()
+    save_plan(plan, folder / "plan")
+    return Backfill(folder / "plan")
+
+
+def counts(backfill: Backfill) -> dict[bytes, int]:
+    """The last count of each key and window, out of the changelogs."""
+    found: dict[bytes, int] = {}
+    for manifest in backfill.verify():
+        for store in manifest.stores:
+            assert store.changelog is not None
+            for columns in read_batches(backfill.directory / store.changelog.file.path):
+                for key, value in zip(columns.keys, columns.values, strict=True):
+                    assert key is not None
+                    assert key not in found
+                    found[key] = serdes.long.deserialize(value or b"")
+    return found
+
+
+def expected(rows: Sequence[Line]) -> dict[bytes, int]:
+    """What the test driver makes of these lines, in this order."""
+    with TopologyTestDriver(chained.topology, {"application.id": ID}) as driver:
+        topic = driver.create_input_topic("lines", serdes.string, serdes.string)
+        for line, time in rows:
+            topic.pipe_input("k", line, time)
+        out = driver.create_output_topic("counts", serdes.bytes, serdes.long)
+        latest = out.read_key_values_to_map()
+    return {key + b"\0\0\0\0": value for key, value in latest.items() if key is not None and value is not None}
+
+
+def test_one_partition_through_a_repartition_topic_is_the_live_result(tmp_path: Path) -> None:
+    rows = lines(150, seed=1)
+    backfill = planned(tmp_path, [rows])
+    backfill.run(InProcess())
+    assert counts(backfill) == expected(rows)
+    late = sum(manifest.counters["dropped_late"] for manifest in backfill.verify())
+    assert late > 0
+
+
+def test_several_partitions_give_the_result_of_the_merged_order(tmp_path: Path) -> None:
+    parts = [lines(90, seed=2), lines(70, seed=3)]
+    backfill = planned(tmp_path, parts)
+    manifests = backfill.run("local", workers=2)
+    assert [manifest.task for manifest in manifests] == [task.id for task in load_plan(backfill.directory).tasks]
+    assert sum(manifest.records for manifest in manifests) == 2 * (90 + 70)
+    again = planned(tmp_path / "again", parts)
+    again.run(InProcess())
+    assert counts(again) == counts(backfill)
+
+
+def test_a_worker_that_is_killed_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marker = tmp_path / "die"
+    marker.write_text("")
+    monkeypatch.setenv("DIE_ON", str(marker))
+    rows = [*lines(50, seed=4), ("die", 600)]
+    backfill = planned(tmp_path, [rows])
+    backfill.run(LocalEngine(1))
+    assert not marker.exists()
+    assert sum(counts(backfill).values()) > 0
+    attempts = [path for path in (backfill.directory / "attempts").iterdir() if path.name.startswith(FIRST.id)]
+    assert len(attempts) == 2
+
+
+def test_a_task_that_kills_every_worker_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marker = tmp_path / "die"
+    marker.write_text("always")
+    monkeypatch.setenv("DIE_ON", str(marker))
+    backfill = planned(tmp_path, [[("die", 1)]])
+    with pytest.raises(WorkerDiedError, match="died 3 times") as died:
+        backfill.run(LocalEngine(1))
+    assert died.value.exit_code == 1
+    marker.unlink()
+    assert len(backfill.run(LocalEngine(1))) == 2
+
+
+def test_a_failing_record_ends_the_run_and_what_is_finished_stays(tmp_path: Path) -> None:
+    backfill = planned(tmp_path, [lines(20, seed=5), [("fail", 1)]])
+    with pytest.raises(TaskFailedError, match="this record fails") as failed:
+        backfill.run(LocalEngine(1))
+    assert failed.value.exit_code == 5
+    assert f"{FIRST.id}_1" in str(failed.value)
+    states = {task.task: task.state for task in backfill.status().tasks}
+    assert states[f"{FIRST.id}_0"] == "finished"
+    assert states[f"{SECOND.id}_0"] == "waiting"
+    with pytest.raises(PlanError, match="is not finished"):
+        backfill.verify()
+
+
+def test_the_first_result_counts_and_a_finished_task_is_not_run_again(tmp_path: Path) -> None:
+    backfill = planned(tmp_path, [lines(30, seed=6)])
+    plan = load_plan(backfill.directory)
+    first = run_task(backfill.directory, plan.tasks[0].id)
+    assert run_task(backfill.directory, plan.tasks[0].id) == first
+    path = manifest_path(backfill.directory, first.task)
+    kept = path.read_bytes()
+    path.unlink()
+    second = run_task(backfill.directory, plan.tasks[0].id)
+    assert second.attempt != first.attempt
+    assert [log.file.digest for log in second.repartition] == [log.file.digest for log in first.repartition]
+    path.write_bytes(kept)
+    assert load_manifest(backfill.directory, plan, first.task) == first
+
+
+def test_records_that_an_engine_brings_in_order_give_the_same(tmp_path: Path) -> None:
+    parts = [lines(60, seed=7)]
+    usual, brought = planned(tmp_path / "a", parts), planned(tmp_path / "b", parts)
+    usual.run(InProcess())
+    plan = load_plan(brought.directory)
+    source = plan.tasks[0].sources[0]
+    run_task(brought.directory, plan.tasks[0].id, runs=merge({source.place: read_source(source, None)}))
+    brought.run(InProcess())
+    assert counts(usual) == counts(brought)
+
+
+def test_a_plan_of_another_program_is_refused(tmp_path: Path) -> None:
+    backfill = planned(tmp_path, [lines(5, seed=8)])
+    plan = load_plan(backfill.directory)
+    for change, says in (({"topology_digest": "0"}, "another topology"), ({"code_digest": "0"}, "was changed since")):
+        other = tmp_path / says.replace(" ", "-")
+        save_plan(plan.model_copy(update=change).sealed(), other)
+        with pytest.raises(PlanError, match=says) as refused:
+            run_task(other, plan.tasks[0].id)
+        assert refused.value.exit_code == 2
+
+
+def test_another_plan_does_not_go_into_the_same_directory(tmp_path: Path) -> None:
+    backfill = planned(tmp_path, [lines(5, seed=9)])
+    plan = load_plan(backfill.directory)
+    save_plan(plan, backfill.directory)
+    with pytest.raises(PlanError, match="holds another plan"):
+        save_plan(plan.model_copy(update={"application_id": "other"}).sealed(), backfill.directory)
+
+
+def test_a_plan_that_was_edited_is_refused(tmp_path: Path) -> None:
+    backfill = planned(tmp_path, [lines(5, seed=10)])
+    path = backfill.directory / "plan.json"
+    content = json.loads(path.read_text())
+    content["tasks"][0]["sources"][0]["end"] = 3
+    path.write_text(json.dumps(content))
+    with pytest.raises(PlanError, match="was changed since it was made"):
+        load_plan(backfill.directory)
+    path.write_text("{")
+    with pytest.raises(PlanError, match="not a plan"):
+        load_plan(backfill.directory)
+    path.unlink()
+    with pytest.raises(PlanError, match="there is no plan"):
+        load_plan(backfill.directory)
+
+
+def test_a_manifest_of_another_plan_counts_for_nothing(tmp_path: Path) -> None:
+    backfill = planned(tmp_path, [lines(5, seed=11)])
+    plan = load_plan(backfill.directory)
+    manifest = run_task(backfill.directory, plan.tasks[0].id)
+    path = manifest_path(backfill.directory, manifest.task)
+    path.write_text(manifest.model_copy(update={"fingerprint": "0"}).model_dump_json())
+    with pytest.raises(PlanError, match="is of another plan"):
+        backfill.run(InProcess())
+    path.write_text("{")
+    with pytest.raises(PlanError, match="is damaged"):
+        backfill.run(InProcess())
+
+
+def test_a_task_that_read_too_little_is_not_whole(tmp_path: Path) -> None:
+    backfill = planned(tmp_path, [lines(5, seed=12)])
+    backfill.run(InProcess())
+    plan = load_plan(backfill.directory)
+    path = manifest_path(backfill.directory, plan.tasks[0].id)
+    manifest = load_manifest(backfill.directory, plan, plan.tasks[0].id)
+    assert manifest is not None
+    reads = tuple(read.model_copy(update={"records": read.records - 1}) for read in manifest.reads)
+    path.write_text(manifest.model_copy(update={"reads": reads}).model_dump_json())
+    with pytest.raises(VerificationError, match="read 4 records"):
+        verify_results(backfill.directory, plan)
+
+
+def test_an_engine_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    backfill = planned(tmp_path, [lines(5, seed=13)])
+    with pytest.raises(BackfillError, match="no such engine"):
+        backfill.run("flink")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least one"):
+        LocalEngine(0)
