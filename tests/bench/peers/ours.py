@@ -48,7 +48,7 @@ def watch(streams: KafkaStreams, records: int, over: threading.Event) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    bootstrap, workload, source, sink, application, records, directory = arguments
+    bootstrap, workload, source, sink, application, records, directory, *settings = arguments
 
     def entered(new: State, old: State) -> None:
         if new is State.RUNNING and not streams.progress.processed_records:
@@ -60,6 +60,7 @@ def main(arguments: list[str]) -> None:
         "state.dir": directory,
         "commit.interval.ms": 1000,
         "auto.offset.reset": "earliest",
+        **dict(setting.split("=", 1) for setting in settings),
     }
     streams = KafkaStreams(build(workload, source, sink), config, state_listener=entered)
     over = threading.Event()
