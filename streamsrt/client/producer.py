@@ -503,6 +503,8 @@ class Producer:
 
     def drop_all(self) -> None:
         """Forget what was sent and not acknowledged, and errors. Nothing is taken until :meth:`restart`."""
+        if self._adding is not None:
+            self._adding.cancel()
         with self._changed:
             self._drop()
             self._error = None

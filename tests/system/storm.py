@@ -123,11 +123,13 @@ def weather(
     feed: tuple[str, Sequence[Row], float],
     inputs: Sequence[str],
 ) -> Storm:
-    """Runs two instances of an application through a storm, until all input is committed and both have stopped cleanly."""
+    """Runs two instances of an application through a storm, until all input is committed and both have stopped cleanly.
+    With an even seed their tasks have standbys."""
     topic, rows, pause_s = feed
+    settings = {**EXACTLY_ONCE, "num.standby.replicas": 1 - seed % 2}
     with ExitStack() as stack:
         instances = [
-            stack.enter_context(AppProcess(folder / name, application, application_id, cluster.address, EXACTLY_ONCE))
+            stack.enter_context(AppProcess(folder / name, application, application_id, cluster.address, settings))
             for name in ("a", "b")
         ]
         storm = Storm(seed, cluster, instances)
