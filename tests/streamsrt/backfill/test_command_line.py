@@ -1,0 +1,123 @@
+"""``streamsrt backfill`` and ``streamsrt state export`` as a user types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from streamsrt.cli.entry import run_command_line
+from streamsrt.client.values import LATEST, NewTopic
+from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
+from topology import serdes
+
+ID = "typed"
+
+
+class Terminal:
+    """Runs commands, and holds what they print."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.err = ""
+
+    def __call__(self, *words: str | Path) -> tuple[int, str]:
+        """Exit code and stdout."""
+        with pytest.raises(SystemExit) as ended:
+            run_command_line([str(word) for word in words])
+        printed = self._capsys.readouterr()
+        self.err = printed.err
+        return int(ended.value.code or 0), printed.out
+
+
+@pytest.fixture
+def terminal(capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(capsys)
+
+
+def test_from_the_plan_to_the_export(scene: Scene, terminal: Terminal) -> None:
+    scene.load(departures(300))
+    root = scene.archive_departures()
+    scene.load(departures(100, start=6_000))
+    where = ("--bootstrap-servers", scene.servers, "--dir", scene.folder / "plan")
+    planning = ("backfill", "plan", APPLICATION, "--application-id", ID, *where)
+    assert terminal(*planning, "--dir", scene.folder / "short")[0] == 0
+    assert "the log does not hold the whole history" in terminal.err
+    code, out = terminal(*planning, "--archive", f"departures={root}", "--json")
+    assert code == 0
+    assert len(json.loads(out)["tasks"]) == 4
+    assert terminal("backfill", "commit", *where, "--execute")[0] == 2
+    assert "is not finished" in terminal.err
+    code, out = terminal("backfill", "status", "--dir", scene.folder / "plan", "--json")
+    assert json.loads(out)["computed"] is False
+    code, out = terminal("backfill", "resume", *where, "--workers", "1", "--json")
+    assert code == 0
+    assert sum(json.loads(line)["records"] for line in out.splitlines()) == 416
+    code, out = terminal("backfill", "verify", "--dir", scene.folder / "plan", "--json")
+    assert {json.loads(line)["store"] for line in out.splitlines()} == {"airlines", "delays-per-hour"}
+    state_dir = scene.state_dir(ID)
+    assert terminal("backfill", "commit", *where)[0] == 0
+    assert "say --execute" in terminal.err
+    code, out = terminal("backfill", "commit", *where, "--state-dir", state_dir, "--execute", "--json")
+    assert (code, json.loads(out)["hand_over"]) == (0, "done")
+    assert terminal("backfill", "abort", *where, "--execute")[0] == 2
+    _check_export(scene, terminal, state_dir)
+
+
+def _check_export(scene: Scene, terminal: Terminal, state_dir: Path) -> None:
+    app = ("--application", APPLICATION, "--application-id", ID, "--state-dir", state_dir)
+    folder = scene.folder / "exported"
+    assert terminal("state", "export", "delays-per-hour", *app, "--parquet", folder)[0] == 0
+    rows = [row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    expected = {
+        (serdes.string.deserialize(key[:-12]), int.from_bytes(key[-12:-4], "big")): json.loads(value)
+        for part in scene.changelogs(ID)["delays-per-hour"].values()
+        for key, (value, _) in part.items()
+        if key is not None and value is not None
+    }
+    # Windows beyond retention are in the changelog still, and not in the store.
+    got = {(row["key"], row["window_start"]): json.loads(row["value"]) for row in rows}
+    assert got
+    assert all(expected[place] == value for place, value in got.items())
+    assert {row["partition"] for row in rows} <= {0, 1, 2, 3}
+    assert terminal("state", "export", "nothing", *app, "--parquet", folder)[0] == 2
+    assert "has no store 'nothing'; it has airlines, delays-per-hour" in terminal.err
+
+
+def test_mistakes_are_named(scene: Scene, terminal: Terminal, tmp_path: Path) -> None:
+    where = ("--bootstrap-servers", scene.servers, "--dir", tmp_path / "plan")
+    plan = ("backfill", "plan", APPLICATION, "--application-id", ID, *where)
+    for words, says in (
+        ((*plan, "--archive", "departures"), "expected NAME=VALUE"),
+        (
+            (*plan, "--archive", f"flights={tmp_path}"),
+            "which the application does not read; it reads airlines, departures",
+        ),
+        ((*plan, "--archive", f"departures={tmp_path / 'nowhere'}"), "is not a directory"),
+        (("backfill", "run", *where, "--engine", "flink"), "give local or spark"),
+        (("backfill", "run", *where, "--workers", "0"), "give at least 1"),
+        (("backfill", "run", *where), "there is no plan"),
+        (("backfill", "status", "--dir", tmp_path), "there is no plan"),
+    ):
+        code, _ = terminal(*words)
+        assert (code, says in terminal.err) == (2, True), terminal.err
+
+
+def test_topics_that_are_missing_are_named(scene: Scene, terminal: Terminal, tmp_path: Path) -> None:
+    words = ("backfill", "plan", "tests.streamsrt.backfill.chained:topology", "--application-id", "chained")
+    where = ("--bootstrap-servers", scene.servers, "--dir", tmp_path / "plan")
+    assert terminal(*words, *where)[0] == 2
+    assert "counts, lines" in terminal.err
+    scene.network.admin.create_topics([NewTopic(name="lines", partitions=3), NewTopic(name="counts", partitions=2)])
+    code, out = terminal(*words, *where, "--json")
+    assert code == 0
+    plan = json.loads(out)
+    assert [task["level"] for task in plan["tasks"]] == [0, 0, 0, 1, 1, 1]
+    assert [len(task["repartition"][0]["upstream"]) for task in plan["tasks"][3:]] == [3, 3, 3]
+    assert {topic["partitions"] for topic in plan["internal_topics"]} == {3}
+    assert terminal("backfill", "run", *where, "--workers", "1")[0] == 0
+    assert terminal("backfill", "commit", *where, "--execute")[0] == 0
+    ends = scene.network.admin.list_offsets({(topic["name"], 0): LATEST for topic in plan["internal_topics"]})
+    assert len(ends) == 2
