@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from streamsrt.backfill.engine_spark_session import open_session
 from tests.fixtures_brokers import BundledBroker
 from tests.kafka_server import KafkaServer
 from tests.streamsrt.backfill.scene import Scene, open_scene
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -31,3 +36,19 @@ def any_scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]
         return
     server: KafkaServer = request.getfixturevalue("apache_kafka")
     yield from open_scene(server.bootstrap_servers, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def die_on(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that makes a worker of Spark kill itself: their environment is that of the session's start."""
+    return tmp_path_factory.mktemp("spark") / "die"
+
+
+@pytest.fixture(scope="session")
+def spark(die_on: Path) -> Iterator[SparkSession]:
+    """One session for all tests: it takes seconds to start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DIE_ON", str(die_on))
+        session = open_session("local[2]")
+    yield session.spark
+    session.close()
