@@ -376,15 +376,15 @@ class TestFailedAppends:
 class TestReload:
     def test_in_every_phase(self, coordinator: Coordinator) -> None:
         steps = [
-            lambda: coordinator.init(),
+            coordinator.init,
             lambda: coordinator.add(Producer(100, 0), T0),
             lambda: coordinator.add(Producer(100, 0), U0),
             lambda: coordinator.end(Producer(100, 0), committed=False),
-            lambda: coordinator.finish(),
+            coordinator.finish,
             lambda: coordinator.add(Producer(100, 0), T1),
-            lambda: coordinator.init(),
-            lambda: coordinator.finish(),
-            lambda: coordinator.init(),
+            coordinator.init,
+            coordinator.finish,
+            coordinator.init,
         ]
         for step in steps:
             step()
