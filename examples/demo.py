@@ -62,6 +62,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (StreamsError, FileNotFoundError) as error:
         console.print(f"[bold red]demo:[/] {error}")
         return error.exit_code if isinstance(error, StreamsError) else 2
+    except KeyboardInterrupt:
+        console.print("Stopped. The next run goes on from here.")
+        return 130
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,8 +35,13 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
 
 
 def line_rows(lines: Iterable[str]) -> list[Row]:
-    """Lines as records of the topic ``lines``."""
-    return [Row(None, line.encode(), 1_000_000 + number) for number, line in enumerate(lines)]
+    """Lines as records of the topic ``lines``, written now.
+
+    Of records that are older than ``producer.id.expiration.ms`` Apache Kafka forgets in a restart who wrote them: it then
+    takes a batch that is sent again for a new one.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    return [Row(None, line.encode(), now_ms) for line in lines]
 
 
 def _data_folder() -> Path:
