@@ -98,7 +98,7 @@ def _epoch_refused(membership: GroupMembership, code: int, said: str) -> Topolog
             "(`streamsrt topology diff NEWER THIS` says what becomes of the running state)."
         )
     return StreamsInvalidTopologyEpochError(
-        f"Group {group!r}: topology epoch {epoch} does not fit the group ({name}).{said} An update needs the group's epoch "
-        "plus one (`streamsrt groups describe GROUP --view members --verbose` shows it); `streamsrt topology diff OLD NEW` "
-        "says what becomes of the running state."
+        f"Group {group!r}: topology epoch {epoch} does not fit the group ({name}).{said} An update needs topology.epoch set "
+        f"to the group's epoch plus one (`streamsrt groups describe {group} --view members --verbose` shows the group's); "
+        "`streamsrt topology diff OLD NEW` says what becomes of the running state."
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import permutations, product
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from tests.kafka_server import KafkaServer
 from tests.system import expected
 from tests.system.cluster import Cluster, Row, connected
 from tests.system.drill import NAMES, PARTITIONS, V1, V2, Drill, partitions_of
-from tests.system.processes import AppProcess, run_command, wait_until
+from tests.system.processes import ROOT, AppProcess, environment, run_command, wait_until
 from tests.system.test_results import final_delays
 
 pytestmark = pytest.mark.timeout(300)
@@ -225,6 +227,7 @@ def test_apache_kafka_updates_no_topology_and_the_message_says_what_works(
             assert drill.members[name].terminate() == 0
         wait_until(lambda: not cluster.members(application_id), "all members are gone")
         before = cluster.committed(application_id)
+        assert before
         done = run_command(
             *("groups", "forget-topology", application_id, "-b", cluster.address, "--execute"),
             *("--backup", tmp_path / "offsets.json"),
@@ -237,7 +240,60 @@ def test_apache_kafka_updates_no_topology_and_the_message_says_what_works(
             drill.members[name].wait_running()
         drill.finish()
         drill.assert_exact()
-        assert sum(len(part) for part in before) > 0
+
+
+def test_a_group_forgets_its_topology_when_it_has_no_members(
+    bundled: Cluster, tmp_path: Path, application_id: str
+) -> None:
+    command = (
+        "groups",
+        "forget-topology",
+        application_id,
+        "-b",
+        bundled.address,
+        "--backup",
+        tmp_path / "offsets.json",
+    )
+    with Drill(bundled, tmp_path, application_id, {}) as drill:
+        drill.write_a_part()
+        drill.start("A").wait_running(tasks=PARTITIONS)
+        drill.wait_all_committed()
+        before = bundled.committed(application_id)
+        done = run_command(*command, "--execute")
+        assert done.returncode == 2
+        assert "stop all members first" in done.stderr
+        assert drill.members["A"].terminate() == 0
+        assert run_command(*command).returncode == 0
+        assert drill.described().topology is not None
+        done = run_command(*command, "--execute")
+        assert done.returncode == 0, done.stderr
+        assert bundled.committed(application_id) == before
+        # Whatever comes next is the group's first topology, at the epoch that it has.
+        drill.start("B", V2, topology_epoch=7).wait_running(tasks=2 * PARTITIONS)
+        assert drill.described().topology.epoch == 7
+        drill.finish()
+        drill.assert_exact()
+
+
+# ----------------------------------------------------------------------------------------------------------- the demo
+
+
+@pytest.mark.slow
+def test_the_demo_of_the_upgrade(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "examples.demo_upgrade",
+        "--kill",
+        "--rate",
+        "600",
+        "--directory",
+        str(tmp_path / "demo"),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, env=environment(ROOT))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Version 2 needs topology epoch 1" in done.stdout
+    assert "NO" not in done.stdout.split("Compared with plain Python")[1]
 
 
 # --------------------------------------------------------------------------------------------- the example of KIP-1071

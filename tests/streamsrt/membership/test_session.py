@@ -346,7 +346,20 @@ def test_a_changed_topology_on_a_broker_without_updates_says_what_to_do() -> Non
     scenario.refuse(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
     (failed,) = scenario.told(MembershipFailed)
     assert isinstance(failed.error, TopologyMismatchError)
-    assert "application.id" in str(failed.error)
+    assert failed.error.exit_code == 2
+    for step in ("streamsrt topology diff", "stop all members", "streamsrt groups forget-topology", "application.id"):
+        assert step in str(failed.error)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH, ErrorCode.STREAMS_TOPOLOGY_FENCED])
+def test_an_epoch_that_does_not_fit_says_which_one_would_and_how_to_compare(code: ErrorCode) -> None:
+    scenario = Scenario()
+    scenario.on(Join())
+    scenario.refuse(code, "Set topology.epoch to 1 to update the group's topology.")
+    (failed,) = scenario.told(MembershipFailed)
+    assert failed.error.exit_code == 2
+    assert "Set topology.epoch to 1" in str(failed.error)
+    assert "streamsrt topology diff" in str(failed.error)
 
 
 def test_topology_errors_are_the_users() -> None:

@@ -55,6 +55,14 @@ def test_what_goes_is_committed_first(rig: Rig) -> None:
     assert rig.counts() == {"a": 2}
 
 
+def test_tasks_of_another_version_of_the_application_are_left_alone(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    wanted = rig.tasks(0) | {("of-another-version", 0)}
+    assert rig.start(Tasks(active=wanted)) == Tasks(active=rig.tasks(0))
+    assert rig.phases() == {0: "active running"}
+    assert "of-another-version_0" in caplog.text
+    assert rig.start(Tasks(active=frozenset({("of-another-version", 0)}))) == NOTHING
+
+
 def test_a_commit_that_opens_tasks_anew_does_not_confuse_an_assignment(rig: Rig) -> None:
     rig.start(Tasks(active=rig.tasks(0, 1)))
     opened = rig.manager.assign(Tasks(active=rig.tasks(1)), lambda _leaving: rig.manager.restart_all())
