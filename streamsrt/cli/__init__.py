@@ -6,10 +6,10 @@ module              commands
 ``entry``           the entry point: collects the commands, turns errors into messages
 ``run``             ``run``
 ``broker``          ``broker``
-``topology``        ``topology describe``, ``topology graph``
+``topology``        ``topology describe|diff|graph``
 ``topics``          ``topics list|create|describe|delete``
 ``records``         ``produce``, ``consume``
-``groups``          ``groups list|describe|delete``
+``groups``          ``groups list|describe|delete|forget-topology``
 ``backfill``        ``backfill plan|run|resume|status|verify|commit|abort``
 ``state``           ``state export``
 ``session``         connecting to a cluster, finding or starting the bundled broker

@@ -108,3 +108,24 @@ def test_the_hash_is_about_input_topics_only() -> None:
     assert metadata_hash(topology, image(a=1, r=1, c=1, other=3)) == one
     assert len({one, metadata_hash(topology, image(a=2, r=1)), metadata_hash(topology, image(a=1, r=2))}) == 3
     assert metadata_hash(topology, image()) == 0
+
+
+@pytest.mark.requirement("SG-119", "SG-121")
+@pytest.mark.parametrize(
+    ("counts", "runnable"),
+    [
+        ({"a": 3, "c": 3, "b": 2, "d": 2}, {}),
+        ({"a": 3, "c": 3, "b": 2}, {"0": 3}),
+        ({"a": 3, "c": 3}, {"0": 3}),
+        ({"a": 3, "c": 2, "b": 2, "d": 2}, {"1": 2}),
+        ({"b": 2, "d": 2}, {"1": 2}),
+    ],
+)
+def test_what_can_run_while_another_part_can_not(counts: dict[str, int], runnable: dict[str, int]) -> None:
+    found = configured(["0: source=a changelog=c", "1: source=b changelog=d"], **counts)
+    assert found.runnable == runnable
+    assert found.is_ready == (not runnable)
+
+
+def test_a_part_whose_topics_do_not_fit_together_can_not_run() -> None:
+    assert configured(["0: source=a,b together=a+b", "1: source=x"], a=2, b=3, x=1).runnable == {"1": 1}
