@@ -146,7 +146,7 @@ def test_numbered_subtopologies_hand_over_what_they_share(
         drill.assert_exact()
 
 
-@pytest.mark.requirement("SG-123")
+@pytest.mark.requirement("SG-022", "SG-064", "SG-106", "SG-123", "SG-284")
 def test_the_way_back_is_a_further_epoch(bundled: Cluster, tmp_path: Path, application_id: str) -> None:
     with Drill(bundled, tmp_path, application_id, {}) as drill:
         drill.start("A").wait_running(tasks=PARTITIONS)
@@ -176,7 +176,7 @@ def test_the_way_back_is_a_further_epoch(bundled: Cluster, tmp_path: Path, appli
 # ------------------------------------------------------------------------------------------------------------ refused
 
 
-@pytest.mark.requirement("SG-105")
+@pytest.mark.requirement("SG-053", "SG-105", "SG-124")
 def test_another_topology_under_the_same_epoch_is_refused_before_a_record_is_processed(
     bundled: Cluster, tmp_path: Path, application_id: str
 ) -> None:
