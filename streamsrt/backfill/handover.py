@@ -122,7 +122,7 @@ class HandOver:
             self._write(targets)
         starts, ends = _places(self.state.starts), _places(self.state.ends)
         if self._before("verified"):
-            count = verify_changelogs(self._network, manifests, starts, ends)
+            count = verify_changelogs(self._network, self._directory, manifests, starts, ends)
             self._reach("verified", f"{count} changelog records read back, digests equal")
         self._writer.fence(targets)
         check_nobody_runs(self._network, self._plan.application_id)

@@ -19,7 +19,7 @@ from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
 from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import TaskManifest, load_manifest, read_progress
-from streamsrt.backfill.plan import Plan, load_plan, save_plan
+from streamsrt.backfill.plan import Plan, TaskPlan, load_plan, save_plan
 from streamsrt.backfill.planning import make_plan
 from streamsrt.backfill.sources import Source, connected
 from streamsrt.backfill.verify import verify_results
@@ -112,7 +112,9 @@ class Backfill:
         plan = load_plan(self.directory)
         with self._locked(), _engine(engine, workers, master) as chosen:
             for level in plan.levels():
-                open_tasks = [task.id for task in level if load_manifest(self.directory, plan, task.id) is None]
+                open_tasks = [
+                    task.id for task in _largest_first(level) if load_manifest(self.directory, plan, task.id) is None
+                ]
                 if not open_tasks:
                     continue
                 for manifest in chosen.run(self.directory, open_tasks, self._servers):
@@ -185,6 +187,11 @@ class Backfill:
             yield
         finally:
             os.close(descriptor)
+
+
+def _largest_first(tasks: Sequence[TaskPlan]) -> list[TaskPlan]:
+    """Tasks so that the longest are not begun last, when nobody can share them any more."""
+    return sorted(tasks, key=lambda task: -sum(source.end - source.start for source in task.sources))
 
 
 @contextlib.contextmanager

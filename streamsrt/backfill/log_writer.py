@@ -128,8 +128,7 @@ class TransactionalLogWriter:
     def write(self, target: LogTarget) -> int:
         if not self._is_initialized:
             # Whatever an earlier attempt left undecided is decided when this returns: only then its position is known.
-            self._network.transactions.initialize(_TRANSACTION_TIMEOUT_S)
-            self._is_initialized = True
+            self._initialize()
         done = self._committed(target)
         waiting = 0
         for columns in target.columns(done):
@@ -142,7 +141,13 @@ class TransactionalLogWriter:
                 waiting = 0
         if waiting:
             self._commit(target, done)
+        # A commit is answered before it is carried out everywhere; an initialization is answered after.
+        self._initialize()
         return self._network.admin.list_offsets({target.place: LATEST}, read_committed=True)[target.place].offset
+
+    def _initialize(self) -> None:
+        self._network.transactions.initialize(_TRANSACTION_TIMEOUT_S)
+        self._is_initialized = True
 
     def _commit(self, target: LogTarget, done: int) -> None:
         self._network.transactions.commit(
@@ -158,8 +163,7 @@ class TransactionalLogWriter:
         return 0 if found is None else found.offset
 
     def fence(self, targets: Sequence[LogTarget]) -> None:
-        self._network.transactions.initialize(_TRANSACTION_TIMEOUT_S)
-        self._is_initialized = True
+        self._initialize()
         for target in targets:
             if target.records and self._committed(target) != target.records:
                 raise HandOverError(

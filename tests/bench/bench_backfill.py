@@ -1,16 +1,19 @@
 """The flights of a year: live replay by one process, backfill by one process, and by the local engine on two workers.
 
-    python -m tests.bench.bench_backfill [--every 1] [--rounds 3] [--copies 1] [--sst-keys 200000]
+    python -m tests.bench.bench_backfill [--every 1] [--rounds 3] [--copies 1] [--sst-keys 1000000]
 
 The broker is the bundled one. All three read the same topic (not an archive) and end with equal state, which is checked.
-``copies`` makes the history longer: the year, again and again, each time a year later. Wall-clock rates of one machine: only
-their ratios mean anything. ``load`` compares an SST file with random write batches for the state that an instance gets.
+``copies`` makes the history longer: the year, again and again, each time a year later. Ratios of one run on an idle machine
+mean something; the CPU seconds also elsewhere. The second table compares an SST file with random write batches for the
+state that an instance gets.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
+import resource
 import statistics
 import tempfile
 import time
@@ -47,7 +50,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="take only every N-th departure")
     parser.add_argument("--copies", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--sst-keys", type=int, default=200_000)
+    parser.add_argument("--sst-keys", type=int, default=1_000_000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-backfill-") as folder:
         compare_replays(Path(folder), options.every, options.copies, options.rounds)
@@ -64,10 +67,9 @@ def compare_replays(folder: Path, every: int, copies: int, rounds: int) -> None:
     with BundledBroker(folder / "broker", configs=BROKER_CONFIGS) as broker:
         for scene in open_scene(broker.address, folder):
             scene.load(rows)
-            seconds: dict[str, list[float]] = {}
+            seconds: dict[str, list[tuple[float, float]]] = {}
             for number in range(rounds):
-                live_s = live(scene, f"live-{number}")
-                seconds.setdefault("live replay, 1 process", []).append(live_s)
+                seconds.setdefault("live replay, 1 process", []).append(live(scene, f"live-{number}"))
                 for name, workers in (("backfill, 1 process", 0), ("local, 2 workers", 2)):
                     application_id = f"backfill-{workers}-{number}"
                     seconds.setdefault(name, []).append(offline(scene, application_id, workers))
@@ -75,9 +77,26 @@ def compare_replays(folder: Path, every: int, copies: int, rounds: int) -> None:
             show(seconds, len(rows))
 
 
-def live(scene: Scene, application_id: str) -> float:
-    """Seconds of processing: from the first task that runs to the last commit, the start of the group left out."""
-    began: list[float] = []
+def cpu_s() -> float:
+    """CPU seconds of this process and of its children that have ended."""
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
+
+
+def clocks() -> tuple[float, float]:
+    return time.perf_counter(), cpu_s()
+
+
+def since(began: tuple[float, float]) -> tuple[float, float]:
+    wall_s, used_s = clocks()
+    return wall_s - began[0], used_s - began[1]
+
+
+def live(scene: Scene, application_id: str) -> tuple[float, float]:
+    """Wall and CPU seconds from the first task that runs to the last commit, the start of the group left out."""
+    began: list[tuple[float, float]] = []
     streams = KafkaStreams(
         flights.topology,
         {
@@ -85,19 +104,19 @@ def live(scene: Scene, application_id: str) -> float:
             "bootstrap.servers": scene.servers,
             "state.dir": scene.state_dir(application_id),
         },
-        state_listener=lambda new, _old: began.append(time.perf_counter()) if new.value == "RUNNING" else None,
+        state_listener=lambda new, _old: began.append(clocks()) if new.value == "RUNNING" else None,
     )
     streams.run(until="quiet", signals=False)
-    return time.perf_counter() - began[0]
+    return since(began[0])
 
 
-def offline(scene: Scene, application_id: str, workers: int) -> float:
-    """Seconds from the plan to the last result, the start of processes included."""
+def offline(scene: Scene, application_id: str, workers: int) -> tuple[float, float]:
+    """Wall and CPU seconds from the plan to the last result, the start of processes included."""
     backfill = Backfill(scene.folder / f"plan-{application_id}", bootstrap_servers=scene.servers)
     backfill.plan(APPLICATION, application_id=application_id)
-    started = time.perf_counter()
+    began = clocks()
     backfill.run("local" if workers else OneProcess(), workers=workers or 1)
-    return time.perf_counter() - started
+    return since(began)
 
 
 def check(scene: Scene, number: int) -> None:
@@ -109,14 +128,16 @@ def check(scene: Scene, number: int) -> None:
     assert scene.changelogs(application_id) == scene.changelogs(f"live-{number}")
 
 
-def show(seconds: dict[str, list[float]], records: int) -> None:
-    print(f"\n{records:,} departures, median of {len(next(iter(seconds.values())))} rounds")
-    print(f"{'':24}{'seconds':>10}{'records/s':>12}{'x live':>8}{'x one':>8}")
-    medians = {name: statistics.median(each) for name, each in seconds.items()}
-    live_s, one_s = medians["live replay, 1 process"], medians["backfill, 1 process"]
-    for name, value in medians.items():
+def show(seconds: dict[str, list[tuple[float, float]]], records: int) -> None:
+    load = os.getloadavg()[0]
+    print(f"\n{records:,} departures, median of {len(next(iter(seconds.values())))} rounds, load average {load:.1f}")
+    print(f"{'':24}{'wall s':>8}{'CPU s':>8}{'records/s':>12}{'per CPU s':>12}{'x live':>8}{'x one':>8}")
+    medians = {name: tuple(map(statistics.median, zip(*each, strict=True))) for name, each in seconds.items()}
+    live_s, one_s = medians["live replay, 1 process"][0], medians["backfill, 1 process"][0]
+    for name, (wall_s, used_s) in medians.items():
         goal = f"  goal x one {GOALS[name]}" if name in GOALS else ""
-        print(f"{name:24}{value:10.2f}{records / value:12,.0f}{live_s / value:8.2f}{one_s / value:8.2f}{goal}")
+        rates = f"{records / wall_s:12,.0f}{records / used_s:12,.0f}"
+        print(f"{name:24}{wall_s:8.2f}{used_s:8.2f}{rates}{live_s / wall_s:8.2f}{one_s / wall_s:8.2f}{goal}")
 
 
 def compare_loads(folder: Path, keys: int, rounds: int) -> None:

@@ -160,6 +160,16 @@ def test_a_record_of_somebody_else_in_a_changelog_is_found_by_its_digest(scene: 
     assert backfill.commit().step == "done"
 
 
+@pytest.mark.parametrize("transactions", [True, False])
+def test_what_retention_deletes_meanwhile_is_not_missed(scene: Scene, transactions: bool) -> None:
+    backfill = computed(scene, 200)
+    with pytest.raises(Interrupted):
+        backfill.commit(on_step=dies_at("written"), transactions=transactions)
+    topic = f"{ID}-delays-per-hour-changelog"
+    scene.network.admin.delete_records({(topic, 0): 7, (topic, 3): scene.ends(topic)[topic, 3]})
+    assert backfill.commit().step == "done"
+
+
 def test_a_running_application_is_left_alone(scene: Scene) -> None:
     backfill = computed(scene, 100)
     config = {"application.id": ID, "bootstrap.servers": scene.servers, "state.dir": scene.state_dir(ID)}
