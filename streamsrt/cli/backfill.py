@@ -14,6 +14,7 @@ from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.manifest import TaskManifest, merged
 from streamsrt.backfill.plan import Plan
 from streamsrt.backfill.sources import Archive, Source
+from streamsrt.cli.arguments import key_value_pairs
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.errors import ConfigError
@@ -53,8 +54,8 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Freeze what is read and which tasks there are; nothing is computed yet."""
-    archives, lakes = _pairs(archive or (), "--archive"), _pairs(lake or (), "--lake")
-    orders = _pairs(lake_order or (), "--lake-order")
+    archives, lakes = key_value_pairs(archive or (), "--archive"), key_value_pairs(lake or (), "--lake")
+    orders = key_value_pairs(lake_order or (), "--lake-order")
     wrong = sorted((archives.keys() & lakes.keys()) | (orders.keys() - lakes.keys()))
     if wrong:
         raise ConfigError(
@@ -64,19 +65,12 @@ def plan(
     sources.update({topic: Lake(path, orders.get(topic), allow_gaps) for topic, path in lakes.items()})
     with bootstrap(bootstrap_servers) as address:
         made = Backfill(directory, bootstrap_servers=address).plan(
-            application, application_id=application_id, sources=sources, config=_pairs(config or (), "--config")
+            application,
+            application_id=application_id,
+            sources=sources,
+            config=key_value_pairs(config or (), "--config"),
         )
     _show_plan(made, directory, as_json=as_json)
-
-
-def _pairs(texts: list[str] | tuple[str, ...], option: str) -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        key, separator, value = text.partition("=")
-        if not separator or not key or not value:
-            raise ConfigError(f"{option} {text}: expected NAME=VALUE")
-        pairs[key] = value
-    return pairs
 
 
 def _show_plan(made: Plan, directory: Path, *, as_json: bool) -> None:

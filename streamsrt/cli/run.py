@@ -12,6 +12,7 @@ import typer
 
 from streamsrt.app import KafkaStreams
 from streamsrt.cli.application import load_application
+from streamsrt.cli.arguments import key_value_pairs
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import BootstrapServers, bootstrap
 from streamsrt.config import StreamsConfig
@@ -47,7 +48,7 @@ def run(
     values: dict[str, Any] = dict(loaded.config)
     if config_file is not None:
         values.update(_read_properties(config_file))
-    values.update(_pairs(config or []))
+    values.update(key_value_pairs(config or []))
     if bootstrap_servers is None:
         bootstrap_servers = values.get("bootstrap.servers", values.get("bootstrap_servers"))
     # What can be refused without a cluster is refused before one is started.
@@ -81,17 +82,7 @@ def _read_properties(path: Path) -> dict[str, str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise ConfigError(f"--config-file {path}: {error.strerror}") from None
-    return _pairs([line for line in map(str.strip, lines) if line and line[0] not in "#!"], source=str(path))
-
-
-def _pairs(texts: list[str], source: str = "--config") -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        key, separator, value = text.partition("=")
-        if not separator:
-            raise ConfigError(f"{source} {text}: expected KEY=VALUE")
-        pairs[key.strip()] = value.strip()
-    return pairs
+    return key_value_pairs([line for line in map(str.strip, lines) if line and line[0] not in "#!"], source=str(path))
 
 
 def _report(streams: KafkaStreams, interval_s: float, as_json: bool, stop: threading.Event) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from streamsrt.cli.arguments import key_value_pairs
 from streamsrt.cli.output import note, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.client.values import EARLIEST, LATEST, NewTopic
@@ -44,7 +45,7 @@ def create(
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="a topic that exists is fine")] = False,
 ) -> None:
     """Create topics."""
-    configs = _pairs(config or ())
+    configs = key_value_pairs(config or ())
     with cluster(bootstrap_servers) as network:
         present = network.admin.topics(names) if if_not_exists else {}
         wanted = [
@@ -98,13 +99,3 @@ def delete(names: Names, bootstrap_servers: BootstrapServers = None, execute: Ex
 
 def _failures(results: Mapping[str, StreamsError | None]) -> dict[str, StreamsError]:
     return {name: error for name, error in results.items() if error is not None}
-
-
-def _pairs(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
-    pairs = {}
-    for text in texts:
-        key, separator, value = text.partition("=")
-        if not separator:
-            raise ConfigError(f"--config {text}: expected KEY=VALUE")
-        pairs[key.strip()] = value.strip()
-    return pairs
