@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamsrt.backfill.engine_local import TaskFailedError, TaskFailure
-from streamsrt.backfill.engine_spark_lake import ordered_tasks, reads_lake
-from streamsrt.backfill.engine_spark_session import Session, check_installed, open_session, quiet
+from streamsrt.backfill.engine_spark_session import QUICK_START, Session, check_installed, open_session, quiet
 from streamsrt.backfill.engine_spark_worker import ANSWER, DirectTasks, Where
 from streamsrt.backfill.errors import WorkerDiedError
 from streamsrt.backfill.manifest import TaskManifest, finished_manifest, load_manifest
@@ -48,11 +47,11 @@ class SparkEngine:
 
         Raises BackfillError, WorkerDiedError, and TaskFailedError for what a task raised.
         """
+        plan = load_plan(directory)
         if self._session is None:
-            self._session = open_session(self._master)
+            self._session = open_session(self._master, None if plan.lakes else QUICK_START)
         spark, tag = self._session.spark, f"streamsrt-{uuid.uuid4().hex}"
         where = Where(str(directory.absolute()), bootstrap_servers, self._session.python_path)
-        plan = load_plan(directory)
         jobs = _jobs(spark, plan, where, task_ids)
         pool = ThreadPoolExecutor(1, thread_name_prefix="streamsrt-spark")
         job = pool.submit(_run, spark, tag, jobs)
@@ -78,10 +77,14 @@ class SparkEngine:
 
 
 def _jobs(spark: SparkSession, plan: Plan, where: Where, task_ids: Sequence[str]) -> list[DataFrame]:
-    shuffled = tuple(task_id for task_id in task_ids if reads_lake(plan.task(task_id)))
-    direct = tuple(task_id for task_id in task_ids if task_id not in set(shuffled))
+    lake = {task.id for task in plan.tasks if any(source.lake_records for source in task.sources)}
+    shuffled = tuple(task_id for task_id in task_ids if task_id in lake)
+    direct = tuple(task_id for task_id in task_ids if task_id not in lake)
     jobs = [_direct(spark, where, direct)] if direct else []
     if shuffled:
+        # Not before it is known that pyarrow is there.
+        from streamsrt.backfill.engine_spark_lake import ordered_tasks
+
         jobs.append(ordered_tasks(spark, plan, where, shuffled))
     return jobs
 

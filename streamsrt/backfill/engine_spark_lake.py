@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from streamsrt.backfill.archive import batch_columns
 from streamsrt.backfill.engine_spark_session import quiet
@@ -43,11 +44,6 @@ if TYPE_CHECKING:
 TASK, PLACE, ORDER, RUNNING = "task", "place", "position", "running"
 _TIE_BREAKERS = (TIMESTAMP, KEY, VALUE, HEADERS)
 _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
-
-
-def reads_lake(task: TaskPlan) -> bool:
-    """Whether rows of a lake must be brought to the task."""
-    return any(source.lake_records for source in task.sources)
 
 
 # -------------------------------------------------------------------------------------------------------- in the driver
@@ -141,9 +137,10 @@ def _as_long(frame: DataFrame, column: str, of_timestamp: str) -> Column:
 
 def _partition_of_key(partitions: int) -> Column:
     import pyspark.sql.functions as f
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+    from pyspark.sql.pandas.functions import arrow_udf
 
-    hashed = arrow_udf(_partitions_of_keys, returnType="int", functionType=ArrowUDFType.SCALAR)
+    # Its kind is in the annotations; PySpark's stubs want it said twice, at which PySpark warns.
+    hashed = arrow_udf(_partitions_of_keys, returnType="int")  # type: ignore[call-overload]
     found: Column = hashed(f.col(KEY).cast("binary"), f.lit(partitions))
     return found
 
@@ -161,9 +158,7 @@ def _running_maximum() -> Column:
 _memo = PartitionMemo()
 
 
-def _partitions_of_keys(keys: Any, partitions: Any) -> Any:
-    import pyarrow as pa
-
+def _partitions_of_keys(keys: pa.Array, partitions: pa.Array) -> pa.Array:
     found = _memo.partitions(keys.to_pylist(), partitions[0].as_py()) if len(keys) else []
     return pa.array(found, pa.int32())
 
@@ -227,8 +222,6 @@ class _Place:
 
     def columns(self, rows: Any) -> RecordColumns:
         """Rows as records. Raises ArchiveError where offsets come twice, or more rows than the plan has."""
-        import pyarrow as pa
-
         count = rows.num_rows
         self.missing -= count
         offsets = rows.column(ORDER)

@@ -56,7 +56,7 @@ def scan_lake(lake: Lake, topic: str, partitions: int) -> tuple[LakePlan, dict[i
         raise ArchiveError(f"lake {root} is not a directory: give TOPIC=DIRECTORY of Parquet files")
     paths = [path.absolute() for path in sorted(root.rglob("*.parquet")) if is_data_file(root, path)]
     if not paths:
-        raise ArchiveError(f"lake {root} has no Parquet files: check the path")
+        raise _empty(root)
     names = _columns_of(paths[0])
     order, partitioned = _order(lake, paths[0], names), PARTITION in names
     count = _Counts(topic, partitions, exact=order == OFFSET)
@@ -70,10 +70,16 @@ def scan_lake(lake: Lake, topic: str, partitions: int) -> tuple[LakePlan, dict[i
             records += len(owners)
         if records:
             files.append(LakeFile(path=str(path), records=records, size_bytes=path.stat().st_size))
+    if not files:
+        raise _empty(root)
     described = LakePlan(
         topic=topic, files=tuple(files), order=order, partitioned=partitioned, headers=HEADERS in names
     )
     return described, count.shares(allow_gaps=lake.allow_gaps)
+
+
+def _empty(root: Path) -> ArchiveError:
+    return ArchiveError(f"lake {root} has no Parquet files with records: check the path")
 
 
 def _columns_of(path: Path) -> set[str]:

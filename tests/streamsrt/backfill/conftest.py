@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamsrt.backfill.engine_spark_session import open_session
+from streamsrt.backfill.engine_spark_session import QUICK_START, open_session
 from tests.fixtures_brokers import BundledBroker
 from tests.kafka_server import KafkaServer
 from tests.streamsrt.backfill.scene import Scene, open_scene
@@ -49,6 +49,6 @@ def spark(die_on: Path) -> Iterator[SparkSession]:
     """One session for all tests: it takes seconds to start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIE_ON", str(die_on))
-        session = open_session("local[2]")
+        session = open_session("local[2]", QUICK_START)
     yield session.spark
     session.close()

@@ -25,6 +25,9 @@ from tests.streamsrt.backfill.test_engine_local import FIRST, counts, lines, pla
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(400)
+"""The first test that needs it starts the session, which takes its time where many do so at once."""
+
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -1,0 +1,102 @@
+"""State as a Spark data frame: the rows of the store, and nothing that a filter of another query left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from struct import pack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from examples import flights
+from streamsrt.backfill.engine_spark_session import quiet
+from streamsrt.backfill.state_reading import LocalState, StateRow
+from streamsrt.state.directory import StateDirectory
+from tests.streamsrt.backfill.scene import APPLICATION
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+ID = "read"
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stores of the flights application: a table in three partitions, windows in two."""
+    root = tmp_path_factory.mktemp("state")
+    specs = {spec.name: spec for each in flights.topology.subtopologies for spec in each.stores}
+    with StateDirectory(root, ID) as state:
+        for partition in range(3):
+            table: Any = state.open_store(specs["airlines"], partition)
+            table.write([(f"A{partition}{n:05}".encode(), pack(">q", n) + b"name %d" % n) for n in range(12_000)])
+        for partition in range(2):
+            windows: Any = state.open_store(specs["delays-per-hour"], partition)
+            windows.write([(b"%d" % (n % 7), n * HOUR_MS, pack(">q", n) + b'{"departures":%d}' % n) for n in range(48)])
+    return root
+
+
+def local(state_dir: Path, store: str) -> list[StateRow]:
+    state = LocalState(APPLICATION, ID, state_dir, store)
+    return sorted(row for partition in state.partitions() for row in state.rows(partition))
+
+
+def frame(spark: SparkSession, state_dir: Path, store: str, **options: str | int) -> DataFrame:
+    with quiet():
+        from streamsrt.backfill.spark_source import register
+
+        register(spark)
+        reader = spark.read.format("streamsrt-state").options(application=APPLICATION, application_id=ID)
+        return reader.options(state_dir=str(state_dir), store=store, **options).load()
+
+
+def rows(read: DataFrame) -> list[StateRow]:
+    return sorted(StateRow(*row) for row in read.collect())
+
+
+def test_the_frame_has_the_rows_of_the_store(spark: SparkSession, state_dir: Path) -> None:
+    table = frame(spark, state_dir, "airlines")
+    assert table.columns == ["key", "value", "timestamp", "window_start", "partition"]
+    assert table.count() == 36_000
+    assert rows(table.where("timestamp < 300")) == [
+        row for row in local(state_dir, "airlines") if row.timestamp is not None and row.timestamp < 300
+    ]
+    windows = rows(frame(spark, state_dir, "delays-per-hour"))
+    assert windows == local(state_dir, "delays-per-hour")
+    assert {row.window_start for row in windows} == {n * HOUR_MS for n in range(48)}
+
+
+def test_options_narrow_what_is_read(spark: SparkSession, state_dir: Path) -> None:
+    expected = local(state_dir, "delays-per-hour")
+    narrowed = frame(spark, state_dir, "delays-per-hour", partition=1, key="3")
+    assert rows(narrowed) == [row for row in expected if row.partition == 1 and row.key == "3"] != []
+    assert rows(frame(spark, state_dir, "delays-per-hour", partition=7)) == []
+    assert rows(frame(spark, state_dir, "airlines", key="A000042")) == [
+        row for row in local(state_dir, "airlines") if row.key == "A000042"
+    ]
+
+
+def test_a_filter_of_one_query_is_none_of_the_next(spark: SparkSession, state_dir: Path) -> None:
+    windows = frame(spark, state_dir, "delays-per-hour")
+    all_rows = len(local(state_dir, "delays-per-hour"))
+    assert windows.where("partition = 1").count() == all_rows // 2
+    assert windows.count() == all_rows
+    both = windows.where("key = '1'").union(windows.where("key = '2'"))
+    assert {row.key for row in both.collect()} == {"1", "2"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"store": "nothing"}, "has no store 'nothing'; it has airlines, delays-per-hour"),
+        ({"store": "airlines", "partitions": "1"}, "there is no option partitions; options are application"),
+        ({"store": "airlines", "partition": "one"}, "partition is 'one', which is no number"),
+    ],
+)
+def test_wrong_options_are_named(spark: SparkSession, state_dir: Path, options: dict[str, str], says: str) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException, match=says):
+        frame(spark, state_dir, **options)
