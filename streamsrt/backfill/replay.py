@@ -31,6 +31,8 @@ from topology.nodes import StoreSpec, Subtopology
 CACHE_MAX_BYTES = 512 << 20
 RUN_RECORDS = 20_000
 _MORE_TO_COME = 1 << 62
+_NOTHING_MORE = -(1 << 62)
+"""Below every offset: those of a lake that lies before a log are negative."""
 
 LastValue = tuple[bytes | None, int, Headers]
 Report = Callable[[int], None]
@@ -127,13 +129,15 @@ class Replay:
                 columns = next(batches, None)
                 if columns is None:
                     del left[place]
-                    task.note_high_watermark(*place, -1)
+                    task.note_high_watermark(*place, _NOTHING_MORE)
                 else:
                     self.records[place] += len(columns)
                     task.add_batch(*place, columns)
 
     def ordered(self, runs: Iterable[tuple[TopicPartition, RecordColumns]], report: Report | None = None) -> None:
         """Replays runs as they come: for an engine that has put them into the order itself. Raises RecordError."""
+        for place in self.task.source_partitions:
+            self.task.note_high_watermark(*place, _NOTHING_MORE)
         for place, columns in runs:
             self.records[place] = self.records.get(place, 0) + len(columns)
             self.task.add_batch(*place, columns)
