@@ -1,8 +1,10 @@
-"""The flights of a year: live replay by one process, backfill by one process, and by the local engine on two workers.
+"""The flights of a year: live replay by one process, backfill by one process, by the local engine and by Spark on two.
 
-    python -m tests.bench.bench_backfill [--every 1] [--rounds 3] [--copies 1] [--sst-keys 1000000]
+    python -m tests.bench.bench_backfill [--every 1] [--rounds 3] [--copies 1] [--sst-keys 1000000] [--no-spark]
 
-The broker is the bundled one. All three read the same topic (not an archive) and end with equal state, which is checked.
+The broker is the bundled one. All read the same topic (not an archive), but for "spark, shuffle": that one reads a lake of
+the same records in random order. All end with equal state, which is checked. Spark's session is started and warm before;
+what its JVM and workers use is not in the CPU seconds.
 ``copies`` makes the history longer: the year, again and again, each time a year later. Ratios of one run on an idle machine
 mean something; the CPU seconds also elsewhere. The second table compares an SST file with random write batches for the
 state that an instance gets.
@@ -11,6 +13,7 @@ state that an instance gets.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import resource
@@ -21,18 +24,27 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from examples import flights
 from streamsrt.app import KafkaStreams
-from streamsrt.backfill import Backfill
+from streamsrt.backfill import Backfill, Lake
+from streamsrt.backfill.engine_local import LocalEngine
+from streamsrt.backfill.engine_spark import SparkEngine
+from streamsrt.backfill.engine_spark_session import open_session, quiet
+from streamsrt.backfill.job import Engine
+from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.manifest import TaskManifest
 from streamsrt.backfill.run_task import run_task
+from streamsrt.backfill.sources import Source
 from streamsrt.runtime.bundled_broker import BundledBroker
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, write_sst
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, open_scene
 
 BROKER_CONFIGS = ("group.streams.initial.rebalance.delay.ms=0", "group.streams.assignment.interval.ms=0")
 YEAR_MS = 365 * 24 * 60 * 60 * 1000
-GOALS = {"local, 2 workers": 1.5}
+GOALS = {"local, 2 workers": 1.5, "spark, direct": 1.5, "spark, shuffle": 0.6}
 
 
 class OneProcess:
@@ -51,9 +63,10 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sst-keys", type=int, default=1_000_000)
+    parser.add_argument("--no-spark", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-backfill-") as folder:
-        compare_replays(Path(folder), options.every, options.copies, options.rounds)
+        compare_replays(Path(folder), options.every, options.copies, options.rounds, spark=not options.no_spark)
         compare_loads(Path(folder), options.sst_keys, options.rounds)
 
 
@@ -62,18 +75,26 @@ def rows_of(every: int, copies: int) -> list[flights.Row]:
     return [row._replace(timestamp_ms=row.timestamp_ms + copy * YEAR_MS) for copy in range(copies) for row in year]
 
 
-def compare_replays(folder: Path, every: int, copies: int, rounds: int) -> None:
+def compare_replays(folder: Path, every: int, copies: int, rounds: int, *, spark: bool) -> None:
     rows = rows_of(every, copies)
-    with BundledBroker(folder / "broker", configs=BROKER_CONFIGS) as broker:
+    with BundledBroker(folder / "broker", configs=BROKER_CONFIGS) as broker, contextlib.ExitStack() as stack:
         for scene in open_scene(broker.address, folder):
             scene.load(rows)
+            if spark:
+                warm_session(stack)
+                lake = write_lake(scene)
             seconds: dict[str, list[tuple[float, float]]] = {}
             for number in range(rounds):
                 seconds.setdefault("live replay, 1 process", []).append(live(scene, f"live-{number}"))
                 for name, workers in (("backfill, 1 process", 0), ("local, 2 workers", 2)):
                     application_id = f"backfill-{workers}-{number}"
-                    seconds.setdefault(name, []).append(offline(scene, application_id, workers))
-            check(scene, rounds - 1)
+                    engine = LocalEngine(workers) if workers else OneProcess()
+                    seconds.setdefault(name, []).append(offline(scene, application_id, engine))
+                for name, source in (("spark, direct", None), ("spark, shuffle", lake)) if spark else ():
+                    application_id = f"{name.replace(', ', '-')}-{number}"
+                    seconds.setdefault(name, []).append(offline(scene, application_id, SparkEngine(), source))
+            for application_id in ("backfill-2", *(("spark-direct", "spark-shuffle") if spark else ())):
+                check(scene, f"{application_id}-{rounds - 1}", f"live-{rounds - 1}")
             show(seconds, len(rows))
 
 
@@ -110,22 +131,50 @@ def live(scene: Scene, application_id: str) -> tuple[float, float]:
     return since(began[0])
 
 
-def offline(scene: Scene, application_id: str, workers: int) -> tuple[float, float]:
+def offline(scene: Scene, application_id: str, engine: Engine, lake: Lake | None = None) -> tuple[float, float]:
     """Wall and CPU seconds from the plan to the last result, the start of processes included."""
     backfill = Backfill(scene.folder / f"plan-{application_id}", bootstrap_servers=scene.servers)
-    backfill.plan(APPLICATION, application_id=application_id)
+    sources: dict[str, Source] = {} if lake is None else {flights.DEPARTURES: lake}
+    backfill.plan(APPLICATION, application_id=application_id, sources=sources)
     began = clocks()
-    backfill.run("local" if workers else OneProcess(), workers=workers or 1)
+    backfill.run(engine)
     return since(began)
 
 
-def check(scene: Scene, number: int) -> None:
-    """The state of the last round's backfill is that of the live run, in files and in changelogs."""
-    application_id = f"backfill-2-{number}"
+def warm_session(stack: contextlib.ExitStack) -> None:
+    """A session on two cores, whose workers have run."""
+    session = open_session("local[2]")
+    stack.callback(session.close)
+    with quiet():
+        session.spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id long").collect()
+
+
+def write_lake(scene: Scene) -> Lake:
+    """All departures in no order."""
+    root = scene.folder / "lake"
+    root.mkdir()
+    found: dict[str, list[object]] = {name: [] for name in ("partition", "offset", "timestamp", "key", "value")}
+    for place, end in scene.ends(flights.DEPARTURES).items():
+        for columns in read_log(scene.network, place, 0, end):
+            found["partition"] += [place[1]] * len(columns)
+            found["offset"] += [columns.offset_at(index) for index in range(len(columns))]
+            found["timestamp"] += columns.timestamps
+            found["key"] += columns.keys
+            found["value"] += columns.values
+    order = list(range(len(found["key"])))
+    random.Random(1).shuffle(order)
+    for index in range(4):
+        table = pa.table(found).take(order[index::4])
+        pq.write_table(table, root / f"part-{index}.parquet", compression="zstd")
+    return Lake(root)
+
+
+def check(scene: Scene, application_id: str, live_id: str) -> None:
+    """The state of a backfill is that of the live run, in files and in changelogs."""
     backfill = Backfill(scene.folder / f"plan-{application_id}", bootstrap_servers=scene.servers)
     backfill.commit(state_dir=scene.state_dir(application_id))
-    assert scene.stores(application_id) == scene.stores(f"live-{number}")
-    assert scene.changelogs(application_id) == scene.changelogs(f"live-{number}")
+    assert scene.stores(application_id) == scene.stores(live_id)
+    assert scene.changelogs(application_id) == scene.changelogs(live_id)
 
 
 def show(seconds: dict[str, list[tuple[float, float]]], records: int) -> None:
