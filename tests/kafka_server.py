@@ -56,6 +56,8 @@ SMALL = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
+    # Producers are forgotten by the time in their records, and tests write records of the past.
+    "producer.id.expiration.check.interval.ms": "2147483647",
     "log.cleaner.dedupe.buffer.size": "2097152",
     "num.network.threads": "2",
     "num.io.threads": "4",
