@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from examples import flights
 from streamsrt.backfill import Archive, Backfill, Lake
 from streamsrt.backfill.archive import write_archive
 from streamsrt.backfill.engine_local import TaskFailedError
@@ -21,11 +22,13 @@ from streamsrt.backfill.lake import LakeShare, scan_lake
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.plan import load_plan, save_plan
 from streamsrt.backfill.planning import splice_lake
+from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.wire.murmur2 import partition_for_key
-from streamsrt.wire.records import RecordColumns
+from streamsrt.wire.records import Headers, RecordColumns
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
 from tests.streamsrt.backfill.test_spark_engine import results
+from topology import serdes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,18 +43,27 @@ class Record:
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: Headers | None = None
+
+
+def column_of(record: Record, name: str) -> Any:
+    if name == "headers" and record.headers is not None:
+        return [{"key": key, "value": value} for key, value in record.headers]
+    return getattr(record, name)
 
 
 def write_lake(root: Path, records: Iterable[Record], columns: Sequence[str], *, files: int = 3, seed: int = 1) -> Path:
     """Writes records in no order, into several files."""
     mixed = list(records)
     random.Random(seed).shuffle(mixed)
-    types = {"partition": pa.int32(), "key": pa.binary(), "value": pa.binary()}
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    types = {"partition": pa.int32(), "key": pa.binary(), "value": pa.binary(), "headers": headers}
     root.mkdir()
     for index in range(files):
         part = mixed[index::files]
         table = {
-            name: pa.array([getattr(record, name) for record in part], types.get(name, pa.int64())) for name in columns
+            name: pa.array([column_of(record, name) for record in part], types.get(name, pa.int64()))
+            for name in columns
         }
         pq.write_table(pa.table(table), root / f"part-{index}.parquet")
     return root
@@ -130,7 +142,12 @@ def history(scene: Scene, topic: str) -> list[Record]:
     """Everything that the log holds of a topic."""
     return [
         Record(
-            place[1], columns.offset_at(index), columns.timestamps[index], columns.keys[index], columns.values[index]
+            place[1],
+            columns.offset_at(index),
+            columns.timestamps[index],
+            columns.keys[index],
+            columns.values[index],
+            (columns.headers and columns.headers[index]) or None,
         )
         for place, end in scene.ends(topic).items()
         for columns in read_log(scene.network, place, 0, end)
@@ -154,8 +171,20 @@ def archived(root: Path, records: Iterable[Record]) -> Archive:
 @pytest.mark.spark
 def test_an_exact_lake_is_its_archive(spark: SparkSession, scene: Scene) -> None:
     """One lake, and the log for the rest of the same partitions and for the other topic of the join."""
-    scene.load(departures(1_500))
-    lake = write_lake(scene.folder / "lake", history(scene, "departures"), EXACT)
+    rows = departures(1_500)
+    collector = RecordCollector(scene.network.producer.send, lambda _topic: flights.PARTITIONS)
+    collector.add(
+        "departures",
+        [serdes.string.serialize(row.key) for row in rows],
+        [serdes.json.serialize(row.value) for row in rows],
+        [row.timestamp_ms for row in rows],
+        [(("number", b"%d" % number), ("", None)) if number % 3 else () for number in range(len(rows))],
+    )
+    collector.flush()
+    scene.network.producer.flush()
+    found = history(scene, "departures")
+    assert sum(record.headers is not None for record in found) == 1_000
+    lake = write_lake(scene.folder / "lake", found, (*EXACT, "headers"))
     root = scene.archive_departures()
     scene.load(departures(500, start=100_000))
     plans = {}
