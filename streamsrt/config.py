@@ -144,8 +144,8 @@ class StreamsConfig(BaseModel):
         if not isinstance(values, Mapping):
             return values
         plain: dict[str, Any] = {}
-        topics: dict[str, str] = dict(values.get("topic_configs", values.get("topic.configs", {})))
-        tags: dict[str, str] = dict(values.get("client_tags", values.get("client.tags", {})))
+        topics = _mapping(values, "topic_configs", "topic.KEY")
+        tags = _mapping(values, "client_tags", "client.tag.KEY")
         for key, value in values.items():
             if key in {"topic_configs", "topic.configs", "client_tags", "client.tags"}:
                 continue
@@ -206,6 +206,14 @@ class StreamsConfig(BaseModel):
 def known_keys() -> list[str]:
     """Every key that may be set, in Kafka's form."""
     return sorted({_dotted(name) for name in StreamsConfig.model_fields} - {"topic.configs", "client.tags"})
+
+
+def _mapping(values: Mapping[str, Any], name: str, form: str) -> dict[str, str]:
+    """The settings below a prefix that were given as one mapping."""
+    found = values.get(name, values.get(_dotted(name), {}))
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{_dotted(name)} is a mapping of keys to values, not {found!r}: give {form}=VALUE for each key")
+    return {str(key): str(value) for key, value in found.items()}
 
 
 def _canonical(key: str) -> str:

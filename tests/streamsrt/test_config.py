@@ -146,9 +146,15 @@ def test_every_key_is_known_in_kafkas_form() -> None:
     assert all("_" not in key for key in keys)
 
 
+@pytest.mark.parametrize("key", ["client.tags", "client_tags", "topic.configs", "topic_configs"])
+def test_settings_below_a_prefix_are_given_as_a_mapping(key: str) -> None:
+    with pytest.raises(ConfigError, match=r"is a mapping of keys to values, not 0: give (topic|client\.tag)\.KEY=VALUE"):
+        StreamsConfig.of(APP, {key: 0})
+
+
 @given(st.text(max_size=20).filter(lambda key: key.replace("_", ".") not in known_keys()), st.integers())
 def test_any_other_key_gives_a_config_error_and_nothing_else(key: str, value: int) -> None:
-    if key.startswith(("topic.", "client.tag.")) or key in {"topic_configs", "client_tags"}:
+    if key.startswith(("topic.", "client.tag.")) or key.replace("_", ".") in {"topic.configs", "client.tags"}:
         return
     with pytest.raises(ConfigError, match="unknown setting"):
         StreamsConfig.of(APP, {key: value})

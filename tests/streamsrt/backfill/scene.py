@@ -16,6 +16,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import LATEST, NewTopic, TopicPartition
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
 from streamsrt.tasks.record_collector import RecordCollector
+from tests.system.processes import wait_until
 from topology import serdes
 
 APPLICATION = "examples.flights:topology"
@@ -39,15 +40,16 @@ class Scene:
     network: NetworkThread
     loaded: dict[TopicPartition, int] = field(default_factory=dict)
 
-    def create_topics(self) -> None:
+    def create_topics(self, *names: str) -> None:
+        """Topics of these names, empty: others may have used them on a broker that is shared."""
+        admin = self.network.admin
+        present = list(admin.topics(names))
+        for error in admin.delete_topics(present).values() if present else ():
+            assert error is None, error
+        wait_until(lambda: not admin.topics(names), f"{present} are deleted")
         forever = {"retention.ms": "-1"}
-        present = self.network.admin.topics(TOPICS)
-        wanted = [
-            NewTopic(name=name, partitions=flights.PARTITIONS, configs=forever)
-            for name in TOPICS
-            if name not in present
-        ]
-        for error in self.network.admin.create_topics(wanted).values() if wanted else ():
+        wanted = [NewTopic(name=name, partitions=flights.PARTITIONS, configs=forever) for name in names]
+        for error in admin.create_topics(wanted).values():
             assert error is None, error
 
     def load_airlines(self) -> None:
@@ -86,8 +88,7 @@ class Scene:
 
     def refill_departures(self, rows: Sequence[flights.Row]) -> None:
         """Makes the topic anew with all of these: what an application reads that was there all the time."""
-        self.network.admin.delete_topics([flights.DEPARTURES])
-        self.create_topics()
+        self.create_topics(flights.DEPARTURES)
         self.load(rows)
 
     def run_live(self, application_id: str, **config: object) -> KafkaStreams:
@@ -145,6 +146,6 @@ def open_scene(servers: str, folder: Path) -> Iterator[Scene]:
     """A scene with its topics and the airlines."""
     with connected(servers) as network:
         scene = Scene(servers, folder, network)
-        scene.create_topics()
+        scene.create_topics(*TOPICS)
         scene.load_airlines()
         yield scene

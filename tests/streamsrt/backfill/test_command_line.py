@@ -90,7 +90,7 @@ def test_mistakes_are_named(scene: Scene, terminal: Terminal, tmp_path: Path) ->
     where = ("--bootstrap-servers", scene.servers, "--dir", tmp_path / "plan")
     plan = ("backfill", "plan", APPLICATION, "--application-id", ID, *where)
     for words, says in (
-        ((*plan, "--archive", "departures"), "expected NAME=VALUE"),
+        ((*plan, "--archive", "departures"), "expected KEY=VALUE"),
         (
             (*plan, "--archive", f"flights={tmp_path}"),
             "which the application does not read; it reads airlines, departures",
