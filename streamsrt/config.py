@@ -212,7 +212,9 @@ def _mapping(values: Mapping[str, Any], name: str, form: str) -> dict[str, str]:
     """The settings below a prefix that were given as one mapping."""
     found = values.get(name, values.get(_dotted(name), {}))
     if not isinstance(found, Mapping):
-        raise ValueError(f"{_dotted(name)} is a mapping of keys to values, not {found!r}: give {form}=VALUE for each key")
+        raise ValueError(
+            f"{_dotted(name)} is a mapping of keys to values, not {found!r}: give {form}=VALUE for each key"
+        )
     return {str(key): str(value) for key, value in found.items()}
 
 

@@ -53,6 +53,21 @@ def _nothing() -> None:
     pass
 
 
+Maker = Callable[["PathBuilder", nodes.ProcessorNode, PathNode], Process]
+_MAKERS: dict[type, Maker] = {}
+
+
+def makes(*operations: type) -> Callable[[Maker], Maker]:
+    """Registers what runs operations of these types; ``node.operation`` is one of them."""
+
+    def register(maker: Maker) -> Maker:
+        for operation in operations:
+            _MAKERS[operation] = maker
+        return maker
+
+    return register
+
+
 class PathBuilder:
     """Makes the nodes of a task, each once."""
 
@@ -84,6 +99,9 @@ class PathBuilder:
 
     def _process(self, node: nodes.ProcessorNode, made: PathNode) -> Process:
         op = node.operation
+        maker = _MAKERS.get(type(op))
+        if maker is not None:
+            return maker(self, node, made)
         match op:
             case nodes.Aggregate():
                 return self._aggregate(node, op, made)

@@ -148,7 +148,9 @@ def test_every_key_is_known_in_kafkas_form() -> None:
 
 @pytest.mark.parametrize("key", ["client.tags", "client_tags", "topic.configs", "topic_configs"])
 def test_settings_below_a_prefix_are_given_as_a_mapping(key: str) -> None:
-    with pytest.raises(ConfigError, match=r"is a mapping of keys to values, not 0: give (topic|client\.tag)\.KEY=VALUE"):
+    with pytest.raises(
+        ConfigError, match=r"is a mapping of keys to values, not 0: give (topic|client\.tag)\.KEY=VALUE"
+    ):
         StreamsConfig.of(APP, {key: 0})
 
 
