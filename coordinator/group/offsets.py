@@ -2,18 +2,19 @@
 
 1. Offsets are kept by group, topic name and partition. A group id may have offsets and no group: a consumer that assigns
    its partitions itself commits with generation -1 and no member id.
-2. A member of a streams group commits and fetches with its current member epoch; anything else is refused for all
-   partitions. An admin client may commit while the group is empty.
+2. Whether somebody may commit or fetch at all is for the group's type to say (``fencing``); a refusal is for all partitions.
 3. One partition's error does not keep the others from being committed.
 4. Who asks for stable offsets gets UNSTABLE_OFFSET_COMMIT where an open transaction has one that does not count yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.group.classic.state import CONSUMER, ClassicGroup
+from coordinator.group.classic.subscription import subscribed_topics
 from coordinator.group.committed import (
     GroupOffsets,
     Offsets,
@@ -22,33 +23,31 @@ from coordinator.group.committed import (
     offset_tombstones,
     with_pending,
 )
-from coordinator.group.refusal import Refused
-from coordinator.group.streams.state import StreamsGroup
+from coordinator.group.fencing import commit_error, fetch_error
+from coordinator.group.state import Group
 from coordinator.group.values import NO_TOPIC_ID, Decision, Record, Reply, RequestContext
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 
-MEMBER_EPOCH_VERSION = 9
 GROUPS_VERSION = 8
-NO_GENERATION = -1
 
 
 def commit(
-    group: StreamsGroup | None,
+    group: Group | None,
     request: types.OffsetCommitRequest,
     context: RequestContext,
     now_ms: int,
     metadata_bytes_max: int,
 ) -> Decision:
     """OffsetCommit: records for the partitions that may be committed, and an error for each other one."""
-    refused = _refused_commit(group, request, context.api_version)
+    refused = commit_error(group, request, context.api_version)
     response = types.OffsetCommitResponse()
     records: list[Record] = []
     for topic in request.topics:
         answers = []
         for entry in topic.partitions:
-            code = ErrorCode.NONE if refused is None else refused.code
-            if refused is None and len((entry.committed_metadata or "").encode()) > metadata_bytes_max:
+            code = refused
+            if code == ErrorCode.NONE and len((entry.committed_metadata or "").encode()) > metadata_bytes_max:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             if code == ErrorCode.NONE:
                 records.append(_commit_record(request, topic, entry, now_ms))
@@ -80,27 +79,6 @@ def _commit_record(
     )
 
 
-def _refused_commit(group: StreamsGroup | None, request: types.OffsetCommitRequest, version: int) -> Refused | None:
-    epoch = request.generation_id_or_member_epoch
-    if group is None:
-        if epoch < 0:
-            return None
-        return Refused(
-            ErrorCode.GROUP_ID_NOT_FOUND if version >= MEMBER_EPOCH_VERSION else ErrorCode.ILLEGAL_GENERATION
-        )
-    if epoch < 0 and group.is_empty:
-        return None
-    if request.member_id not in group.members:
-        return Refused(ErrorCode.UNKNOWN_MEMBER_ID)
-    if version < MEMBER_EPOCH_VERSION:
-        return Refused(ErrorCode.UNSUPPORTED_VERSION)
-    return _stale(group, request.member_id, epoch)
-
-
-def _stale(group: StreamsGroup, member_id: str, epoch: int) -> Refused | None:
-    return None if group.current[member_id].epoch == epoch else Refused(ErrorCode.STALE_MEMBER_EPOCH)
-
-
 @dataclass(frozen=True, slots=True)
 class _Readable:
     """The offsets of one group as OffsetFetch shows them."""
@@ -130,7 +108,7 @@ class _Readable:
 
 
 def fetch(
-    groups: Mapping[str, StreamsGroup],
+    groups: Mapping[str, Group],
     offsets: Offsets,
     request: types.OffsetFetchRequest,
     context: RequestContext,
@@ -165,15 +143,14 @@ def fetch(
 
 
 def _fetch_group(
-    group: StreamsGroup | None,
+    group: Group | None,
     readable: _Readable,
     asked: types.OffsetFetchRequest.OffsetFetchRequestGroup,
 ) -> types.OffsetFetchResponse.OffsetFetchResponseGroup:
     response = types.OffsetFetchResponse
     answer = response.OffsetFetchResponseGroup(group_id=asked.group_id)
-    refused = _refused_fetch(group, asked)
-    if refused is not None:
-        answer.error_code = refused.code
+    answer.error_code = fetch_error(group, asked)
+    if answer.error_code != ErrorCode.NONE:
         return answer
     wanted = _all(readable.committed)
     if asked.topics is not None:
@@ -192,18 +169,6 @@ def _fetch_group(
     return answer
 
 
-def _refused_fetch(
-    group: StreamsGroup | None, asked: types.OffsetFetchRequest.OffsetFetchRequestGroup
-) -> Refused | None:
-    if not asked.member_id and asked.member_epoch < 0:
-        return None
-    if group is None:
-        return None if asked.member_epoch < 0 else Refused(ErrorCode.GROUP_ID_NOT_FOUND)
-    if asked.member_id is None or asked.member_id not in group.members:
-        return Refused(ErrorCode.UNKNOWN_MEMBER_ID)
-    return _stale(group, asked.member_id, asked.member_epoch)
-
-
 _Wanted = list[tuple[str, bytes, list[int]]]
 
 
@@ -217,7 +182,7 @@ def _all(committed: GroupOffsets) -> _Wanted:
 
 
 def delete(
-    group: StreamsGroup | None,
+    group: Group | None,
     offsets: Offsets,
     request: types.OffsetDeleteRequest,
     context: RequestContext,
@@ -228,9 +193,10 @@ def delete(
     if group is None and not removable:
         response.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         return Decision(replies=(Reply(context.request_id, response),))
-    read: set[str] = set()
-    if group is not None and not group.is_empty and group.topology is not None:
-        read = {name for part in group.topology.subtopologies for name in part.input_topics}
+    if isinstance(group, ClassicGroup) and not group.is_empty and group.live.protocol_type != CONSUMER:
+        response.error_code = ErrorCode.NON_EMPTY_GROUP
+        return Decision(replies=(Reply(context.request_id, response),))
+    read = _topics_read_by(group, [topic.name for topic in request.topics])
     removed: dict[str, list[int]] = {}
     for topic in request.topics:
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in read else ErrorCode.NONE
@@ -244,3 +210,15 @@ def delete(
         response.topics.append(response.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
     records = tuple(offset_tombstones(request.group_id, removed))
     return Decision(records=records, replies=(Reply(context.request_id, response),))
+
+
+def _topics_read_by(group: Group | None, names: Iterable[str]) -> set[str]:
+    """Which of these topics members of the group read."""
+    if group is None or group.is_empty:
+        return set()
+    if isinstance(group, ClassicGroup):
+        subscribed = subscribed_topics(group.live)
+        return set(names) if subscribed is None else subscribed & set(names)
+    if group.topology is None:
+        return set()
+    return {name for part in group.topology.subtopologies for name in part.input_topics}

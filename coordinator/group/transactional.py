@@ -11,21 +11,22 @@
 from __future__ import annotations
 
 from coordinator.group.committed import NEVER_EXPIRES
-from coordinator.group.streams.state import StreamsGroup
+from coordinator.group.fencing import transactional_commit_error
+from coordinator.group.state import Group
 from coordinator.group.values import Decision, Producer, Record, Reply, RequestContext
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 
 
 def commit_in_transaction(
-    group: StreamsGroup | None,
+    group: Group | None,
     request: types.TxnOffsetCommitRequest,
     context: RequestContext,
     now_ms: int,
     metadata_bytes_max: int,
 ) -> Decision:
     """TxnOffsetCommit: records for the partitions that may be committed, and an error for each other one."""
-    refused = _refused(group, request)
+    refused = transactional_commit_error(group, request)
     response = types.TxnOffsetCommitResponse()
     records: list[Record] = []
     for topic in request.topics:
@@ -47,19 +48,6 @@ def commit_in_transaction(
         producer=Producer(request.producer_id, request.producer_epoch),
         replies=(Reply(context.request_id, response),),
     )
-
-
-def _refused(group: StreamsGroup | None, request: types.TxnOffsetCommitRequest) -> ErrorCode:
-    epoch = request.generation_id_or_member_epoch
-    if group is None:
-        return ErrorCode.NONE if epoch < 0 else ErrorCode.ILLEGAL_GENERATION
-    if epoch < 0 and not request.member_id:
-        return ErrorCode.NONE
-    if request.member_id not in group.members:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    if group.current[request.member_id].epoch != epoch:
-        return ErrorCode.ILLEGAL_GENERATION
-    return ErrorCode.NONE
 
 
 def _record(

@@ -33,7 +33,7 @@ from coordinator.broker.broker import Broker, Surroundings
 from coordinator.broker.config_definitions import BROKER_CONFIGS, InvalidConfigError, Value, nearest_key
 from coordinator.group.config import BROKER_SETTINGS, GroupConfig
 from coordinator.group.config import InvalidConfigError as InvalidGroupConfigError
-from coordinator.group.machine import UnknownRecordError
+from coordinator.group.state import UnknownRecordError
 from coordinator.log import LogDirectory, LogError
 from coordinator.server.dispatch import Dispatcher
 from coordinator.server.listener import Listener

@@ -15,16 +15,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from coordinator.group.config import GroupConfig
-from coordinator.group.machine import (
-    EMPTY,
-    GroupsState,
-    UnknownRecordError,
-    apply_all,
-    apply_soft,
-    failure,
-    handle,
-    on_loaded,
-)
+from coordinator.group.machine import failure, handle, on_loaded
+from coordinator.group.state import EMPTY, GroupsState, UnknownRecordError, apply_all, apply_soft
 from coordinator.group.values import (
     NO_TOPICS,
     CancelTimer,

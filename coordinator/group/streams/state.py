@@ -137,13 +137,22 @@ class StreamsGroup:
         return self.topology is not None and member.topology_epoch < self.topology.epoch
 
 
-class GroupDraft:
+class StreamsDraft:
     """A group that records are being applied to; copies each mapping when it first changes."""
 
     def __init__(self, group: StreamsGroup) -> None:
         self._group = group
         self._fields: dict[str, object] = {}
         self._copies: dict[str, dict[object, object]] = {}
+
+    def apply(self, record: Record) -> None:
+        """Applies one record of the group."""
+        setter = getattr(self, _SETTERS[record.key.NAME])
+        member_id = getattr(record.key, "member_id", None)
+        if member_id is None:
+            setter(record.value)
+        else:
+            setter(member_id, record.value)
 
     def freeze(self) -> StreamsGroup:
         changes = {**self._fields, **self._copies}
@@ -278,25 +287,12 @@ _SETTERS: Mapping[str, str] = {
     "StreamsGroupTargetAssignmentMemberKey": "set_target",
     "StreamsGroupCurrentMemberAssignmentKey": "set_current",
 }
-
-
-def is_streams_record(record: Record) -> bool:
-    return record.key.NAME in _SETTERS
-
-
-def apply_to_group(draft: GroupDraft, record: Record) -> None:
-    """Applies one record of a streams group."""
-    setter = getattr(draft, _SETTERS[record.key.NAME])
-    member_id = getattr(record.key, "member_id", None)
-    if member_id is None:
-        setter(record.value)
-    else:
-        setter(member_id, record.value)
+STREAMS_RECORD_NAMES = frozenset(_SETTERS)
 
 
 def applied(group: StreamsGroup, records: Iterable[Record]) -> StreamsGroup:
     """The group after these records of it."""
-    draft = GroupDraft(group)
+    draft = StreamsDraft(group)
     for record in records:
-        apply_to_group(draft, record)
+        draft.apply(record)
     return draft.freeze()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.group.config import GroupConfig
-from coordinator.group.machine import UnknownRecordError
+from coordinator.group.state import UnknownRecordError
 from coordinator.group.values import (
     CreateInternalTopics,
     GroupRequest,

@@ -1,0 +1,91 @@
+"""Who may commit and fetch offsets of a group: members by generation or member epoch, others while it is empty.
+
+1. A member of a streams group gives its current member epoch; anything else is refused for all partitions. An admin
+   client may commit while the group is empty.
+2. A member of a classic group gives the group's generation. While the assignment of a generation is being made, commits
+   are refused with REBALANCE_IN_PROGRESS: what the member had may be somebody else's by now.
+3. Inside of a transaction a producer without member id and generation commits for any group: its producer epoch fences it.
+"""
+
+from __future__ import annotations
+
+from coordinator.group.classic.state import ClassicGroup, GroupState, Live
+from coordinator.group.state import Group
+from coordinator.group.streams.state import StreamsGroup
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.types import OffsetCommitRequest, OffsetFetchRequest, TxnOffsetCommitRequest
+
+MEMBER_EPOCH_VERSION = 9
+
+
+def commit_error(group: Group | None, request: OffsetCommitRequest, version: int) -> ErrorCode:
+    """Why this OffsetCommit is refused as a whole; NONE if it is not."""
+    epoch = request.generation_id_or_member_epoch
+    if group is None:
+        if epoch < 0:
+            return ErrorCode.NONE
+        return ErrorCode.GROUP_ID_NOT_FOUND if version >= MEMBER_EPOCH_VERSION else ErrorCode.ILLEGAL_GENERATION
+    if epoch < 0 and group.is_empty:
+        return ErrorCode.NONE
+    if isinstance(group, ClassicGroup):
+        error = _classic_error(group.live, request)
+        if error == ErrorCode.NONE and group.live.state is GroupState.COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return error
+    if request.member_id not in group.members:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if version < MEMBER_EPOCH_VERSION:
+        return ErrorCode.UNSUPPORTED_VERSION
+    return _stale(group, request.member_id, epoch)
+
+
+def transactional_commit_error(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
+    """Why this TxnOffsetCommit is refused as a whole; NONE if it is not."""
+    epoch = request.generation_id_or_member_epoch
+    if group is None:
+        return ErrorCode.NONE if epoch < 0 else ErrorCode.ILLEGAL_GENERATION
+    if isinstance(group, ClassicGroup):
+        if epoch < 0 and not request.member_id and request.group_instance_id is None:
+            return ErrorCode.NONE
+        return _classic_error(group.live, request)
+    if epoch < 0 and not request.member_id:
+        return ErrorCode.NONE
+    if request.member_id not in group.members:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    stale = _stale(group, request.member_id, epoch)
+    return ErrorCode.ILLEGAL_GENERATION if stale == ErrorCode.STALE_MEMBER_EPOCH else stale
+
+
+def fetch_error(group: Group | None, asked: OffsetFetchRequest.OffsetFetchRequestGroup) -> ErrorCode:
+    """Why the offsets of this group are not told; NONE if they are."""
+    if not asked.member_id and asked.member_epoch < 0:
+        return ErrorCode.NONE
+    if group is None:
+        return ErrorCode.NONE if asked.member_epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
+    if isinstance(group, ClassicGroup):
+        return ErrorCode.NONE
+    if asked.member_id is None or asked.member_id not in group.members:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return _stale(group, asked.member_id, asked.member_epoch)
+
+
+def member_error(live: Live, member_id: str, instance_id: str | None) -> ErrorCode:
+    """Why somebody is not this member of a classic group: unknown, or fenced by another one of its instance."""
+    if instance_id is not None:
+        owner = live.static_members.get(instance_id)
+        if owner is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if owner != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    return ErrorCode.NONE if member_id in live.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def _classic_error(live: Live, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> ErrorCode:
+    error = member_error(live, request.member_id, request.group_instance_id)
+    if error == ErrorCode.NONE and request.generation_id_or_member_epoch != live.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
+
+
+def _stale(group: StreamsGroup, member_id: str, epoch: int) -> ErrorCode:
+    return ErrorCode.NONE if group.current[member_id].epoch == epoch else ErrorCode.STALE_MEMBER_EPOCH

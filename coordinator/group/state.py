@@ -1,0 +1,133 @@
+"""State of all groups of one partition of ``__consumer_offsets``, whatever their type, as records make it.
+
+1. A group id has one group of one type, or none; it may have committed offsets in any case.
+2. A record of another type than the group's replaces the group: a batch that converts a group first ends the old one by
+   tombstones. A tombstone of another type than the group's says nothing about it.
+3. Soft state of a group is set after the records of the same decision, on the group that they make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+from coordinator.group.classic.state import RECORD_NAME as CLASSIC_RECORD_NAME
+from coordinator.group.classic.state import ClassicDraft, ClassicGroup
+from coordinator.group.committed import Offsets, OffsetsByGroup, OffsetsDraft
+from coordinator.group.streams.state import STREAMS_RECORD_NAMES, StreamsDraft, StreamsGroup
+from coordinator.group.values import Entry, PendingRecord, Record, SoftUpdate, TransactionEnd
+from streamsrt.wire import types
+
+Group = StreamsGroup | ClassicGroup
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsState:
+    """All groups, all committed offsets by group id, topic and partition, and those of open transactions."""
+
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    offsets: OffsetsByGroup = field(default_factory=dict)
+    pending: Mapping[int, OffsetsByGroup] = field(default_factory=dict)
+    commits: int = 0
+
+    @property
+    def all_offsets(self) -> Offsets:
+        return Offsets(self.offsets, self.pending, self.commits)
+
+
+EMPTY = GroupsState()
+
+
+class UnknownRecordError(Exception):
+    """A record that no machine knows: written by a newer broker, or damage."""
+
+
+class _Draft(Protocol):
+    def apply(self, record: Record) -> None: ...
+
+    def freeze(self) -> Group: ...
+
+
+class _GroupType(NamedTuple):
+    """The classes of a group type, and which field of its records' keys is the group id."""
+
+    group: type[Any]
+    draft: Callable[[Any], _Draft]
+    id_field: str
+
+
+_CLASSIC = _GroupType(ClassicGroup, ClassicDraft, "group")
+_STREAMS = _GroupType(StreamsGroup, StreamsDraft, "group_id")
+_TYPE_OF_RECORD: Mapping[str, _GroupType] = {
+    CLASSIC_RECORD_NAME: _CLASSIC,
+    **dict.fromkeys(STREAMS_RECORD_NAMES, _STREAMS),
+}
+
+
+def apply(state: GroupsState, entry: Entry) -> GroupsState:
+    """The state after one record or transaction marker."""
+    return apply_all(state, (entry,))
+
+
+def apply_all(state: GroupsState, entries: Iterable[Entry]) -> GroupsState:
+    """The state after these records; what they touch is copied once for all of them."""
+    drafts = _Drafts(state.groups)
+    committed = OffsetsDraft(state.all_offsets)
+    for record in entries:
+        if isinstance(record, PendingRecord):
+            committed.apply_pending(record)
+        elif isinstance(record, TransactionEnd):
+            committed.end(record)
+        elif isinstance(record.key, types.OffsetCommitKey):
+            committed.apply(record)
+        else:
+            drafts.apply(record)
+    return GroupsState(drafts.freeze(), *committed.freeze())
+
+
+class _Drafts:
+    """Groups that records are being applied to."""
+
+    def __init__(self, groups: Mapping[str, Group]) -> None:
+        self._groups = groups
+        self._drafts: dict[str, tuple[_GroupType, _Draft]] = {}
+
+    def apply(self, record: Record) -> None:
+        kind = _TYPE_OF_RECORD.get(record.key.NAME)
+        if kind is None:
+            raise UnknownRecordError(f"a record with the key {record.key!r} belongs to no group type of this broker")
+        group_id: str = getattr(record.key, kind.id_field)
+        known = self._drafts.get(group_id)
+        if known is not None and known[0] is kind:
+            known[1].apply(record)
+            return
+        group = known[1].freeze() if known is not None else self._groups.get(group_id)
+        if not isinstance(group, kind.group):
+            if record.value is None and group is not None and group.exists:
+                return
+            group = kind.group(group_id)
+        draft = kind.draft(group)
+        draft.apply(record)
+        self._drafts[group_id] = (kind, draft)
+
+    def freeze(self) -> Mapping[str, Group]:
+        if not self._drafts:
+            return self._groups
+        groups = dict(self._groups)
+        for group_id, (_, draft) in self._drafts.items():
+            group = draft.freeze()
+            if group.exists:
+                groups[group_id] = group
+            else:
+                groups.pop(group_id, None)
+        return groups
+
+
+def apply_soft(state: GroupsState, update: SoftUpdate) -> GroupsState:
+    """The state with new values for soft fields of a group; a group that is not there has none."""
+    group = state.groups.get(update.group_id)
+    if group is None:
+        return state
+    soft: Any = replace(group.soft, **update.changes)  # type: ignore[arg-type]
+    return replace(state, groups={**state.groups, update.group_id: replace(group, soft=soft)})
