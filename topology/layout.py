@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from topology.errors import CallSite, CycleError, NameInUseError
 from topology.nodes import (
@@ -31,6 +31,7 @@ from topology.plan import (
     SplitStep,
     Step,
     StoreStep,
+    TableJoinStep,
     TableSourceStep,
     TableStep,
 )
@@ -74,39 +75,35 @@ class Layout:
 
     def add(self, step: Step) -> None:
         parents = tuple(dict.fromkeys(self.merged.get(parent.name, parent.name) for parent in step.parents))
-        match step:
-            case TableSourceStep():
-                self._source(step, step.source_name)
-                self._table(step, (step.source_name,))
-            case SourceStep():
-                self._source(step, step.name)
-            case TableStep():
-                self._table(step, parents)
-            case OperatorStep():
-                for store in step.own_stores:
-                    self._store(store)
-                self._processor(step, step.name, step.operation, parents, step.stores)
-            case SplitStep():
-                operation = Branch(predicates=tuple(step.predicates), children=tuple(step.branches))
-                self._processor(step, step.name, operation, parents)
-            case RepartitionStep():
-                self._repartition(step, parents)
-            case SinkStep():
-                self.nodes.append(
-                    SinkNode(
-                        name=step.name,
-                        topic=step.topic,
-                        topic_extractor=step.topic_extractor,
-                        key_serde=step.key.serde,
-                        value_serde=step.value.serde,
-                        partitioner=step.partitioner,
-                        parents=parents,
-                        site=step.site,
-                    )
-                )
-                self._open(step.name, step.key, step.value, step.site)
-            case StoreStep():
-                self._store(step.store)
+        _ADDERS[type(step)](self, step, parents)
+
+    def _operator(self, step: OperatorStep, parents: tuple[str, ...]) -> None:
+        for store in step.own_stores:
+            self._store(store)
+        self._processor(step, step.name, step.operation, parents, step.stores)
+
+    def _split(self, step: SplitStep, parents: tuple[str, ...]) -> None:
+        operation = Branch(predicates=tuple(step.predicates), children=tuple(step.branches))
+        self._processor(step, step.name, operation, parents)
+
+    def _table_source(self, step: TableSourceStep) -> None:
+        self._source(step, step.source_name)
+        self._table(step, (step.source_name,))
+
+    def _sink(self, step: SinkStep, parents: tuple[str, ...]) -> None:
+        self.nodes.append(
+            SinkNode(
+                name=step.name,
+                topic=step.topic,
+                topic_extractor=step.topic_extractor,
+                key_serde=step.key.serde,
+                value_serde=step.value.serde,
+                partitioner=step.partitioner,
+                parents=parents,
+                site=step.site,
+            )
+        )
+        self._open(step.name, step.key, step.value, step.site)
 
     def finished(self) -> tuple[Node, ...]:
         children = children_of(self.nodes)
@@ -158,6 +155,13 @@ class Layout:
             own = (table.store.name,)
         operation = table.make(own[0] if own else None)
         self._processor(step, step.name, operation, parents, own, table.sends_old_values)
+
+    def _table_join(self, step: TableJoinStep) -> None:
+        left, right = step.parents
+        old = step.table.sends_old_values
+        self._processor(step, step.this_name, step.this_operation, (left.name,), step.other_stores, old)
+        self._processor(step, step.other_name, step.other_operation, (right.name,), step.this_stores, old)
+        self._table(step, (step.this_name, step.other_name))
 
     def _repartition(self, step: RepartitionStep, parents: tuple[str, ...]) -> None:
         if self.repartitions.setdefault(step.topic, step.partitions) != step.partitions or any(
@@ -219,6 +223,20 @@ class Layout:
                         site=site,
                     )
                 )
+
+
+_ADDERS: dict[type[Step], Callable[[Layout, Any, tuple[str, ...]], None]] = {
+    SourceStep: lambda layout, step, parents: layout._source(step, step.name),
+    TableSourceStep: lambda layout, step, parents: layout._table_source(step),
+    TableStep: Layout._table,
+    TableJoinStep: lambda layout, step, parents: layout._table_join(step),
+    OperatorStep: Layout._operator,
+    SplitStep: Layout._split,
+    RepartitionStep: Layout._repartition,
+    SinkStep: Layout._sink,
+    StoreStep: lambda layout, step, parents: layout._store(step.store),
+}
+"""What makes the nodes of a step."""
 
 
 def children_of(nodes: Iterable[Node]) -> dict[str, list[str]]:

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 from topology.codecs import Serde
 from topology.errors import CallSite
+from topology.join_operations import TableJoinMerge, TableTableJoin
 from topology.operations import (
     Aggregate,
     Branch,
@@ -68,8 +69,10 @@ __all__ = [
     "StreamTableJoin",
     "Subtopology",
     "TableFilter",
+    "TableJoinMerge",
     "TableMapValues",
     "TableSource",
+    "TableTableJoin",
     "TableToStream",
     "Topology",
     "internal_topic_name",

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from topology.join_operations import JoinOperation
 from topology.windows import Windows
 
 Function: TypeAlias = Callable[..., Any]
@@ -187,4 +188,5 @@ Operation: TypeAlias = (
     | TableToStream
     | StreamTableJoin
     | Process
+    | JoinOperation
 )

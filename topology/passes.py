@@ -262,7 +262,7 @@ def copartition(draft: Draft) -> Draft:
         for topic in topics:
             groups.unite(topics[0], topic)
         _check_partitions(groups.members(topics[0]) if topics else [], draft.repartitions, site)
-    together = [tuple(sorted(group)) for group in groups.all() if len(group) > 1]
+    together = [tuple(sorted(group)) for group in groups.all()]
     return replace(draft, copartition_groups=tuple(sorted(together)))
 
 

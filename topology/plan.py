@@ -109,6 +109,21 @@ class TableStep(Step):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
+class TableJoinStep(TableStep):
+    """Joins the tables of its two parents: three nodes. ``name`` is that of the node which brings both sides together.
+
+    ``this_stores`` give the rows of the left side, so the right side's node reads them; and the other way round.
+    """
+
+    this_name: str
+    other_name: str
+    this_operation: Operation
+    other_operation: Operation
+    this_stores: tuple[str, ...]
+    other_stores: tuple[str, ...]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
 class RepartitionStep(Step):
     """Writes to an internal topic and reads it again: three nodes. ``name`` is the source's.
 
@@ -145,17 +160,20 @@ class StoreStep(Step):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class TableState:
-    """What a table has been asked to do. ``kind`` source: keeps a store only when asked; derived: reads its parent's.
+    """What a table has been asked to do.
+
+    ``kind`` source: keeps a store only when asked; derived: reads its parent's; join: reads those of its two sides.
 
     ``operation`` is made by the passes from ``make``: (name of its store or None) -> operation.
     """
 
-    kind: Literal["source", "aggregate", "derived"]
+    kind: Literal["source", "aggregate", "derived", "join"]
     name: str
     store: PlannedStore | None
     materialized: bool
     make: Function
     parent: TableState | None = None
+    sides: tuple[TableState, ...] = ()
     sends_old_values: bool = False
 
     def materialize(self) -> tuple[str, ...]:
@@ -164,7 +182,8 @@ class TableState:
             self.materialized = True
         if self.materialized and self.store is not None:
             return (self.store.name,)
-        return self.parent.materialize() if self.parent is not None else ()
+        above = self.sides if self.parent is None else (self.parent,)
+        return tuple(dict.fromkeys(store for table in above for store in table.materialize()))
 
     def send_old_values(self, *, force: bool) -> bool:
         """Asks for old values beside the new ones; ``force`` also where that needs a store more. Whether it will."""
@@ -174,6 +193,9 @@ class TableState:
             if not self.materialized and not force:
                 return False
             self.materialized = True
+        elif self.kind == "join":
+            for side in self.sides:
+                side.send_old_values(force=True)
         elif self.kind == "derived" and not self.materialized and self.parent is not None:
             self.sends_old_values = self.parent.send_old_values(force=force)
             return self.sends_old_values
@@ -201,6 +223,10 @@ class Plan:
         """The given name, or a generated one; takes a number either way."""
         generated = self.number(prefix)
         return generated if name is None else name
+
+    def suffixed(self, name: str | None, suffix: str, prefix: str) -> str:
+        """The given name with a suffix, or a generated one; takes a number either way."""
+        return self.named(None if name is None else name + suffix, prefix)
 
     def add(self, step: Step) -> None:
         """Adds a step behind all others; one that was added before moves there."""

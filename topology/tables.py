@@ -10,7 +10,7 @@ Source: org.apache.kafka.streams.kstream.KTable, KTableImpl, KTableFilter and KT
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from topology.codecs import Serde
 from topology.errors import call_site
@@ -21,6 +21,7 @@ from topology.nodes import Operation, TableFilter, TableMapValues, TableToStream
 from topology.plan import Carried, OperatorStep, Plan, Step, TableState, TableStep
 from topology.stores import Store
 from topology.streams import KStream
+from topology.table_joins import TableJoins
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -28,7 +29,7 @@ V2 = TypeVar("V2")
 K2 = TypeVar("K2")
 
 
-class KTable(Generic[K, V]):
+class KTable(TableJoins[K, V]):
     """A table with keys of type ``K`` and values of type ``V``."""
 
     __slots__ = ("_key", "_plan", "_sources", "_step", "_table", "_value")

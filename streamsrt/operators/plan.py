@@ -129,7 +129,7 @@ def own_store(operation: Operation) -> str | None:
     match operation:
         case nodes.TableSource(store=store) | nodes.TableFilter(store=store) | nodes.TableMapValues(store=store):
             return store
-        case nodes.Aggregate(store=store):
+        case nodes.Aggregate(store=store) | nodes.TableJoinMerge(store=store):
             return store
     return None
 
@@ -149,16 +149,22 @@ class TableLookup:
     steps: tuple[nodes.TableFilter | nodes.TableMapValues, ...]
 
 
-def table_lookup(plan: Plan, table: str) -> TableLookup:
-    """The nearest ancestor of a table that has a store, and what lies between."""
+def table_lookup(plan: Plan, table: str) -> TableLookup | None:
+    """The nearest ancestor of a table that has a store, and what lies between; None where a join lies between."""
     steps: list[nodes.TableFilter | nodes.TableMapValues] = []
     node = plan.node(table)
     while isinstance(node, ProcessorNode):
         store = own_store(node.operation)
         if store is not None:
             return TableLookup(store, tuple(reversed(steps)))
+        if isinstance(node.operation, nodes.TableJoinMerge):
+            return None
         if not isinstance(node.operation, nodes.TableFilter | nodes.TableMapValues):
             break
         steps.append(node.operation)
         node = plan.node(node.parents[0])
-    raise ConfigError(f"table {table!r} has no store to look rows up in: name one with store=")
+    raise no_store_error(table)
+
+
+def no_store_error(table: str) -> ConfigError:
+    return ConfigError(f"table {table!r} has no store to look rows up in: name one with store=")

@@ -12,9 +12,10 @@ from typing import Any
 from streamsrt.errors import RecordError, UserError
 from streamsrt.operators.aggregate import pack_start
 from streamsrt.operators.environment import Environment
-from streamsrt.operators.plan import StreamTime, own_store, table_lookup
+from streamsrt.operators.plan import StreamTime, own_store
 from streamsrt.operators.punctuation_queue import Schedule
 from streamsrt.operators.store_access import KeyValueAccess, WindowAccess
+from streamsrt.operators.table_views import derived, table_view
 from streamsrt.state.cache import Entry, WindowCache
 from topology import nodes
 from topology.processor import PunctuationType, Record, RecordContext, RecordMetadata
@@ -126,10 +127,10 @@ class PathBuilder:
 
         return process
 
-    def _change(self, store: str) -> Callable[[bytes, Any, int, Any, int], Entry]:
+    def change(self, store: str) -> Callable[[bytes, Any, int, Any, int], Entry]:
         """Writes a row, and logs it unless the store is cached: ``change(raw, value, timestamp, headers, start)``."""
         cache = self.env.caches[store]
-        log = self._log(store)
+        log = self.log(store)
         sequence = self.env.sequence
 
         def change(raw: bytes, value: Any, timestamp: int, headers: Any, start: int = -1) -> Entry:
@@ -141,7 +142,7 @@ class PathBuilder:
 
         return change
 
-    def _log(self, store: str) -> Callable[[Entry], None] | None:
+    def log(self, store: str) -> Callable[[Entry], None] | None:
         if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
             return None
         spec = self.plan.specs[store]
@@ -161,7 +162,7 @@ class PathBuilder:
         cache: Any = env.caches[op.store]
         serialize = self.plan.key_serde(self.plan.specs[op.store]).serialize
         compute = _computation(op)
-        change = self._change(op.store)
+        change = self.change(op.store)
         cached = self.plan.is_cached(op.store)
 
         def update(key: Any, raw: bytes, value: Any, timestamp: int, headers: Any, entry: Entry, start: int) -> None:
@@ -195,10 +196,10 @@ class PathBuilder:
     ) -> Process:
         env, store = self.env, own_store(op)
         sends_old = node.sends_old_values
-        computed = _derived(op)
+        computed = derived(op)
         cache = None if store is None else env.caches[store]
         serialize = None if store is None else self.plan.key_serde(self.plan.specs[store]).serialize
-        change = None if store is None else self._change(store)
+        change = None if store is None else self.change(store)
         cached = store is not None and self.plan.is_cached(store)
         is_source, is_filter = isinstance(op, nodes.TableSource), isinstance(op, nodes.TableFilter)
 
@@ -224,18 +225,13 @@ class PathBuilder:
 
     def _join(self, op: nodes.StreamTableJoin, made: PathNode) -> Process:
         env = self.env
-        lookup = table_lookup(self.plan, op.table)
-        cache = env.caches[lookup.store]
-        serialize = self.plan.key_serde(self.plan.specs[lookup.store]).serialize
-        steps = [_derived(step) for step in lookup.steps]
+        row_of = table_view(self.plan, env.caches, op.table)
 
         def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
             if value is None or (key is None and not op.left):
                 env.counters.dropped_null += 1
                 return
-            row = None if key is None else cache[serialize(key)].value
-            for step in steps:
-                row = step(key, row)
+            row = None if key is None else row_of(key)[0]
             if row is not None or op.left:
                 joined = op.joiner(key, value, row) if op.with_key else op.joiner(value, row)
                 made.forward(key, joined, timestamp, headers)
@@ -402,16 +398,6 @@ def _windowed(
     return process
 
 
-def _derived(op: nodes.TableSource | nodes.TableFilter | nodes.TableMapValues) -> Callable[[Any, Any], Any]:
-    """``(key, value) -> value`` of a table that is derived from another one."""
-    match op:
-        case nodes.TableFilter(predicate=predicate, negate=negate):
-            return lambda k, v: None if v is None or bool(predicate(k, v)) is negate else v
-        case nodes.TableMapValues(fn=fn, with_key=with_key):
-            return lambda k, v: None if v is None else fn(k, v) if with_key else fn(v)
-    return lambda k, v: v
-
-
 class Context:
     """What a user's processor gets (:class:`topology.processor.ProcessorContext`)."""
 
@@ -453,7 +439,7 @@ class Context:
             raise KeyError(f"{self._node.name} is not connected to a store {name!r}: connect it where it is added")
         spec = self._env.plan.specs[name]
         cache = self._env.caches[name]
-        on_change = self._builder._log(name)
+        on_change = self._builder.log(name)
         serde = self._env.plan.key_serde(spec)
         if spec.kind == "window":
             return WindowAccess(

@@ -17,7 +17,7 @@ from operator import length_hint
 from typing import Any
 
 from streamsrt.errors import DeserializationError, RecordError
-from streamsrt.operators import aggregate, stateless, tables  # noqa: F401  # they register the code of operations
+from streamsrt.operators import aggregate, stateless, table_joins, tables  # noqa: F401  # they register their operations
 from streamsrt.operators.compiler import Compiler, TooComplex
 from streamsrt.operators.emitter import Generated
 from streamsrt.operators.environment import Environment, processing_error, production_error, where

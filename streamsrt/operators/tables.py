@@ -8,6 +8,7 @@ from __future__ import annotations
 from streamsrt.operators.compiler import Compiler, emits
 from streamsrt.operators.emitter import Flow, Slot
 from streamsrt.operators.plan import table_lookup
+from streamsrt.operators.table_views import table_view
 from topology import nodes
 from topology.nodes import ProcessorNode
 
@@ -178,6 +179,12 @@ def emit_stream_table_join(c: Compiler, node: ProcessorNode, op: nodes.StreamTab
 def _look_up(c: Compiler, op: nodes.StreamTableJoin, flow: Flow) -> str:
     e = c.emitter
     lookup = table_lookup(c.plan, op.table)
+    if lookup is None or c.plan.specs[lookup.store].kind != "key_value":
+        found, row_of = e.temp("x"), e.bind("row_of", table_view(c.plan, c.caches, op.table))
+        key = e.obj(flow.key)
+        row = f"{row_of}({key})[0]"
+        e.line(f"{found} = {row if flow.key.not_null else f'None if {key} is None else {row}'}")
+        return found
     key = e.raw(flow.key, c.plan.key_serde(c.plan.specs[lookup.store]))
     found = e.temp("x")
     row = f"{e.bind('cache', c.caches[lookup.store])}[{key}].value"

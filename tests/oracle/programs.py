@@ -43,7 +43,7 @@ OPERATORS = {
         "map", "map_values", "merge", "peek", "process", "process_values", "repartition", "select_key", "split", "to",
         "to_table",
     },
-    "KTable": {"filter", "filter_not", "map_values", "to_stream"},
+    "KTable": {"filter", "filter_not", "join", "left_join", "map_values", "outer_join", "to_stream"},
     "KGroupedStream": {"aggregate", "count", "reduce", "windowed_by"},
     "TimeWindowedKStream": {"aggregate", "count", "reduce"},
 }  # fmt: skip
@@ -316,6 +316,13 @@ class _Interpreter:
     on_process_values = on_process
 
     # -------------------------------------------------------------------------------------- tables' and groups'
+
+    def on_ktable_join(self, on: KTable[Any, Any], step: Step) -> Any:
+        join = getattr(on, step["op"])
+        joiner = _function(step["fn"], "v1", "v2")
+        return join(self.variables[step["other"]], joiner, **_named(step), **_store(step))
+
+    on_ktable_left_join = on_ktable_outer_join = on_ktable_join
 
     def on_to_stream(self, on: KTable[Any, Any], step: Step) -> Any:
         mapper = _function(step["fn"], "k", "v") if step.get("fn") is not None else None

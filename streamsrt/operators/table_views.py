@@ -1,0 +1,96 @@
+"""Rows of tables as other operators see them: read from a store, or made on the fly of what the nearest stores have.
+
+A row is a value and its timestamp; a key without a row has the value None and the timestamp -1.
+
+Source: KTableValueGetter and its suppliers in Kafka Streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from streamsrt.operators.plan import Plan, no_store_error, own_store
+from topology import nodes
+from topology.nodes import ProcessorNode
+from topology.serdes import Serde
+from topology.windows import Windowed
+
+Row: TypeAlias = tuple[Any, int]
+View: TypeAlias = Callable[[Any], Row]
+"""``key -> (value, timestamp)``; the key as an object."""
+
+NO_ROW: Row = (None, -1)
+
+
+def derived(op: nodes.TableSource | nodes.TableFilter | nodes.TableMapValues) -> Callable[[Any, Any], Any]:
+    """``(key, value) -> value`` of a table that is derived from another one."""
+    match op:
+        case nodes.TableFilter(predicate=predicate, negate=negate):
+            return lambda k, v: None if v is None or bool(predicate(k, v)) is negate else v
+        case nodes.TableMapValues(fn=fn, with_key=with_key):
+            return lambda k, v: None if v is None else fn(k, v) if with_key else fn(v)
+    return lambda k, v: v
+
+
+def table_view(plan: Plan, caches: Mapping[str, Any], table: str) -> View:
+    """How the rows of the table made by node ``table`` are found. Raises ConfigError where no store has them."""
+    node = plan.node(table)
+    if isinstance(node, ProcessorNode):
+        op = node.operation
+        store = own_store(op)
+        if store is not None:
+            return _stored(caches[store], plan.key_serde(plan.specs[store]))
+        if isinstance(op, nodes.TableFilter | nodes.TableMapValues):
+            return _through(table_view(plan, caches, node.parents[0]), derived(op))
+        if isinstance(op, nodes.TableJoinMerge):
+            return _joined(plan, caches, node)
+    raise no_store_error(table)
+
+
+def _stored(cache: Any, serde: Serde[Any]) -> View:
+    serialize = serde.serialize
+
+    def windowed(key: Windowed[Any]) -> Row:
+        entry = cache[key.start_ms][inner(key.key)]
+        return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
+
+    def by_key(key: Any) -> Row:
+        entry = cache[serialize(key)]
+        return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
+
+    if hasattr(cache, "retention_ms"):
+        inner = serialize
+        return windowed
+    return by_key
+
+
+def _through(above: View, step: Callable[[Any, Any], Any]) -> View:
+    def row(key: Any) -> Row:
+        value, timestamp = above(key)
+        value = step(key, value)
+        return NO_ROW if value is None else (value, timestamp)
+
+    return row
+
+
+def _joined(plan: Plan, caches: Mapping[str, Any], merge: ProcessorNode) -> View:
+    this, other = (plan.node(parent) for parent in merge.parents)
+    assert isinstance(this, ProcessorNode)
+    assert isinstance(other, ProcessorNode)
+    op, reverse = this.operation, other.operation
+    assert isinstance(op, nodes.TableTableJoin)
+    assert isinstance(reverse, nodes.TableTableJoin)
+    left, right = table_view(plan, caches, reverse.table), table_view(plan, caches, op.table)
+    joiner, kind = op.joiner, op.kind
+
+    def row(key: Any) -> Row:
+        left_value, left_time = left(key)
+        if left_value is None and kind != "outer":
+            return NO_ROW
+        right_value, right_time = right(key)
+        if right_value is None and (kind == "inner" or left_value is None):
+            return NO_ROW
+        return joiner(left_value, right_value), max(left_time, right_time)
+
+    return row
