@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 INT32_MAX = 2147483647
-ASSIGNORS = ("sticky",)
+ASSIGNORS = ("highly_available", "sticky")
 
 
 class InvalidConfigError(ValueError):
@@ -60,6 +60,7 @@ _GROUP_SETTINGS: dict[str, str] = {
     "streams.initial.rebalance.delay.ms": "initial_rebalance_delay_ms",
     "streams.assignment.interval.ms": "assignment_interval_ms",
     "streams.assignor.name": "assignor_name",
+    "streams.rack.aware.assignment.tags": "rack_tags",
 }
 
 _RANGES = {
@@ -84,11 +85,22 @@ class StreamsGroupConfig:
     initial_rebalance_delay_ms: int = 3_000
     assignment_interval_ms: int = 1_000
     assignor_name: str | None = None
+    rack_tags: tuple[str, ...] = ()
 
     @property
     def assignment_configs(self) -> tuple[tuple[str, str], ...]:
-        """Settings whose change calls for a new assignment, as they stand in the group's metadata record."""
-        return (("num.standby.replicas", str(self.num_standby_replicas)),)
+        """Settings whose change calls for a new assignment, as they stand in the group's metadata record.
+
+        Apache Kafka writes the standby tasks only; the others are there where they are not what they are by default.
+        """
+        every = (
+            ("acceptable.recovery.lag", str(self.acceptable_recovery_lag), "10000"),
+            ("assignor.name", self.assignor_name or "", ""),
+            ("num.standby.replicas", str(self.num_standby_replicas), None),
+            ("num.warmup.replicas", str(self.num_warmup_replicas), "2"),
+            ("rack.aware.assignment.tags", ",".join(self.rack_tags), ""),
+        )
+        return tuple((name, value) for name, value, default in every if value != default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +130,7 @@ class GroupConfig:
         fields = {name: numbers[name] for name in _GROUP_SETTINGS.values() if name in numbers}
         return cls(
             broker=dict(settings),
-            defaults=StreamsGroupConfig(**fields, assignor_name=assignor),
+            defaults=replace(StreamsGroupConfig(assignor_name=assignor), **fields),  # type: ignore[arg-type]
             bounds=numbers,
             max_size=numbers["max_size"],
             offset_metadata_max_bytes=numbers["offset_metadata_max_bytes"],
@@ -148,10 +160,11 @@ class GroupConfig:
         found: dict[str, tuple[str | None, bool]] = {}
         for name, attribute in _GROUP_SETTINGS.items():
             value = getattr(used, attribute)
-            found[name] = (None if value is None else str(value), name in own)
+            text = ",".join(value) if isinstance(value, tuple) else value
+            found[name] = (None if text is None else str(text), name in own)
         return found
 
-    def _group_value(self, name: str, value: str) -> tuple[str, int | str]:
+    def _group_value(self, name: str, value: str) -> tuple[str, int | str | tuple[str, ...]]:
         """The attribute of a dynamic setting and its value."""
         if name not in _GROUP_SETTINGS:
             raise InvalidConfigError(f"Unknown group config name: {name}{_nearest(name, _GROUP_SETTINGS)}")
@@ -159,6 +172,8 @@ class GroupConfig:
         if attribute == "assignor_name":
             _check_assignor(name, value)
             return attribute, value
+        if attribute == "rack_tags":
+            return attribute, tuple(tag for part in value.split(",") if (tag := part.strip()))
         number = _integer(name, value)
         low = 0 if attribute != "task_offset_interval_ms" else 1
         if number < low:

@@ -146,7 +146,9 @@ def _describe(view: _View, request: types.StreamsGroupDescribeRequest) -> Decisi
         group = view.state.groups.get(group_id)
         if isinstance(group, StreamsGroup):
             include = request.include_topology_description
-            response.groups.append(described(group, view.image, include_description=include))
+            response.groups.append(
+                described(group, view.image, view.config.for_group(group_id), include_description=include)
+            )
             continue
         entry = response.DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
         if group_id:

@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable
 
 from coordinator.group.config import GroupConfig
-from coordinator.group.streams.sticky import AssignorMember, assign
-from coordinator.group.streams.tasks import NO_TASKS
+from coordinator.group.streams import highly_available
+from coordinator.group.streams.placement import AssignorMember
+from coordinator.group.streams.sticky import assign
+from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks
 from coordinator.group.values import GroupRequest, RequestContext, TopicImage, TopicsImage
 from coordinator.shard.shard import Shard
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest as Heartbeat
@@ -107,6 +109,7 @@ def storm(members: int, tasks: int, *, delay_ms: int) -> tuple[float, float]:
 
 
 def assignment(members: int, tasks: int, replicas: int) -> tuple[float, float]:
+    """Seconds of ``sticky``: for a new group, and after a member left."""
     counts, stateful = {"0": tasks // 2, "1": tasks // 2}, frozenset({"1"})
     group = [AssignorMember(f"m{i:05d}", f"p{i // MEMBERS_PER_PROCESS:05d}", NO_TASKS) for i in range(members)]
     targets: dict[str, object] = {}
@@ -120,6 +123,35 @@ def assignment(members: int, tasks: int, replicas: int) -> tuple[float, float]:
     had = assign(group, task_counts=counts, stateful=stateful, num_standby_replicas=replicas)
     left = [AssignorMember(m.member_id, m.process_id, had[m.member_id]) for m in group[1:]]
     return first, min(seconds(lambda: run(left)) for _ in range(3))
+
+
+def highly_available_assignment(members: int, tasks: int, replicas: int) -> tuple[float, float, float]:
+    """Seconds of ``highly_available``: for a new group, after a member left, and when a tenth more members joined."""
+    counts, stateful = {"0": tasks // 2, "1": tasks // 2}, frozenset({"1"})
+    every = [TaskId("1", partition) for partition in range(counts["1"])]
+
+    def run(current: list[AssignorMember]) -> dict[str, Tasks]:
+        return highly_available.assign(
+            current,
+            task_counts=counts,
+            stateful=stateful,
+            num_standby_replicas=replicas,
+            num_warmup_replicas=20,
+            acceptable_recovery_lag=10_000,
+        )
+
+    def reporting(name: int, had: Tasks) -> AssignorMember:
+        offsets = dict.fromkeys((task for task in every if task in had.active or task in had.standby), 1_000_000)
+        process = f"p{name // MEMBERS_PER_PROCESS:05d}"
+        return AssignorMember(f"m{name:05d}", process, had, False, had.active, offsets, offsets)
+
+    group = [reporting(i, NO_TASKS) for i in range(members)]
+    first = min(seconds(lambda: run(group)) for _ in range(3))
+    had = run(group)
+    settled = [reporting(i, had[f"m{i:05d}"]) for i in range(members)]
+    left = min(seconds(lambda: run(settled[1:])) for _ in range(3))
+    more = settled + [reporting(i, NO_TASKS) for i in range(members, members + members // 10)]
+    return first, left, min(seconds(lambda: run(more)) for _ in range(3))
 
 
 def load(members: int, tasks: int) -> tuple[int, float]:
@@ -143,7 +175,13 @@ def main() -> None:
     for replicas in (0, 1):
         first, again = assignment(members, tasks, replicas)
         print(
-            f"  assignment, {replicas} standby   {first * 1000:12,.0f} ms; after a member left {again * 1000:,.0f} ms"
+            f"  sticky, {replicas} standby       {first * 1000:12,.0f} ms; after a member left {again * 1000:,.0f} ms"
+        )
+    for replicas in (0, 1):
+        first, left, more = highly_available_assignment(members, tasks, replicas)
+        print(
+            f"  highly_available, {replicas} standby {first * 1000:6,.0f} ms; after a member left {left * 1000:,.0f} ms; "
+            f"a tenth more {more * 1000:,.0f} ms"
         )
     joined, settled = storm(members, tasks, delay_ms=3000)
     print(f"  all join, with delay    {joined * 1000:12,.0f} ms; until settled {settled * 1000:,.0f} ms")

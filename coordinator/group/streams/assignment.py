@@ -1,15 +1,29 @@
-"""The target assignment of a whole group: what the assignor says, as records of what changed."""
+"""The target assignment of a whole group: what the assignor says, as records of what changed.
+
+1. A group with state is assigned by ``highly_available``, one without by ``sticky``, unless ``streams.assignor.name`` says
+   which.
+2. A target in which a process has a task twice is a mistake of the assignor: it is logged and not used.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
+from coordinator.group.config import StreamsGroupConfig
+from coordinator.group.streams import highly_available, sticky
 from coordinator.group.streams.configuration import Configuration
+from coordinator.group.streams.placement import AssignorMember
 from coordinator.group.streams.records import bumped_epoch, metadata_record, target_metadata_record, target_record
-from coordinator.group.streams.state import StreamsGroup
-from coordinator.group.streams.sticky import AssignorMember, assign
+from coordinator.group.streams.state import NEVER_ASSIGNED, StreamsGroup, TaskOffsets
 from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks
+from coordinator.group.streams.topology import Topology
 from coordinator.group.values import Record
+
+logger = logging.getLogger("coordinator.groups")
+
+HIGHLY_AVAILABLE = "highly_available"
+STICKY = "sticky"
 
 NONE_CHANGED: frozenset[str] = frozenset()
 
@@ -39,29 +53,37 @@ def bump_record(
     )
 
 
+def assignor_name(config: StreamsGroupConfig, topology: Topology | None) -> str:
+    """The assignor of a group."""
+    if config.assignor_name is not None:
+        return config.assignor_name
+    is_stateful = topology is not None and any(part.is_stateful for part in topology.subtopologies)
+    return HIGHLY_AVAILABLE if is_stateful else STICKY
+
+
 def target_records(
     group: StreamsGroup,
     configuration: Configuration,
+    config: StreamsGroupConfig,
+    reports: Mapping[str, TaskOffsets],
     *,
-    num_standby_replicas: int,
     now_ms: int,
     changed: frozenset[str] = NONE_CHANGED,
 ) -> list[Record]:
     """Records that bring the target assignment to the group epoch: changed members, then the epoch.
 
-    ``changed``: subtopologies whose tasks are other tasks since a topology update, or gone. A member that still runs
-    the old topology cannot keep them.
+    ``reports``: the task offsets of each member that reports them, the newest last. ``changed``: subtopologies whose tasks
+    are other tasks since a topology update, or gone. A member that still runs the old topology cannot keep them.
 
     While topics are missing nobody has a task but members that still run an older topology: what they have needs none of
     the missing topics. So an update that brings a new store does not stop the group until its changelog is created.
     """
     if configuration.is_ready:
-        targets = assign(
-            (_assignor_member(group, name, changed) for name in group.members),
-            task_counts=configuration.task_counts,
-            stateful=frozenset(part.id for part in configuration.topology.subtopologies if part.is_stateful),
-            num_standby_replicas=num_standby_replicas,
-        )
+        targets = _assigned(group, configuration, config, reports, changed)
+        twice = _twice_in_a_process(group, targets)
+        if twice is not None:
+            logger.error("group %s: task %s_%d would be in a process twice: not assigned", group.group_id, *twice)
+            return []
     else:
         targets = {name: _kept(group, name, changed, configuration.runnable) for name in group.members}
     records = [
@@ -73,12 +95,68 @@ def target_records(
     return records
 
 
-def _assignor_member(group: StreamsGroup, member_id: str, changed: frozenset[str]) -> AssignorMember:
+def _assigned(
+    group: StreamsGroup,
+    configuration: Configuration,
+    config: StreamsGroupConfig,
+    reports: Mapping[str, TaskOffsets],
+    changed: frozenset[str],
+) -> dict[str, Tasks]:
+    silent = [name for name in group.members if name not in reports]
+    members = [
+        _assignor_member(group, name, changed, reports.get(name))
+        for name in (*silent, *(name for name in reports if name in group.members))
+    ]
+    stateful = frozenset(part.id for part in configuration.topology.subtopologies if part.is_stateful)
+    if assignor_name(config, configuration.topology) == STICKY:
+        return sticky.assign(
+            members,
+            task_counts=configuration.task_counts,
+            stateful=stateful,
+            num_standby_replicas=config.num_standby_replicas,
+            rack_tags=config.rack_tags,
+        )
+    return highly_available.assign(
+        members,
+        task_counts=configuration.task_counts,
+        stateful=stateful,
+        num_standby_replicas=config.num_standby_replicas,
+        num_warmup_replicas=config.num_warmup_replicas,
+        acceptable_recovery_lag=config.acceptable_recovery_lag,
+        rack_tags=config.rack_tags,
+    )
+
+
+def _twice_in_a_process(group: StreamsGroup, targets: Mapping[str, Tasks]) -> TaskId | None:
+    seen: set[tuple[str, TaskId]] = set()
+    for name, tasks in targets.items():
+        process_id = group.members[name].process_id
+        for task in (*tasks.active, *tasks.standby, *tasks.warmup):
+            if (process_id, task) in seen:
+                return task
+            seen.add((process_id, task))
+    return None
+
+
+def _assignor_member(
+    group: StreamsGroup, member_id: str, changed: frozenset[str], report: TaskOffsets | None
+) -> AssignorMember:
     member = group.members[member_id]
     previous = group.targets.get(member_id, NO_TASKS)
+    running = group.current.get(member_id, NEVER_ASSIGNED).assigned.active
     if changed:
         previous = _only(previous, lambda task: task.subtopology_id not in changed)
-    return AssignorMember(member_id, member.process_id, previous, group.is_stale(member))
+        running = frozenset(task for task in running if task.subtopology_id not in changed)
+    return AssignorMember(
+        member_id,
+        member.process_id,
+        previous,
+        group.is_stale(member),
+        running,
+        None if report is None else report.offsets,
+        {} if report is None else report.end_offsets,
+        dict(member.client_tags),
+    )
 
 
 def _kept(group: StreamsGroup, member_id: str, changed: frozenset[str], runnable: Mapping[str, int]) -> Tasks:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from coordinator.group.config import StreamsGroupConfig
+from coordinator.group.streams.assignment import assignor_name
 from coordinator.group.streams.configuration import Configuration, configure
 from coordinator.group.streams.state import NEVER_ASSIGNED, MemberState, StreamsGroup, TaskOffsets
 from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks, wire_tasks
@@ -11,7 +13,6 @@ from coordinator.group.streams.topology import InternalTopic, Subtopology
 from coordinator.group.values import TopicsImage
 from streamsrt.wire.types import StreamsGroupDescribeResponse as Response
 
-ASSIGNOR_NAME = "sticky"
 DESCRIPTION_NOT_ASKED, DESCRIPTION_NOT_STORED = 0, 1
 
 
@@ -41,7 +42,9 @@ def state_name(group: StreamsGroup, image: TopicsImage) -> str:
     return "Stable"
 
 
-def described(group: StreamsGroup, image: TopicsImage, *, include_description: bool) -> Response.DescribedGroup:
+def described(
+    group: StreamsGroup, image: TopicsImage, config: StreamsGroupConfig, *, include_description: bool
+) -> Response.DescribedGroup:
     """The group's entry in the answer. No topology description is ever stored: the broker has no plug-in for it."""
     configuration = configuration_of(group, image)
     subtopologies = None
@@ -58,7 +61,7 @@ def described(group: StreamsGroup, image: TopicsImage, *, include_description: b
         else Response.Topology(epoch=group.topology.epoch, subtopologies=subtopologies),
         members=[_member(group, name) for name in sorted(group.members)],
         topology_description_status=DESCRIPTION_NOT_STORED if include_description else DESCRIPTION_NOT_ASKED,
-        assignor_name=ASSIGNOR_NAME,
+        assignor_name=assignor_name(config, group.topology),
     )
 
 

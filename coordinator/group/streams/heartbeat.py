@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator.group.config import GroupConfig, StreamsGroupConfig
@@ -43,9 +42,9 @@ from coordinator.group.streams.state import (
     MemberState,
     Soft,
     StreamsGroup,
-    TaskOffsets,
     applied,
 )
+from coordinator.group.streams.task_offsets import has_caught_up, with_report
 from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks
 from coordinator.group.streams.topology import Topology
 from coordinator.group.streams.topology import topology_record as topology_value
@@ -128,6 +127,7 @@ class _Heartbeat:
         member, needs_bump = self._update_member(admitted, requested)
         statuses: list[tuple[int, str]] = []
         topology = self._take_topology(requested)
+        self._take_offsets()
         if member.topology_epoch < topology.epoch:
             detail = (
                 f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch "
@@ -138,7 +138,7 @@ class _Heartbeat:
         if configuration.is_ready and self.owned is not None and member.topology_epoch == topology.epoch:
             stored = self.before.current.get(member.member_id, NEVER_ASSIGNED)
             check_owned(self.owned - stored.assigned - stored.pending, configuration)
-        self._bump_epoch(configuration, needs_bump or self.topology_updated)
+        self._bump_epoch(configuration, needs_bump or self.topology_updated or self._has_caught_up())
         target, target_epoch, delay = self._target(member, configuration)
         if delay:
             statuses.append((ASSIGNMENT_DELAYED, delay))
@@ -298,6 +298,19 @@ class _Heartbeat:
         assert self.group.topology is not None
         return self.group.topology
 
+    def _take_offsets(self) -> None:
+        known = self.before.soft.task_offsets
+        reports = with_report(known, self.request, joins=self.joins)
+        if reports is not known:
+            self.soft["task_offsets"] = reports
+
+    def _has_caught_up(self) -> bool:
+        """Whether this heartbeat told that a warm-up task has caught up. While a new assignment is due it is known."""
+        if self.request.task_offsets is None or self.group.epoch > self.group.assignment_epoch:
+            return False
+        reports, lag = self._soft().task_offsets, self.config.acceptable_recovery_lag
+        return has_caught_up(self.group, reports, self.request.member_id, lag)
+
     # What follows for the group
 
     def _configure(self, topology: Topology) -> Configuration:
@@ -334,7 +347,8 @@ class _Heartbeat:
                 *target_records(
                     group,
                     configuration,
-                    num_standby_replicas=self.config.num_standby_replicas,
+                    self.config,
+                    self._soft().task_offsets,
                     now_ms=self.now_ms,
                     changed=self.changed,
                 )
@@ -382,13 +396,6 @@ class _Heartbeat:
         )
         if request.shutdown_application:
             self.soft["shutdown_requested_by"] = member.member_id
-        if request.task_offsets or request.task_end_offsets:
-            known = self.before.soft.task_offsets
-            old = known.get(member.member_id, TaskOffsets({}, {}))
-            new = TaskOffsets(
-                _offsets(request.task_offsets, old.offsets), _offsets(request.task_end_offsets, old.end_offsets)
-            )
-            self.soft["task_offsets"] = {**known, member.member_id: new}
 
     def _problems(self, configuration: Configuration) -> list[tuple[int, str]]:
         statuses = []
@@ -459,7 +466,7 @@ def assign_after_delay(group: StreamsGroup, now_ms: int, *, image: TopicsImage, 
         known = group.soft.configuration
         fits = known is not None and known.topology == group.topology
         configuration = known if known is not None and fits else configure(group.topology, image)
-        records += target_records(group, configuration, num_standby_replicas=config.num_standby_replicas, now_ms=now_ms)
+        records += target_records(group, configuration, config, group.soft.task_offsets, now_ms=now_ms)
     return Decision(records=tuple(records), soft=(SoftUpdate(group.group_id, soft),))
 
 
@@ -473,14 +480,6 @@ def _assignor_view(member: Member) -> tuple[object, ...]:
         member.user_endpoint,
         member.topology_epoch,
     )
-
-
-def _offsets(
-    wire: list[StreamsGroupHeartbeatRequest.TaskOffset] | None, old: Mapping[TaskId, int]
-) -> Mapping[TaskId, int]:
-    if wire is None:
-        return old
-    return {TaskId(entry.subtopology_id, entry.partition): entry.offset for entry in wire}
 
 
 def _holders(group: StreamsGroup, member: Member) -> Holders:

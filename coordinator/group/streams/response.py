@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.group.config import StreamsGroupConfig
+from coordinator.group.config import INT32_MAX, StreamsGroupConfig
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.configuration import Configuration
 from coordinator.group.streams.state import Current, Endpoint, Member, StreamsGroup
@@ -37,6 +37,7 @@ def heartbeat_response(
         heartbeat_interval_ms=config.heartbeat_interval_ms,
         task_offset_interval_ms=config.task_offset_interval_ms,
         acceptable_recovery_lag=config.acceptable_recovery_lag,
+        acceptable_recovery_lag_legacy=min(config.acceptable_recovery_lag, INT32_MAX),
         status=[Response.Status(status_code=code, status_detail=detail) for code, detail in statuses],
         endpoint_information_epoch=endpoint_epoch,
         partitions_by_user_endpoint=endpoints,

@@ -13,24 +13,14 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from coordinator.group.streams.placement import AssignorMember, Placement
 from coordinator.group.streams.tasks import TaskId, Tasks
 
 ROUNDS_MAX = 5
-
-
-@dataclass(frozen=True, slots=True)
-class AssignorMember:
-    """A member as the assignor sees it: ``previous`` is its target so far, ``is_stale`` that it may only lose tasks."""
-
-    member_id: str
-    process_id: str
-    previous: Tasks
-    is_stale: bool = False
 
 
 def assign(
@@ -39,18 +29,19 @@ def assign(
     task_counts: Mapping[str, int],
     stateful: frozenset[str],
     num_standby_replicas: int,
+    rack_tags: tuple[str, ...] = (),
 ) -> dict[str, Tasks]:
     """Target tasks by member id.
 
-    ``task_counts``: tasks of each subtopology. ``stateful``: the subtopologies with state. Without a member that may
-    take new tasks, tasks that nobody has stay unassigned.
+    ``task_counts``: tasks of each subtopology. ``stateful``: the subtopologies with state. ``rack_tags``: tags of the
+    clients in which the copies of a task are to differ. Without a member that may take new tasks, tasks that nobody has
+    stay unassigned.
     """
     ordered = sorted(members, key=lambda member: member.member_id)
-    processes = {member.member_id: member.process_id for member in ordered}
     had = {member.member_id: member.previous for member in ordered}
     for _ in range(ROUNDS_MAX):
-        made = _assigned(ordered, task_counts, stateful, num_standby_replicas)
-        if made == had or _is_as_good(had, made, processes):
+        made = _assigned(ordered, task_counts, stateful, num_standby_replicas, rack_tags)
+        if made == had or is_as_good(had, made, ordered, rack_tags):
             return had
         had = made
         ordered = [replace(member, previous=made[member.member_id]) for member in ordered]
@@ -58,9 +49,13 @@ def assign(
 
 
 def _assigned(
-    members: list[AssignorMember], task_counts: Mapping[str, int], stateful: frozenset[str], num_standby_replicas: int
+    members: list[AssignorMember],
+    task_counts: Mapping[str, int],
+    stateful: frozenset[str],
+    num_standby_replicas: int,
+    rack_tags: tuple[str, ...],
 ) -> dict[str, Tasks]:
-    work = _Work(members, num_standby_replicas)
+    work = Placement(members, num_standby_replicas, rack_tags)
     tasks = [TaskId(name, partition) for name, count in task_counts.items() for partition in range(count)]
     work.assign_active(tasks)
     if num_standby_replicas:
@@ -71,8 +66,11 @@ def _assigned(
     }
 
 
-def _is_as_good(had: Mapping[str, Tasks], made: Mapping[str, Tasks], processes: Mapping[str, str]) -> bool:
-    """Whether ``had`` gives every task as often as ``made``, never twice to a process, and loads are as equal."""
+def is_as_good(
+    had: Mapping[str, Tasks], made: Mapping[str, Tasks], members: list[AssignorMember], rack_tags: tuple[str, ...] = ()
+) -> bool:
+    """Whether ``had`` gives every task as often as ``made``, never twice to a process, as far apart, and as equally."""
+    processes = {member.member_id: member.process_id for member in members}
     if _census(had) != _census(made):
         return False
     held: set[tuple[str, TaskId]] = set()
@@ -81,6 +79,8 @@ def _is_as_good(had: Mapping[str, Tasks], made: Mapping[str, Tasks], processes: 
             if (processes[name], task) in held:
                 return False
             held.add((processes[name], task))
+    if rack_tags and _apartness(had, members, rack_tags) < _apartness(made, members, rack_tags):
+        return False
     return _spreads(had, processes) <= _spreads(made, processes)
 
 
@@ -92,6 +92,20 @@ def _census(assignment: Mapping[str, Tasks]) -> Counter[tuple[str, TaskId]]:
         found.update(("standby", task) for task in tasks.standby)
         found.update(("warmup", task) for task in tasks.warmup)
     return found
+
+
+def _apartness(assignment: Mapping[str, Tasks], members: list[AssignorMember], rack_tags: tuple[str, ...]) -> int:
+    """How many different values of the tags the copies of the tasks have, in all."""
+    tags = {member.member_id: member.tags for member in members}
+    return len(
+        {
+            (task, tag, tags[name][tag])
+            for name, tasks in assignment.items()
+            for task in (*tasks.active, *tasks.standby)
+            for tag in rack_tags
+            if tag in tags[name]
+        }
+    )
 
 
 def _spreads(assignment: Mapping[str, Tasks], processes: Mapping[str, str]) -> list[float]:
@@ -107,166 +121,3 @@ def _spreads(assignment: Mapping[str, Tasks], processes: Mapping[str, str]) -> l
         found.append(max(means, default=0) - min(means, default=0))
         found.append(max((max(counts) - min(counts) for counts in loads.values()), default=0))
     return found
-
-
-@dataclass(slots=True)
-class _Process:
-    """The members of a process that may take new tasks, and what all its members have."""
-
-    process_id: str
-    members: list[str] = field(default_factory=list)
-    capacity: int = 0
-    count: int = 0
-    tasks: set[TaskId] = field(default_factory=set)
-
-    @property
-    def load(self) -> float:
-        return self.count / self.capacity
-
-
-class _Work:
-    """An assignment in the making."""
-
-    def __init__(self, members: list[AssignorMember], replicas: int) -> None:
-        self.members = {member.member_id: member for member in members}
-        self.replicas = replicas
-        self.active: dict[str, set[TaskId]] = {member.member_id: set() for member in members}
-        self.standby: dict[str, set[TaskId]] = {member.member_id: set() for member in members}
-        self.counts: dict[str, int] = dict.fromkeys(self.members, 0)
-        self.processes: dict[str, _Process] = {}
-        self.previous_active: dict[TaskId, str] = {}
-        self.previous_passive: dict[TaskId, list[str]] = {}
-        for member in members:
-            process = self.processes.setdefault(member.process_id, _Process(member.process_id))
-            process.capacity += 1
-            if not member.is_stale:
-                process.members.append(member.member_id)
-            for task in member.previous.active:
-                self.previous_active[task] = member.member_id
-            for task in member.previous.passive:
-                self.previous_passive.setdefault(task, []).append(member.member_id)
-
-    def assign_active(self, tasks: list[TaskId]) -> None:
-        quota = _Quota(len(tasks), self.counts, self._stale_limits(frozenset(tasks)))
-        left = []
-        for task in sorted(tasks, key=lambda task: (task.partition, task.subtopology_id)):
-            owner = self.previous_active.get(task)
-            if owner is None or not quota.take(owner):
-                left.append(task)
-            else:
-                self._give(self.active, owner, task)
-        rest = []
-        for task in left:
-            owner = self._least_loaded(self.previous_passive.get(task, []))
-            if owner is None or not quota.take(owner):
-                rest.append(task)
-            else:
-                self._give(self.active, owner, task)
-        self._spread(sorted(rest), self.active)
-
-    def assign_standby(self, tasks: list[TaskId]) -> None:
-        total = sum(self.counts.values()) + len(tasks) * self.replicas
-        quota = _Quota(total, self.counts, {})
-        left: list[TaskId] = []
-        for task in sorted(tasks, key=lambda task: (task.partition, task.subtopology_id), reverse=True):
-            for placed in range(self.replicas):
-                owner = self._previous_holder(task)
-                if owner is None or not quota.take(owner):
-                    left.extend([task] * (self.replicas - placed))
-                    break
-                self._give(self.standby, owner, task)
-        self._spread(sorted(left, reverse=True), self.standby)
-
-    def _previous_holder(self, task: TaskId) -> str | None:
-        """A member that had the task, in a process that does not have it now: the active one, else a passive one."""
-        owner = self.previous_active.get(task)
-        if owner is not None and task not in self._process(owner).tasks:
-            return owner
-        holders = [name for name in self.previous_passive.get(task, ()) if task not in self._process(name).tasks]
-        return self._least_loaded(holders)
-
-    def _spread(self, tasks: list[TaskId], role: dict[str, set[TaskId]]) -> None:
-        """Gives each task to the process with the least load that does not have it, there to the least loaded member."""
-        queue = [(process.load, name) for name, process in self.processes.items() if process.members]
-        heapq.heapify(queue)
-        lanes = {name: [(self.counts[member], member) for member in self.processes[name].members] for _, name in queue}
-        for lane in lanes.values():
-            heapq.heapify(lane)
-        for task in tasks:
-            passed = []
-            while queue:
-                load, name = heapq.heappop(queue)
-                process = self.processes[name]
-                if task in process.tasks:
-                    passed.append((load, name))
-                    continue
-                count, member = lanes[name][0]
-                self._give(role, member, task)
-                heapq.heapreplace(lanes[name], (count + 1, member))
-                passed.append((process.load, name))
-                break
-            for entry in passed:
-                heapq.heappush(queue, entry)
-
-    def _process(self, member_id: str) -> _Process:
-        return self.processes[self.members[member_id].process_id]
-
-    def _stale_limits(self, tasks: frozenset[TaskId]) -> dict[str, int]:
-        """How many of ``tasks`` each stale member has in some role: it takes no more than these."""
-        return {
-            name: len((member.previous.active | member.previous.passive) & tasks)
-            for name, member in self.members.items()
-            if member.is_stale
-        }
-
-    def _least_loaded(self, names: list[str]) -> str | None:
-        if not names:
-            return None
-        return min(names, key=lambda name: (self._process(name).load, self.counts[name], name))
-
-    def _give(self, role: dict[str, set[TaskId]], member_id: str, task: TaskId) -> None:
-        role[member_id].add(task)
-        self.counts[member_id] += 1
-        process = self._process(member_id)
-        process.count += 1
-        process.tasks.add(task)
-
-
-class _Quota:
-    """How many tasks a member may keep: an equal share, rounded up while there are members above the lower bound.
-
-    When a member is full, its share leaves the pool, so that no more members than necessary get the larger share. A
-    member that cannot take its share (``limits``) leaves the pool at once with what it can take.
-    """
-
-    def __init__(self, tasks: int, counts: Mapping[str, int], limits: Mapping[str, int]) -> None:
-        self._tasks = tasks
-        self._counts = dict(counts)
-        self._open = set(counts)
-        self._limits: dict[str, int] = {}
-        self._share = self._computed()
-        for name in sorted(limits, key=lambda name: (limits[name], name)):
-            if limits[name] < self._share:
-                self._limits[name] = limits[name]
-                self._close(name, limits[name])
-        for name in sorted(counts, key=lambda name: (-counts[name], name)):
-            if 0 < self._share <= counts[name]:
-                self._close(name, counts[name])
-
-    def take(self, member_id: str) -> bool:
-        """Counts a task for the member if it may have one more."""
-        limit = self._limits.get(member_id, self._share if member_id in self._open else 0)
-        if self._counts[member_id] >= limit:
-            return False
-        self._counts[member_id] += 1
-        if member_id in self._open and self._counts[member_id] == self._share:
-            self._close(member_id, self._share)
-        return True
-
-    def _close(self, member_id: str, tasks: int) -> None:
-        self._open.discard(member_id)
-        self._tasks -= tasks
-        self._share = self._computed()
-
-    def _computed(self) -> int:
-        return -(-self._tasks // len(self._open)) if self._open else 0

@@ -37,7 +37,7 @@ def test_defaults_are_kafkas() -> None:
         ),
         ({"group.streams.num.standby.replicas": "-1"}, "it must be in 0 to 2147483647"),
         ({"group.streams.num.standby.replicas": "many"}, "Invalid value many"),
-        ({"group.streams.assignor.name": "best"}, "Registered assignors are: [sticky]."),
+        ({"group.streams.assignor.name": "best"}, "Registered assignors are: [highly_available, sticky]."),
         ({"group.streams.sesion.timeout.ms": "1"}, "Did you mean group.streams.session.timeout.ms?"),
     ],
 )
@@ -92,7 +92,7 @@ def test_a_group_overrides_the_broker() -> None:
         (
             "streams.assignor.name",
             "nosuch",
-            "streams.assignor.name 'nosuch' is not a registered task assignor. Registered assignors are: [sticky].",
+            "streams.assignor.name 'nosuch' is not a registered task assignor. Registered assignors are: [highly_available, sticky].",
         ),
         (
             "streams.assignment.interval.ms",

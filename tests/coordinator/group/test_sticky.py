@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.group.streams.sticky import AssignorMember, assign
+from coordinator.group.streams.placement import AssignorMember
+from coordinator.group.streams.sticky import assign
 from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks, grouped
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -156,3 +156,10 @@ def test_an_upgrade_with_new_topics_does_not_stop_who_runs_the_old_version() -> 
 @pytest.mark.requirement("SG-123", "SG-125", "SG-227")
 def test_an_upgrade_and_a_way_back_where_old_and_new_tasks_share_a_changelog() -> None:
     check("upgrade_shared_changelog")
+
+
+@pytest.mark.requirement(
+    "SG-170", "SG-171", "SG-175", "SG-181", "SG-189", "SG-192", "SG-193", "SG-215", "SG-231", "SG-301"
+)
+def test_a_task_with_state_moves_by_a_warm_up_task() -> None:
+    check("warm_up")

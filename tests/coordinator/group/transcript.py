@@ -20,7 +20,8 @@ text and gives the text back with what the coordinator really did; a test compar
     appends fail                    the next append fails
     creation fails TOPIC=REASON
 
-"@N" before a command is "time N". TASKS are "0:0,1 1:0 / 1:1 / ", active, standby and warm-up.
+offsets= is what a member reports of its changelogs: "0:0@4000/60000,0:1@7", task@offset/end offset, or "none" for an empty
+report. "@N" before a command is "time N". TASKS are "0:0,1 1:0 / 1:1 / ", active, standby and warm-up.
 """
 
 from __future__ import annotations
@@ -242,6 +243,8 @@ class _Run:
         if own is not None:
             roles = self.given.get(name, ("", "", "")) if own == "given" else own.split("/")
             request.active_tasks, request.standby_tasks, request.warmup_tasks = map(wire_tasks, roles)
+        if "offsets" in options:
+            request.task_offsets, request.task_end_offsets = task_offsets(options["offsets"])
         if verb == "join":
             topology = next(word for word in options if word in self.topologies)
             request.topology = self.topologies[topology]
@@ -435,6 +438,17 @@ def subtopology(line: str) -> Heartbeat.Subtopology:
             )
         )
     return part
+
+
+def task_offsets(text: str) -> tuple[list[Heartbeat.TaskOffset], list[Heartbeat.TaskOffset]]:
+    offsets: list[Heartbeat.TaskOffset] = []
+    ends: list[Heartbeat.TaskOffset] = []
+    for entry in text.split(",") if text != "none" else ():
+        task, at = entry.split("@")
+        name, partition = task.split(":")
+        for found, offset in zip((offsets, ends), at.split("/"), strict=False):
+            found.append(Heartbeat.TaskOffset(subtopology_id=name, partition=int(partition), offset=int(offset)))
+    return offsets, ends
 
 
 def wire_tasks(text: str) -> list[Heartbeat.TaskIds]:

@@ -1,0 +1,194 @@
+"""The assignor ``highly_available``: tasks with state run where their state is, and move once it is where they are to go.
+
+After Kafka's HighAvailabilityTaskAssignor, on the offsets that members report (KIP-1071, "Using cumulative task changelog
+offsets"):
+
+1. Where a task is to run in the end is what ``sticky`` says, which takes a warm-up task for a task that has moved already.
+2. A task with state is active there if the process is caught up with it: the newest end offset that anybody reported, less
+   the offset that the process reported, is at most the acceptable recovery lag. A member that holds the active task counts
+   as caught up unless its own report says otherwise.
+3. Else it stays with a caught-up process, or, if there is none, with the one that has most of its state; where it is to run
+   a warm-up task catches up. Those that are under way go on first; there are ``num_warmup_replicas`` at the most.
+4. A process that is caught up never keeps or gets a warm-up task: the next target has the task there as active or standby
+   task, or not at all.
+5. A member that reports no offsets could never be seen to catch up, nor could any where no warm-up tasks are allowed: a
+   task moves there at once, as with ``sticky``.
+6. Standby tasks go to other processes than the active and the warm-up task; tasks without state have neither.
+7. Members with an older topology only lose tasks. Results are stable and the same in every process, as with ``sticky``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from coordinator.group.streams import sticky
+from coordinator.group.streams.placement import AssignorMember, Placement
+from coordinator.group.streams.tasks import TaskId, Tasks
+
+ROUNDS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """What stays the same while the assignor looks for a result that is stable."""
+
+    task_counts: Mapping[str, int]
+    stateful: frozenset[str]
+    num_standby_replicas: int
+    num_warmup_replicas: int
+    rack_tags: tuple[str, ...]
+    progress: _Progress
+
+
+def assign(
+    members: Iterable[AssignorMember],
+    *,
+    task_counts: Mapping[str, int],
+    stateful: frozenset[str],
+    num_standby_replicas: int,
+    num_warmup_replicas: int,
+    acceptable_recovery_lag: int,
+    rack_tags: tuple[str, ...] = (),
+) -> dict[str, Tasks]:
+    """Target tasks by member id; see ``sticky.assign`` for what the arguments have in common with it."""
+    heard = list(members)
+    progress = _Progress(heard, acceptable_recovery_lag)
+    problem = _Problem(task_counts, stateful, num_standby_replicas, num_warmup_replicas, rack_tags, progress)
+    ordered = sorted(heard, key=lambda member: member.member_id)
+    had = {member.member_id: member.previous for member in ordered}
+    for _ in range(ROUNDS_MAX):
+        made = _assigned(ordered, problem)
+        if made == had or (_same_but_standby(had, made) and sticky.is_as_good(had, made, ordered, rack_tags)):
+            return had
+        had = made
+        ordered = [replace(member, previous=made[member.member_id]) for member in ordered]
+    return had
+
+
+def _same_but_standby(had: Mapping[str, Tasks], made: Mapping[str, Tasks]) -> bool:
+    return all(had[name].active == made[name].active and had[name].warmup == made[name].warmup for name in made)
+
+
+def _assigned(members: list[AssignorMember], problem: _Problem) -> dict[str, Tasks]:
+    ideal = _ideal_owners(members, problem)
+    work = Placement(members, problem.num_standby_replicas, problem.rack_tags)
+    late: list[TaskId] = []
+    for task in sorted(ideal, key=lambda task: (task.partition, task.subtopology_id)):
+        owner = ideal[task]
+        member = work.members[owner]
+        if task.subtopology_id not in problem.stateful or _may_run_at(member, task, problem):
+            work.place(work.active, owner, task)
+        else:
+            late.append(task)
+    moves = [task for task in late if _settle(work, task, ideal[task], problem.progress)]
+    warmups = _warm_up(work, moves, ideal, problem.num_warmup_replicas)
+    if problem.num_standby_replicas:
+        tasks = [TaskId(name, p) for name, count in problem.task_counts.items() for p in range(count)]
+        work.assign_standby([task for task in tasks if task.subtopology_id in problem.stateful])
+    return {
+        member.member_id: Tasks(
+            frozenset(work.active[member.member_id]),
+            frozenset(work.standby[member.member_id]),
+            frozenset(warmups[member.member_id]),
+        )
+        for member in members
+    }
+
+
+def _ideal_owners(members: list[AssignorMember], problem: _Problem) -> dict[TaskId, str]:
+    """Where each task is to run when all state is where it is needed."""
+    moving = {task for member in members for task in member.previous.warmup}
+    intents = {m.member_id: (m.previous.active - moving) | m.previous.warmup for m in members}
+    owned = frozenset(task for tasks in intents.values() for task in tasks)
+    ideal = sticky.assign(
+        [replace(m, previous=Tasks(intents[m.member_id], m.previous.standby - owned)) for m in members],
+        task_counts=problem.task_counts,
+        stateful=problem.stateful,
+        num_standby_replicas=0,
+    )
+    return {task: name for name, tasks in ideal.items() for task in tasks.active}
+
+
+def _may_run_at(member: AssignorMember, task: TaskId, problem: _Problem) -> bool:
+    if problem.progress.has(member.process_id, task) or not problem.num_warmup_replicas:
+        return True
+    return member.offsets is None and not member.previous.warmup
+
+
+def _settle(work: Placement, task: TaskId, ideal: str, progress: _Progress) -> bool:
+    """Makes the task active at who has most of its state; whether that is another process than where it is to run."""
+    processes = progress.caught_up(task)
+    if not processes:
+        best = progress.furthest(task, work.members[ideal].process_id)
+        processes = [best] if best is not None else []
+    names = [name for process in processes for name in _takers(work, process, task)]
+    if not names:
+        work.place(work.active, ideal, task)
+        return False
+    holders = [name for name in names if task in work.members[name].previous.active] or [
+        name for name in names if task in work.members[name].previous.passive
+    ]
+    chosen = work.least_loaded(holders or names)
+    assert chosen is not None
+    work.place(work.active, chosen, task)
+    return work.members[chosen].process_id != work.members[ideal].process_id
+
+
+def _takers(work: Placement, process_id: str, task: TaskId) -> list[str]:
+    """The members of a process that may have the task."""
+    process = work.processes.get(process_id)
+    if process is None:
+        return []
+    had = [(name, work.members[name].previous) for name in process.stale]
+    return process.members + [name for name, tasks in had if task in tasks.active or task in tasks.passive]
+
+
+def _warm_up(work: Placement, moves: list[TaskId], ideal: Mapping[TaskId, str], at_most: int) -> dict[str, set[TaskId]]:
+    warmups: dict[str, set[TaskId]] = {name: set() for name in work.members}
+    going_on = [task for task in moves if task in work.members[ideal[task]].previous.warmup]
+    first = set(going_on)
+    for task in (going_on + [task for task in moves if task not in first])[:at_most]:
+        work.place(warmups, ideal[task], task)
+    return warmups
+
+
+class _Progress:
+    """How far each process is with the state of each task, by what its members reported; the last report counts."""
+
+    def __init__(self, members: list[AssignorMember], acceptable_recovery_lag: int) -> None:
+        self._lag = acceptable_recovery_lag
+        self._ends: dict[TaskId, int] = {}
+        self.offsets: dict[TaskId, dict[str, int]] = {}
+        self._runs: dict[TaskId, dict[str, bool]] = {}
+        for member in members:
+            for task, end in member.end_offsets.items():
+                self._ends[task] = max(end, self._ends.get(task, end))
+            for task, offset in (member.offsets or {}).items():
+                self.offsets.setdefault(task, {})[member.process_id] = offset
+        for member in members:
+            for task in member.running:
+                self._runs.setdefault(task, {})[member.process_id] = self._is_near(member, task)
+
+    def _is_near(self, member: AssignorMember, task: TaskId) -> bool:
+        offset, end = (member.offsets or {}).get(task), member.end_offsets.get(task)
+        return offset is None or end is None or end - offset <= self._lag
+
+    def has(self, process_id: str, task: TaskId) -> bool:
+        """Whether the process is caught up with the task."""
+        if self._runs.get(task, {}).get(process_id, False):
+            return True
+        offset, end = self.offsets.get(task, {}).get(process_id), self._ends.get(task)
+        return offset is not None and end is not None and end - offset <= self._lag
+
+    def caught_up(self, task: TaskId) -> list[str]:
+        known = {*self._runs.get(task, ()), *self.offsets.get(task, ())}
+        return sorted(process for process in known if self.has(process, task))
+
+    def furthest(self, task: TaskId, unless: str) -> str | None:
+        """The process with the largest offset, None if that is not more than the one of ``unless``."""
+        offsets = self.offsets.get(task, {})
+        if not offsets:
+            return None
+        best = min(offsets, key=lambda process: (-offsets[process], process))
+        return best if offsets[best] > offsets.get(unless, 0) else None

@@ -1,0 +1,56 @@
+"""What members report of their changelogs, and when that calls for a new assignment (KIP-1071).
+
+1. A report is soft: nothing of it is in the log. The report that came last stands last, so that of two members of one
+   process the one that was heard last counts.
+2. A warm-up task has caught up when the newest end offset that any member reported, less the offset that its own member
+   reported, is at most the acceptable recovery lag. That calls for one new assignment, in which it is no warm-up task any
+   more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coordinator.group.streams.state import NEVER_ASSIGNED, StreamsGroup, TaskOffsets
+from coordinator.group.streams.tasks import NO_TASKS, TaskId
+from streamsrt.wire.types import StreamsGroupHeartbeatRequest
+
+Wire = list[StreamsGroupHeartbeatRequest.TaskOffset]
+NONE_REPORTED = TaskOffsets({}, {})
+
+
+def with_report(
+    known: Mapping[str, TaskOffsets], request: StreamsGroupHeartbeatRequest, *, joins: bool
+) -> Mapping[str, TaskOffsets]:
+    """What is known after this heartbeat. A field that is null is unchanged; who joins without any reports none."""
+    offsets, ends = request.task_offsets, request.task_end_offsets
+    if offsets is None and ends is None:
+        if joins and request.member_id in known:
+            return {name: report for name, report in known.items() if name != request.member_id}
+        return known
+    old = NONE_REPORTED if joins else known.get(request.member_id, NONE_REPORTED)
+    new = TaskOffsets(
+        old.offsets if offsets is None else _by_task(offsets), old.end_offsets if ends is None else _by_task(ends)
+    )
+    return {**{name: report for name, report in known.items() if name != request.member_id}, request.member_id: new}
+
+
+def lag_of(reports: Mapping[str, TaskOffsets], member_id: str, task: TaskId) -> int | None:
+    """How far a member is behind with a task, None where its offset or every end offset is unknown."""
+    offset = reports.get(member_id, NONE_REPORTED).offsets.get(task)
+    ends = [end for report in reports.values() if (end := report.end_offsets.get(task)) is not None]
+    return None if offset is None or not ends else max(ends) - offset
+
+
+def has_caught_up(
+    group: StreamsGroup, reports: Mapping[str, TaskOffsets], member_id: str, acceptable_recovery_lag: int
+) -> bool:
+    """Whether a warm-up task of this member is near enough to its end to be assigned otherwise."""
+    warmups = group.targets.get(member_id, NO_TASKS).warmup
+    held = group.current.get(member_id, NEVER_ASSIGNED).assigned.warmup
+    lags = (lag_of(reports, member_id, task) for task in warmups & held)
+    return any(lag is not None and lag <= acceptable_recovery_lag for lag in lags)
+
+
+def _by_task(wire: Wire) -> Mapping[TaskId, int]:
+    return {TaskId(entry.subtopology_id, entry.partition): entry.offset for entry in wire}
