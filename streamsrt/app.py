@@ -404,6 +404,7 @@ def topology_settings(config: StreamsConfig) -> dict[str, Any]:
     """The topology's part of the configuration: what its internal topics and stores are like."""
     return {
         **{f"topic.{key}": value for key, value in config.topic_configs.items()},
+        "upgrade.from": config.upgrade_from or "",
         "dsl.store.suppliers.class": config.dsl_store_suppliers_class,
         "windowstore.changelog.additional.retention.ms": config.windowstore_changelog_additional_retention_ms,
     }

@@ -77,6 +77,8 @@ class StreamsConfig(BaseModel):
     default_timestamp_extractor: Any = None
     topology_epoch: int | None = Field(default=None, ge=0)
     """Epoch of the topology (KIP-1071), over the one that it was built with: one more than the running version's."""
+    upgrade_from: str | None = None
+    """The oldest Kafka Streams version in the group, e.g. ``3.4``, while members move here from there."""
     subtopology_id: Literal["hash", "number"] = "hash"
     num_standby_replicas: int = Field(default=0, ge=0, le=2)
     """Set at the group when it is first joined (the broker's group config ``streams.num.standby.replicas``)."""

@@ -16,6 +16,7 @@ from topology.errors import (
     WindowError,
 )
 from topology.grouped import KGroupedStream, TimeWindowedKStream
+from topology.grouped_tables import KGroupedTable
 from topology.nodes import Subtopology, Topology
 from topology.processor import (
     Cancellable,
@@ -27,6 +28,7 @@ from topology.processor import (
     Record,
     RecordContext,
     RecordMetadata,
+    ValueTransformer,
 )
 from topology.stores import KeyValueStore, ReadOnlyKeyValueStore, Store, ValueAndTimestamp, WindowStore
 from topology.streams import BranchedKStream, KStream
@@ -42,6 +44,7 @@ __all__ = [
     "Headers",
     "IllegalNameError",
     "KGroupedStream",
+    "KGroupedTable",
     "KStream",
     "KTable",
     "KeyValueStore",
@@ -66,6 +69,7 @@ __all__ = [
     "UnknownStoreError",
     "UnsupportedError",
     "ValueAndTimestamp",
+    "ValueTransformer",
     "WindowError",
     "WindowStore",
     "Windowed",

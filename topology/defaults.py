@@ -1,7 +1,7 @@
 """The serdes that a program leaves open, filled in when the application's configuration is known.
 
 In this order: the application's default serde; the serde from before an operator that may have changed the type; bytes, for
-what no operator changed. Windows of such a key get a windowed serde over it.
+what no operator changed. Where windows or changes of such a type flow, their serde is made over it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from topology.codecs import Serde, bytes_, time_windowed
+from topology.codecs import Serde, bytes_
 from topology.errors import MissingSerdeError
 from topology.nodes import AnySerde, OpenSerde, ProcessorNode, SinkNode, SourceNode, StoreSpec, Topology
 
@@ -55,4 +55,4 @@ def _serde(missing: OpenSerde, default: AnySerde) -> Serde[Any]:
             f"{missing.side}=serdes.... here, or set default.{missing.side}.serde",
             missing.site,
         )
-    return serde if missing.windowed_ms is None else time_windowed(serde, missing.windowed_ms)
+    return serde if missing.wrap is None else missing.wrap(serde)

@@ -10,7 +10,6 @@ Source: org.apache.kafka.streams.kstream.KGroupedStream, TimeWindowedKStream and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Generic, Literal, TypeVar
 
 from topology.codecs import Serde, long, time_windowed
@@ -99,9 +98,8 @@ class _Group:
 def _table_key(key: Carried, windows: TimeWindows | None) -> Carried:
     if windows is None:
         return key
-    if key.serde is None:
-        return replace(key, windowed_ms=windows.size_ms)
-    return Carried(time_windowed(key.serde, windows.size_ms))
+    size_ms = windows.size_ms
+    return key.wrapped(lambda serde: time_windowed(serde, size_ms))
 
 
 class KGroupedStream(Generic[K, V]):

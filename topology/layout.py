@@ -150,11 +150,16 @@ class Layout:
     def _table(self, step: TableSourceStep | TableStep, parents: tuple[str, ...]) -> None:
         table = step.table
         own: tuple[str, ...] = ()
+        used: tuple[str, ...] = ()
+        if isinstance(step, TableStep):
+            used = step.stores
+            for store in step.own_stores:
+                self._store(store)
         if table.materialized and table.store is not None:
             self._store(table.store)
             own = (table.store.name,)
         operation = table.make(own[0] if own else None)
-        self._processor(step, step.name, operation, parents, own, table.sends_old_values)
+        self._processor(step, step.name, operation, parents, own + used, table.sends_old_values)
 
     def _table_join(self, step: TableJoinStep) -> None:
         left, right = step.parents
@@ -170,7 +175,9 @@ class Layout:
             raise NameInUseError(
                 f"the repartition topic {step.topic!r} is there already: give this operator another name=", step.site
             )
-        self._processor(step, step.filter_name, PassThrough() if step.keeps_null_keys else KeyNotNull(), parents)
+        if step.filter_name is not None:
+            self._processor(step, step.filter_name, PassThrough() if step.keeps_null_keys else KeyNotNull(), parents)
+            parents = (step.filter_name,)
         self.nodes.append(
             SinkNode(
                 name=step.sink_name,
@@ -179,7 +186,7 @@ class Layout:
                 value_serde=step.value.serde,
                 partitioner=step.partitioner,
                 repartition=True,
-                parents=(step.filter_name,),
+                parents=parents,
                 site=step.site,
             )
         )
@@ -219,7 +226,7 @@ class Layout:
                         side=side,
                         changed_by=carried.changed_by,
                         assumed=carried.assumed,
-                        windowed_ms=carried.windowed_ms,
+                        wrap=carried.wrap,
                         site=site,
                     )
                 )

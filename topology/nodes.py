@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -228,7 +228,7 @@ class OpenSerde:
     """A serde of a node or store that the program does not name, and what is known about it.
 
     ``changed_by``: the operator that changed the type, if one did. ``assumed``: the serde from before that.
-    ``windowed_ms``: what is needed is a serde of windows of this size over the serde in question.
+    ``wrap``: makes what is needed, e.g. a serde of windows, of the serde in question.
     """
 
     owner: str
@@ -236,7 +236,7 @@ class OpenSerde:
     side: Literal["key", "value"]
     changed_by: str | None = None
     assumed: AnySerde = None
-    windowed_ms: int | None = None
+    wrap: Callable[[Serde[Any]], Serde[Any]] | None = None
     site: CallSite | None = None
 
 

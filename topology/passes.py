@@ -49,6 +49,7 @@ from topology.nodes import (
     TableToStream,
     Topology,
 )
+from topology.operations import GroupTable
 from topology.plan import (
     Plan,
     SourceStep,
@@ -57,6 +58,7 @@ from topology.plan import (
 
 OPTIMIZATION_KEY = "topology.optimization"
 STORE_SUPPLIERS_KEY = "dsl.store.suppliers.class"
+UPGRADE_KEY = "upgrade.from"
 EXPLICIT_NAMES_KEY = "ensure.explicit.internal.resource.naming"
 
 
@@ -107,9 +109,11 @@ def configure(topology: Topology, config: Mapping[str, Any]) -> Topology:
         repartitions = tuple(
             repartition_topic(topic.name, topic.partitions, config) for topic in subtopology.repartition_source_topics
         )
+        nodes = tuple(_upgrading(node, config) for node in subtopology.nodes)
         subtopologies.append(
             replace(
                 subtopology,
+                nodes=nodes,
                 stores=stores,
                 changelog_topics=_changelogs(stores, config),
                 repartition_source_topics=repartitions,
@@ -455,7 +459,18 @@ def _changelogs(stores: Iterable[StoreSpec], config: Mapping[str, Any]) -> tuple
 
 def is_setting(key: str) -> bool:
     """Whether a key of the application's configuration changes topics or stores of a topology."""
-    return key.startswith(TOPIC_PREFIX) or key in (ADDITIONAL_RETENTION_KEY, STORE_SUPPLIERS_KEY)
+    return key.startswith(TOPIC_PREFIX) or key in (ADDITIONAL_RETENTION_KEY, STORE_SUPPLIERS_KEY, UPGRADE_KEY)
+
+
+def _upgrading(node: Node, config: Mapping[str, Any]) -> Node:
+    """Members up to version 3.4 do not know changes that hold both values."""
+    if not isinstance(node, ProcessorNode) or not isinstance(node.operation, GroupTable):
+        return node
+    version = str(config.get(UPGRADE_KEY) or "")
+    if version and not re.fullmatch(r"\d+(\.\d+)+", version):
+        raise TopologyError(f"{UPGRADE_KEY}={version} is no version: give one such as 3.4")
+    splits = bool(version) and tuple(map(int, version.split(".")[:2])) <= (3, 4)
+    return replace(node, operation=replace(node.operation, splits_changes=splits))
 
 
 def _in_memory_by_default(config: Mapping[str, Any]) -> bool:

@@ -10,10 +10,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
+from topology.codecs import Serde
 from topology.errors import CallSite
 from topology.nodes import AnySerde, Function, Operation, StoreSpec
 
@@ -23,20 +24,27 @@ class Carried:
     """What is known of the serde of what flows.
 
     ``serde`` None: nobody named one. Then ``changed_by`` says which operator changed the type, if one did, ``assumed`` is
-    the serde from before that, and ``windowed_ms`` is set where what flows is windows of the type in question.
+    the serde from before that, and ``wrap`` makes the serde of what flows, where that is e.g. windows of this type.
     """
 
     serde: AnySerde = None
     changed_by: str | None = None
     assumed: AnySerde = None
-    windowed_ms: int | None = None
+    wrap: Callable[[Serde[Any]], Serde[Any]] | None = None
 
     def or_given(self, serde: AnySerde) -> Carried:
         return self if serde is None else Carried(serde)
 
+    def wrapped(self, wrap: Callable[[Serde[Any]], Serde[Any]]) -> Carried:
+        """What is known of the serde that ``wrap`` makes of this one."""
+        if self.serde is not None:
+            return Carried(wrap(self.serde))
+        inner = self.wrap
+        return replace(self, wrap=wrap if inner is None else lambda serde: wrap(inner(serde)))
+
     def changed(self, operator: str, site: CallSite, *, keep: bool = True) -> Carried:
         """What is known behind an operator that may change the type. ``keep`` False: it surely makes another type."""
-        before = None if self.windowed_ms is not None or not keep else self.serde or self.assumed
+        before = None if self.wrap is not None or not keep else self.serde or self.assumed
         return Carried(None, f"{operator}() at {site}", before)
 
 
@@ -103,9 +111,14 @@ class SplitStep(Step):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class TableStep(Step):
-    """A step that makes a table; its operation depends on what was asked of the table since."""
+    """A step that makes a table; its operation depends on what was asked of the table since.
+
+    ``stores``: names of stores that it uses beside the table's own; ``own_stores``: those that it adds.
+    """
 
     table: TableState
+    stores: tuple[str, ...] = ()
+    own_stores: tuple[PlannedStore, ...] = ()
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -127,12 +140,13 @@ class TableJoinStep(TableStep):
 class RepartitionStep(Step):
     """Writes to an internal topic and reads it again: three nodes. ``name`` is the source's.
 
-    ``keeps_null_keys``: a left join follows, which wants records without a key too.
+    ``keeps_null_keys``: a left join follows, which wants records without a key too. ``filter_name`` None: what comes has a
+    key, so that there are two nodes only.
     """
 
     topic: str
     sink_name: str
-    filter_name: str
+    filter_name: str | None
     key: Carried
     value: Carried
     partitioner: Function | None = None

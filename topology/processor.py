@@ -19,6 +19,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+V_contra = TypeVar("V_contra", contravariant=True)
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
@@ -139,3 +140,19 @@ class FixedKeyProcessor(Protocol[K, V, V2]):
 
     def close(self) -> None:
         """Called once after the last record."""
+
+
+class ValueTransformer(Protocol[K, V_contra, V2]):
+    """User code behind :meth:`topology.KTable.transform_values`: gives each row of a table another value.
+
+    Source: org.apache.kafka.streams.kstream.ValueTransformerWithKey.
+    """
+
+    def init(self, context: ProcessorContext[K, V2]) -> None:
+        """Called once before the first row; the context gives stores and times, and forwards nothing."""
+
+    def transform(self, key: K, value: V_contra | None) -> V2 | None:
+        """The new value of a row; ``value`` None: the row was deleted. It may be asked for old values too."""
+
+    def close(self) -> None:
+        """Called once after the last row."""

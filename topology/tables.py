@@ -9,19 +9,30 @@ Source: org.apache.kafka.streams.kstream.KTable, KTableImpl, KTableFilter and KT
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, TypeVar, overload
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from topology.codecs import Serde
 from topology.errors import call_site
 from topology.functions import Predicate, check_function
-from topology.materialize import as_store, generated_store_name, given_serdes, key_value_store
+from topology.materialize import added_store, as_store, generated_store_name, given_serdes, key_value_store
 from topology.names import check_name
-from topology.nodes import Operation, TableFilter, TableMapValues, TableToStream
-from topology.plan import Carried, OperatorStep, Plan, Step, TableState, TableStep
+from topology.operations import (
+    GroupTable,
+    Operation,
+    TableFilter,
+    TableMapValues,
+    TableToStream,
+    TableTransformValues,
+)
+from topology.plan import Carried, OperatorStep, Plan, PlannedStore, Step, TableState, TableStep
+from topology.processor import ValueTransformer
 from topology.stores import Store
 from topology.streams import KStream
 from topology.table_joins import TableJoins
+
+if TYPE_CHECKING:
+    from topology.grouped_tables import KGroupedTable
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -153,6 +164,70 @@ class KTable(TableJoins[K, V]):
         self._plan.add(step)
         stream: KStream[K, V] = KStream(self._plan, step, self._key, self._value, self._sources, False)
         return stream if mapper is None else stream.select_key(mapper)
+
+    def group_by(
+        self,
+        fn: Callable[[K, V], tuple[K2, V2]],
+        *,
+        name: str | None = None,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> KGroupedTable[K2, V2]:
+        """Groups the rows by the key of ``fn(key, value) -> (key, value)``; ``name`` names the repartition topic too.
+
+        A row whose new key or value is None belongs to no group. ``key``, ``value``: serdes of what ``fn`` returns.
+        """
+        from topology.grouped_tables import KGroupedTable
+
+        check_function(fn, "group_by")
+        given = None if name is None else check_name(name, "step")
+        site = call_site()
+        step = OperatorStep(
+            name=self._plan.named(given, "KTABLE-SELECT-"),
+            site=site,
+            parents=(self._step,),
+            operation=GroupTable(fn=fn),
+        )
+        self._plan.add(step)
+        self._table.send_old_values(force=True)
+        own_key, own_value = self._key.changed("group_by", site), self._value.changed("group_by", site)
+        return KGroupedTable(self._plan, step, own_key.or_given(key), own_value.or_given(value), name)
+
+    def transform_values(
+        self,
+        supplier: Callable[[], ValueTransformer[K, V, V2]],
+        *,
+        stores: Iterable[str | Store] = (),
+        name: str | None = None,
+        store: str | Store | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> KTable[K, V2]:
+        """The table with each value ``transform(key, value)`` of a transformer; ``supplier()`` makes one per task.
+
+        Deletions are transformed too. ``stores``: stores that the transformer may use, by name or as a Store.
+        """
+        check_function(supplier, "transform_values")
+        own: list[PlannedStore] = []
+        names: list[str] = []
+        for each in stores:
+            if isinstance(each, Store):
+                own.append(added_store(each))
+                names.append(own[-1].name)
+            else:
+                names.append(check_name(each, "store"))
+        table = self._derived(
+            "transform_values",
+            "KTABLE-TRANSFORMVALUES-",
+            lambda own: TableTransformValues(supplier=supplier, store=own),
+            (name, store, key, value),
+            self._value.changed("transform_values", call_site()),
+            takes_old_values=False,
+        )
+        step = table._step
+        assert isinstance(step, TableStep)
+        step.stores, step.own_stores = tuple(names), tuple(own)
+        return table
 
     def _derived(
         self,

@@ -152,6 +152,7 @@ def configured(topology: Topology, values: dict[str, object], application_id: st
     """A topology as the runtime would run it with these settings."""
     config = StreamsConfig.of(values, application_id=application_id)
     settings = {f"topic.{name}": value for name, value in config.topic_configs.items()}
+    settings["upgrade.from"] = config.upgrade_from or ""
     ready = topology.configured(settings).with_default_serdes(config.default_key_serde, config.default_value_serde)
     return ready, config
 

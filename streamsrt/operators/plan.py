@@ -14,7 +14,7 @@ from typing import Any
 from streamsrt.errors import ConfigError
 from streamsrt.operators.handlers import ExceptionHandlers
 from streamsrt.state.cache import KeyValueCache, WindowCache
-from topology import nodes
+from topology import nodes, operations
 from topology.nodes import Operation, ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
 from topology.serdes import Serde
 
@@ -129,7 +129,9 @@ def own_store(operation: Operation) -> str | None:
     match operation:
         case nodes.TableSource(store=store) | nodes.TableFilter(store=store) | nodes.TableMapValues(store=store):
             return store
-        case nodes.Aggregate(store=store) | nodes.TableJoinMerge(store=store):
+        case nodes.Aggregate(store=store) | nodes.TableJoinMerge(store=store) | operations.TableAggregate(store=store):
+            return store
+        case operations.TableTransformValues(store=store):
             return store
     return None
 

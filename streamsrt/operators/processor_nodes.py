@@ -129,11 +129,11 @@ class PathBuilder:
 
     def change(self, store: str) -> Callable[[bytes, Any, int, Any, int], Entry]:
         """Writes a row, and logs it unless the store is cached: ``change(raw, value, timestamp, headers, start)``."""
-        cache = self.env.caches[store]
+        cache: Any = self.env.caches[store]
         log = self.log(store)
         sequence = self.env.sequence
 
-        def change(raw: bytes, value: Any, timestamp: int, headers: Any, start: int = -1) -> Entry:
+        def change(raw: bytes, value: Any, timestamp: int, headers: Any, start: int) -> Entry:
             place = (raw,) if start < 0 else (raw, start)
             entry: Entry = cache.put(*place, value, timestamp, headers, next(sequence))
             if log is not None:
@@ -407,6 +407,7 @@ class Context:
         self._node = node
         self._made = made
         self._fixed_key = fixed_key
+        self.node_name = node.name
         self.current: Record[Any, Any] | None = None
 
     @property

@@ -17,7 +17,13 @@ from operator import length_hint
 from typing import Any
 
 from streamsrt.errors import DeserializationError, RecordError
-from streamsrt.operators import aggregate, stateless, table_joins, tables  # noqa: F401  # they register their operations
+from streamsrt.operators import (  # noqa: F401  # they register their operations
+    aggregate,
+    grouped_tables,
+    stateless,
+    table_joins,
+    tables,
+)
 from streamsrt.operators.compiler import Compiler, TooComplex
 from streamsrt.operators.emitter import Generated
 from streamsrt.operators.environment import Environment, processing_error, production_error, where
@@ -26,7 +32,7 @@ from streamsrt.operators.plan import Counters, Plan, StreamTime, own_store
 from streamsrt.operators.processor_nodes import PathBuilder
 from streamsrt.state.cache import Flushed
 from streamsrt.wire.records import RecordColumns
-from topology import nodes
+from topology import nodes, operations
 from topology.processor import PunctuationType, RecordMetadata
 from topology.windows import Windowed
 
@@ -58,8 +64,8 @@ class Runner:
         self.env.system_time_ms = system_time_ms
         self._compiler = Compiler(*shared, self.env.sequence.__next__)
         self._path = PathBuilder(self.env)
-        operations = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]
-        self._has_processors = any(isinstance(op, nodes.Process) for op in operations)
+        used = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]
+        self._has_processors = any(isinstance(op, nodes.Process | operations.TableTransformValues) for op in used)
         self._generate = generate and not self._has_processors
         self._headers = False
         self._compiled: dict[tuple[str, bool, bool], Generated | None] = {}

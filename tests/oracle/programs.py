@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from tests.oracle.expressions import evaluate, truth
-from tests.oracle.scripts import ScriptedProcessor
+from tests.oracle.scripts import ScriptedProcessor, ScriptedTransformer
 from topology import (
     KGroupedStream,
     KStream,
@@ -43,7 +43,10 @@ OPERATORS = {
         "map", "map_values", "merge", "peek", "process", "process_values", "repartition", "select_key", "split", "to",
         "to_table",
     },
-    "KTable": {"filter", "filter_not", "join", "left_join", "map_values", "outer_join", "to_stream"},
+    "KTable": {
+        "filter", "filter_not", "group_by", "join", "left_join", "map_values", "outer_join", "to_stream", "transform_values",
+    },
+    "KGroupedTable": {"aggregate", "count", "reduce"},
     "KGroupedStream": {"aggregate", "count", "reduce", "windowed_by"},
     "TimeWindowedKStream": {"aggregate", "count", "reduce"},
 }  # fmt: skip
@@ -59,6 +62,7 @@ CONFIG = {
     "replication.factor",
     "statestore.cache.max.bytes",
     "topology.optimization",
+    "upgrade.from",
     "windowstore.changelog.additional.retention.ms",
 }
 
@@ -336,6 +340,24 @@ class _Interpreter:
 
     def on_count(self, on: Any, step: Step) -> Any:
         return on.count(**_named(step), **_store(step))
+
+    def on_ktable_group_by(self, on: KTable[Any, Any], step: Step) -> Any:
+        grouped = step.get("grouped") or {}
+        pair = _function(step["fn"], "k", "v")
+        return on.group_by(lambda key, value: tuple(pair(key, value)), **_serdes(grouped), **_given(grouped, "name"))
+
+    def on_transform_values(self, on: KTable[Any, Any], step: Step) -> Any:
+        script = step["processor"]
+        stores = [*(step.get("stores") or ()), *map(_store_builder, script.get("stores", ()))]
+        return on.transform_values(lambda: ScriptedTransformer(script), stores=stores, **_named(step), **_store(step))
+
+    def on_kgroupedtable_reduce(self, on: Any, step: Step) -> Any:
+        subtractor = _function(step["subtractor"], "agg", "v")
+        return on.reduce(_function(step["fn"], "agg", "v"), subtractor, **_named(step), **_store(step))
+
+    def on_kgroupedtable_aggregate(self, on: Any, step: Step) -> Any:
+        adder, subtractor = (_function(step[name], "k", "v", "agg") for name in ("fn", "subtractor"))
+        return on.aggregate(lambda: evaluate(step["init"], {}), adder, subtractor, **_named(step), **_store(step))
 
     def on_reduce(self, on: Any, step: Step) -> Any:
         return on.reduce(_function(step["fn"], "agg", "v"), **_named(step), **_store(step))

@@ -123,6 +123,18 @@ class ScriptedProcessor:
         return found[-1].decode() if found and found[-1] is not None else None
 
 
+class ScriptedTransformer(ScriptedProcessor):
+    """Runs ``{"process": [actions], "value": expression}``; for ``transform_values`` of tables."""
+
+    def __init__(self, script: dict[str, Any]) -> None:
+        super().__init__(script, fixed_key=True)
+
+    def transform(self, key: Any, value: Any) -> Any:
+        environment = {**self.memory, "k": key, "v": value}
+        self.run(self.script.get("process", []), environment)
+        return self.value(self.script["value"], environment)
+
+
 def plain(value: Any) -> Any:
     return value.value if isinstance(value, ValueAndTimestamp) else value
 

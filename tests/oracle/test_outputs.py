@@ -12,6 +12,7 @@ from tests.oracle.replay import expected_sent, replay
 DIFFERENT: dict[str, str] = {
     "01-stateless/table-filter-store-does-not-inherit-serdes": "a derived table's store inherits the serdes here",
     "01-stateless/table-map_values-store-does-not-inherit-serdes": "the serde from before is assumed here",
+    "02-aggregation/aggregate-windowed-then-table-group_by-cached": "Java's cache shows what its store has expired",
     "02-aggregation/caching-on-tiny-cache-evicts": "a full cache asks for a commit here, and evicts what was written then",
     "02-aggregation/caching-on-windowed-commit-manual": "Java's cache still shows windows that its store has expired",
 }

@@ -1,10 +1,4 @@
-"""What processor nodes compute: one frozen value for each operation.
-
-1. An operation holds the user's functions and the names of the stores that it uses, nothing that runs. It says *what* is
-   computed; how is the runtime's business.
-2. ``store`` is the store that an operation keeps its own result in; None where it keeps none.
-3. A new family of operations has a module of its own, and its union stands in :data:`Operation`.
-"""
+"""Operations on records, tables, groups and processors that stand for themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from topology.join_operations import JoinOperation
 from topology.windows import Windows
 
 Function: TypeAlias = Callable[..., Any]
@@ -167,26 +160,3 @@ class Process:
 
     supplier: Function
     fixed_key: bool = False
-
-
-Operation: TypeAlias = (
-    Filter
-    | KeyNotNull
-    | Map
-    | SelectKey
-    | MapValues
-    | FlatMap
-    | FlatMapValues
-    | Peek
-    | ForEach
-    | PassThrough
-    | Branch
-    | TableSource
-    | Aggregate
-    | TableFilter
-    | TableMapValues
-    | TableToStream
-    | StreamTableJoin
-    | Process
-    | JoinOperation
-)

@@ -1,0 +1,86 @@
+"""What processor nodes compute: one frozen value for each operation.
+
+1. An operation holds the user's functions and the names of the stores that it uses, nothing that runs. It says *what* is
+   computed; how is the runtime's business.
+2. ``store`` is the store that an operation keeps its own result in; None where it keeps none.
+3. A new family of operations has a module of its own, and its union stands in :data:`Operation`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from topology.join_operations import JoinOperation
+from topology.operations.basic import (
+    Aggregate,
+    Branch,
+    Filter,
+    FlatMap,
+    FlatMapValues,
+    ForEach,
+    Function,
+    KeyNotNull,
+    Map,
+    MapValues,
+    PassThrough,
+    Peek,
+    Process,
+    SelectKey,
+    StreamTableJoin,
+    TableFilter,
+    TableMapValues,
+    TableSource,
+    TableToStream,
+)
+from topology.operations.grouped_tables import GroupTable, TableAggregate, TableTransformValues
+
+Operation: TypeAlias = (
+    Filter
+    | KeyNotNull
+    | Map
+    | SelectKey
+    | MapValues
+    | FlatMap
+    | FlatMapValues
+    | Peek
+    | ForEach
+    | PassThrough
+    | Branch
+    | TableSource
+    | Aggregate
+    | TableFilter
+    | TableMapValues
+    | TableToStream
+    | StreamTableJoin
+    | Process
+    | GroupTable
+    | TableAggregate
+    | TableTransformValues
+    | JoinOperation
+)
+
+__all__ = [
+    "Aggregate",
+    "Branch",
+    "Filter",
+    "FlatMap",
+    "FlatMapValues",
+    "ForEach",
+    "Function",
+    "GroupTable",
+    "KeyNotNull",
+    "Map",
+    "MapValues",
+    "Operation",
+    "PassThrough",
+    "Peek",
+    "Process",
+    "SelectKey",
+    "StreamTableJoin",
+    "TableAggregate",
+    "TableFilter",
+    "TableMapValues",
+    "TableSource",
+    "TableToStream",
+    "TableTransformValues",
+]
