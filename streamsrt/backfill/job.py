@@ -21,6 +21,8 @@ from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import TaskManifest, load_manifest, read_progress
 from streamsrt.backfill.plan import Plan, TaskPlan, load_plan, save_plan
 from streamsrt.backfill.planning import make_plan
+from streamsrt.backfill.recompute import recompute as compute_again
+from streamsrt.backfill.recompute import sample_of
 from streamsrt.backfill.sources import Source, connected
 from streamsrt.backfill.verify import verify_results
 
@@ -138,9 +140,14 @@ class Backfill:
         total = sum(source.end - source.start for source in plan.sources())
         return Status(plan, tuple(tasks), load_state(self.directory, plan).step, total)
 
-    def verify(self) -> list[TaskManifest]:
-        """Checks all results on disk."""
-        return verify_results(self.directory, load_plan(self.directory))
+    def verify(self, *, recompute: int = 0, seed: int = 0) -> list[TaskManifest]:
+        """Checks all results on disk. ``recompute``: so many tasks, chosen by ``seed``, are computed once more, record by
+        record, and compared; their sources must still be there. Raises VerificationError."""
+        plan = load_plan(self.directory)
+        manifests = verify_results(self.directory, plan)
+        if recompute:
+            compute_again(self.directory, plan, manifests, sample_of(plan, recompute, seed), self._servers)
+        return manifests
 
     def commit(
         self, *, state_dir: Path | str | None = None, on_step: OnStep | None = None, transactions: bool = True

@@ -17,6 +17,7 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -73,6 +74,28 @@ def run_task(
     finished = load_manifest(directory, plan, task_id)
     if finished is not None:
         return finished
+    manifest = compute_task(directory, plan, task_id, bootstrap_servers=bootstrap_servers, inputs=inputs, runs=runs)
+    if publish(directory, manifest):
+        return manifest
+    winner = load_manifest(directory, plan, task_id)
+    assert winner is not None
+    return winner
+
+
+def compute_task(
+    directory: Path,
+    plan: Plan,
+    task_id: str,
+    *,
+    bootstrap_servers: str | None = None,
+    inputs: Callable[[Sequence[TopicPartition]], Inputs] | None = None,
+    runs: Runs | None = None,
+    generate: bool = True,
+) -> TaskManifest:
+    """One attempt at a task, in a folder of its own, without making it the task's result: see :func:`run_task`.
+
+    ``generate`` False: record by record, without generated code.
+    """
     task_plan = plan.task(task_id)
     topology, config = application_of(plan)
     attempt = directory / "attempts" / f"{task_id}-{uuid.uuid4().hex[:8]}"
@@ -80,7 +103,10 @@ def run_task(
     started = time.monotonic()
     with LogFiles(attempt) as files, contextlib.ExitStack() as stack:
         replay = Replay(
-            subtopology_of(topology, config, task_plan), task_plan.partition, settings_of(plan, config), files.write
+            subtopology_of(topology, config, task_plan),
+            task_plan.partition,
+            settings_of(plan, config, generate=generate),
+            files.write,
         )
         report = _Reporter(directory, task_id, started)
         if runs is not None:
@@ -98,7 +124,7 @@ def run_task(
         logs = files.results(directory)
     internal = {topic.name for topic in plan.internal_topics}
     sync_folder(attempt)
-    manifest = TaskManifest(
+    return TaskManifest(
         task=task_id,
         fingerprint=plan.fingerprint,
         attempt=str(attempt.relative_to(directory)),
@@ -111,11 +137,6 @@ def run_task(
         counters=replay.task.counters(),
         seconds=time.monotonic() - started,
     )
-    if publish(directory, manifest):
-        return manifest
-    winner = load_manifest(directory, plan, task_id)
-    assert winner is not None
-    return winner
 
 
 def _check_no_lake(task: TaskPlan) -> None:
@@ -167,11 +188,11 @@ def subtopology_of(topology: Topology, config: StreamsConfig, task: TaskPlan) ->
     return next(each for each in topology.subtopologies if subtopology_id(each, config) == task.subtopology)
 
 
-def settings_of(plan: Plan, config: StreamsConfig) -> OfflineSettings:
+def settings_of(plan: Plan, config: StreamsConfig, *, generate: bool = True) -> OfflineSettings:
     """How the tasks of a plan are replayed."""
     return OfflineSettings(
         application_id=plan.application_id,
-        task_config=TaskConfig.of(config),
+        task_config=replace(TaskConfig.of(config), generate=generate),
         partitions_of_topic=partition_counts(plan.topics),
         compression=Compression[config.compression_type.upper()],
         now_ms=plan.created_ms,

@@ -58,7 +58,8 @@ def connected(bootstrap_servers: str, *, transactional_id: str | None = None) ->
         ClientConfig(
             bootstrap_servers=bootstrap_servers,
             client_id="streamsrt-backfill",
-            fetch=FetchConfig(isolation_level="read_committed"),
+            # What is read is there already: a long poll would only hold up the next partition.
+            fetch=FetchConfig(isolation_level="read_committed", max_wait_ms=20),
             producer=ProducerConfig(transactional_id=transactional_id),
         )
     )

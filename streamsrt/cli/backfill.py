@@ -198,9 +198,20 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) ->
 
 
 @app.command("verify")
-def verify(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
-    """Check the results of all tasks: files, counts, digests."""
-    manifests = Backfill(directory).verify()
+def verify(
+    bootstrap_servers: BootstrapServers = None,
+    recompute: Annotated[
+        int, typer.Option(min=0, help="compute so many tasks, chosen by chance, once more and compare")
+    ] = 0,
+    directory: Directory = DEFAULT_DIRECTORY,
+    as_json: AsJson = False,
+) -> None:
+    """Check the results of all tasks: files, counts, digests; with --recompute also a sample computed anew."""
+    if recompute:
+        with bootstrap(bootstrap_servers) as address:
+            manifests = Backfill(directory, bootstrap_servers=address).verify(recompute=recompute)
+    else:
+        manifests = Backfill(directory).verify()
     stores = sorted({store.name for manifest in manifests for store in manifest.stores})
     rows = []
     for name in stores:

@@ -10,9 +10,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from examples import flights_v2
 from tests.system import expected
 from tests.system.cluster import Cluster, Row, last_values
-from tests.system.processes import AppProcess
+from tests.system.processes import AppProcess, wait_until
 from tests.system.test_results import final_delays
 
 PARTITIONS = 4
@@ -105,11 +106,23 @@ class Drill:
         }
         assert days == weather_by_day(self.weather)
 
+    def wait_settled(self) -> None:
+        """Every member has what it should have, and runs it."""
+        wait_until(lambda: self.described().group_state == "Stable", "the group is stable")
+        for member in self.members.values():
+            member.wait_running()
+
     # ------------------------------------------------------------------------------------------------------- looking
 
     def described(self) -> Any:
         (group,) = self.cluster.network.admin.describe_streams_groups([self.application_id])
         return group
+
+    def logged(self, task: str) -> int:
+        """How many records the changelogs of an active task have."""
+        name, _, partition = task.rpartition("_")
+        stores = next(part.stores for part in flights_v2.topology.subtopologies if part.id == name)
+        return sum(self.changelog_ends(store.name)[int(partition)] for store in stores)
 
     def changelog_ends(self, store: str) -> dict[int, int]:
         ends = self.cluster.ends(f"{self.application_id}-{store}-changelog")

@@ -1,10 +1,12 @@
 """A program of two subtopologies: records are keyed anew, and counted per window of the new key.
 
 ``DIE_ON`` in the environment names a file; the first function that sees the record ``die`` deletes it and kills its process.
+The record ``varies`` gets another key each time: what a program should not do.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 from topology import StreamsBuilder, TimeWindows, serdes
 
 WINDOW_MS = 100
+_calls = itertools.count()
 
 
 def word_of(_key: str, value: str) -> str:
@@ -22,6 +25,8 @@ def word_of(_key: str, value: str) -> str:
         os.kill(os.getpid(), signal.SIGKILL)
     if value == "fail":
         raise ValueError("this record fails")
+    if value == "varies":
+        return str(next(_calls))
     return value[:1]
 
 

@@ -91,7 +91,7 @@ class Scene:
         self.create_topics(flights.DEPARTURES)
         self.load(rows)
 
-    def run_live(self, application_id: str, **config: object) -> KafkaStreams:
+    def run_live(self, application_id: str, *, timeout_s: float = 60, **config: object) -> KafkaStreams:
         """Runs the application until everything that is there is processed."""
         streams = KafkaStreams(
             flights.topology,
@@ -102,7 +102,7 @@ class Scene:
                 **config,
             },
         )
-        streams.run(until="quiet", timeout_s=60, signals=False)
+        streams.run(until="quiet", timeout_s=timeout_s, signals=False)
         return streams
 
     def state_dir(self, application_id: str) -> Path:

@@ -57,6 +57,8 @@ def test_from_the_plan_to_the_export(scene: Scene, terminal: Terminal) -> None:
     assert sum(json.loads(line)["records"] for line in out.splitlines()) == 416
     code, out = terminal("backfill", "verify", "--dir", scene.folder / "plan", "--json")
     assert {json.loads(line)["store"] for line in out.splitlines()} == {"airlines", "delays-per-hour"}
+    assert terminal("backfill", "verify", *where, "--recompute", "1")[0] == 0
+    assert "all results are whole" in terminal.err
     state_dir = scene.state_dir(ID)
     assert terminal("backfill", "commit", *where)[0] == 0
     assert "say --execute" in terminal.err

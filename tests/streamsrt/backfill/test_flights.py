@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from streamsrt.backfill import Archive, Backfill
+import pytest
+
+from streamsrt.backfill import Backfill
+from streamsrt.backfill.engine_local import LocalEngine
+from tests.streamsrt.backfill.one_live_run import assert_one_live_run
 from tests.streamsrt.backfill.processes import InProcess
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
 
 
 def test_backfill_then_live_is_one_live_run(any_scene: Scene) -> None:
-    scene = any_scene
-    rows = departures(3_000)
-    before = scene.ends("departures")
-    assert not any(before.values())
-    scene.load(rows[:1_500])
-    backfill = Backfill(scene.folder / "plan", bootstrap_servers=scene.servers)
-    root = scene.archive_departures()
-    scene.load(rows[1_500:2_000])
-    plan = backfill.plan(APPLICATION, application_id="backfilled", sources={"departures": Archive(root)})
-    assert sum(source.archived_records for source in plan.sources()) == 1_500
-    manifests = backfill.run(InProcess())
-    assert sum(manifest.records for manifest in manifests) == 2_000 + 16
-    steps: list[str] = []
-    backfill.commit(state_dir=scene.state_dir("backfilled"), on_step=lambda step, _: steps.append(step))
+    steps = assert_one_live_run(any_scene, LocalEngine(2), departures(3_000), archived=1_500, logged=500)
     assert steps[-1] == "done"
-    scene.load(rows[2_000:])
-    streams = scene.run_live("backfilled")
-    assert streams.progress.processed_records == 1_000
-    assert streams.progress.restored_records == 0
-    outputs_end = scene.ends("delays")
-    outputs = scene.compacted("delays")
 
-    scene.refill_departures(rows)
-    scene.run_live("live")
-    assert scene.stores("backfilled") == scene.stores("live")
-    assert scene.changelogs("backfilled") == scene.changelogs("live")
-    assert outputs == scene.compacted("delays", outputs_end)
+
+@pytest.mark.spark
+def test_backfill_by_spark_then_live_is_one_live_run(spark: object, any_scene: Scene) -> None:
+    from streamsrt.backfill.engine_spark import SparkEngine
+
+    assert_one_live_run(any_scene, SparkEngine(), departures(2_000), archived=1_200, logged=300)
 
 
 def test_without_state_files_the_application_restores_from_the_changelogs(scene: Scene) -> None:
