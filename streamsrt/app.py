@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import Any, Literal
@@ -27,6 +28,12 @@ from streamsrt.errors import ConfigError, MissingTopicError, UserError
 from streamsrt.membership.member import Member
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.membership.values import Endpoint, GroupMembership
+from streamsrt.queries.desk import QueryDesk
+from streamsrt.queries.errors import StreamsNotStartedError, StreamsRebalancingError, StreamsStoppedError
+from streamsrt.queries.local import LocalQueries
+from streamsrt.queries.queryable import Queryable
+from streamsrt.queries.routing import Routing, StoreDirectory
+from streamsrt.queries.values import HostInfo
 from streamsrt.runtime.commit import Committer, Committing
 from streamsrt.runtime.exactly_once import ExactlyOnceCommitter, transactional_sink
 from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
@@ -48,7 +55,7 @@ StateListener = Callable[[State, State], None]
 Until = Literal["stopped", "quiet"]
 
 
-class KafkaStreams:
+class KafkaStreams(Queryable):
     """Runs a topology as a member of its application's group.
 
     ``config``: a :class:`~streamsrt.config.StreamsConfig`, or a mapping with Kafka Streams' keys.
@@ -73,6 +80,8 @@ class KafkaStreams:
         self._state = State.CREATED
         self._state_lock = threading.Lock()
         self._loop: StreamThread | None = None
+        self.store_directory = StoreDirectory(topology, self.config.application_id)
+        self._queries: LocalQueries | None = None
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._stop_requested = False
@@ -99,6 +108,18 @@ class KafkaStreams:
         logger.info("application %s: %s -> %s", self.config.application_id, old.value, state.value)
         if self._listener is not None:
             self._listener(state, old)
+
+    # ----------------------------------------------------------------------------------------------------------- queries
+
+    def _local_queries(self) -> LocalQueries:
+        name, state = self.config.application_id, self._state
+        if state is State.CREATED:
+            raise StreamsNotStartedError(f"application {name!r} was not started: call start() first")
+        if state in (State.NOT_RUNNING, State.ERROR):
+            raise StreamsStoppedError(f"application {name!r} is {state.value} on this instance: ask another one")
+        if self._queries is None:
+            raise StreamsRebalancingError(f"application {name!r} has not joined its group yet: try again")
+        return self._queries
 
     # ----------------------------------------------------------------------------------------------------------- running
 
@@ -275,6 +296,7 @@ class KafkaStreams:
             self._enter(state)
 
         partitions = PartitionCounts(network)
+        desk = QueryDesk()
         collector = RecordCollector(
             transactional_sink(network.producer) if config.is_exactly_once else network.producer.send,
             partitions,
@@ -300,7 +322,9 @@ class KafkaStreams:
             network,
             directory,
             collector,
+            between_batches=desk.serve,
         )
+        routing = Routing(self.store_directory, partitions, own_host(config))
         member = network.join_group(Member(self._membership(str(directory.process_id))))
         self._loop = StreamThread(
             LoopSettings(
@@ -313,11 +337,14 @@ class KafkaStreams:
             network,
             member,
             manager,
-            self._committer(network, collector, member),
+            self._committer(network, collector, member, desk.idle),
             flush_outputs=collector.flush,
             now_ms=wall_clock(),
             on_state=entered,
+            desk=desk,
+            routing=routing,
         )
+        self._queries = LocalQueries(manager, desk, routing)
         self._enter(State.REBALANCING)
         if ready is not None:
             ready.set()
@@ -325,12 +352,23 @@ class KafkaStreams:
             self._loop.stop()
         self._loop.run(until)
 
-    def _committer(self, network: NetworkThread, collector: RecordCollector, member: GroupMember) -> Committing:
+    def _committer(
+        self,
+        network: NetworkThread,
+        collector: RecordCollector,
+        member: GroupMember,
+        idle: AbstractContextManager[None],
+    ) -> Committing:
         config = self.config
         if not config.is_exactly_once:
-            return Committer(config.application_id, network, collector)
+            return Committer(config.application_id, network, collector, idle=idle)
         return ExactlyOnceCommitter(
-            config.application_id, network.transactions, collector, member, timeout_s=config.max_block_ms / 1000
+            config.application_id,
+            network.transactions,
+            collector,
+            member,
+            timeout_s=config.max_block_ms / 1000,
+            idle=idle,
         )
 
     def _membership(self, process_id: str) -> GroupMembership:
@@ -398,6 +436,12 @@ def _endpoint(server: str) -> Endpoint | None:
     if not host or not port.isdigit():
         raise ConfigError(f"application.server={server!r}: expected HOST:PORT")
     return Endpoint(host, int(port))
+
+
+def own_host(config: StreamsConfig) -> HostInfo | None:
+    """Where this instance says that it answers queries."""
+    endpoint = _endpoint(config.application_server)
+    return None if endpoint is None else HostInfo(endpoint.host, endpoint.port)
 
 
 def topology_settings(config: StreamsConfig) -> dict[str, Any]:

@@ -256,13 +256,15 @@ def _take_endpoints(session: Session, response: Response) -> Change:
     session = replace(session, endpoint_epoch=response.endpoint_information_epoch)
     if response.partitions_by_user_endpoint is None:
         return session, ()
-    partitions = {
-        Endpoint(entry.user_endpoint.host, entry.user_endpoint.port): (
-            _topic_partitions(entry.active_partitions),
-            _topic_partitions(entry.standby_partitions),
+    partitions: dict[Endpoint, tuple[frozenset[tuple[str, int]], frozenset[tuple[str, int]]]] = {}
+    for entry in response.partitions_by_user_endpoint:
+        # Several members of one process have one endpoint.
+        endpoint = Endpoint(entry.user_endpoint.host, entry.user_endpoint.port)
+        active, standby = partitions.get(endpoint, (frozenset(), frozenset()))
+        partitions[endpoint] = (
+            active | _topic_partitions(entry.active_partitions),
+            standby | _topic_partitions(entry.standby_partitions),
         )
-        for entry in response.partitions_by_user_endpoint
-    }
     return session, (EndpointsChanged(partitions),)
 
 

@@ -124,6 +124,27 @@ class Plan:
         return serde
 
 
+def stores_behind_caches(plan: Plan) -> frozenset[str]:
+    """The stores that get changes out of another store's cache, and so only when that is flushed."""
+    found: set[str] = set()
+
+    def visit(name: str, caches: frozenset[str]) -> None:
+        node = plan.node(name)
+        if isinstance(node, SinkNode):
+            return
+        if isinstance(node, ProcessorNode):
+            own = own_store(node.operation)
+            found.update(store for store in ((own,) if own else node.stores) if caches - {store})
+            if own is not None and plan.is_cached(own):
+                caches |= {own}
+        for child in node.children:
+            visit(child, caches)
+
+    for source in plan.subtopology.sources:
+        visit(source.name, frozenset())
+    return frozenset(found)
+
+
 def own_store(operation: Operation) -> str | None:
     """The store that an operation keeps its result in."""
     match operation:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from streamsrt.client.interface import Network
@@ -74,12 +75,21 @@ class Committing(Protocol):
 
 
 class Committer:
-    """Commits tasks, at least once. Belongs to the processing thread."""
+    """Commits tasks, at least once. Belongs to the processing thread. ``idle`` is entered while it waits for the cluster:
+    others may read the tasks' stores then."""
 
     is_atomic = False
 
-    def __init__(self, group_id: str, network: Network, collector: RecordCollector) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        network: Network,
+        collector: RecordCollector,
+        *,
+        idle: AbstractContextManager[None] | None = None,
+    ) -> None:
         self._group_id = group_id
+        self._idle = idle or nullcontext()
         self._network = network
         self._collector = collector
         self._pending: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -103,7 +113,8 @@ class Committer:
         if busy:
             states = [(owned, owned.task.prepare_commit()) for owned in busy]
             self._collector.flush()
-            ends = self._network.producer.flush()
+            with self._idle:
+                ends = self._network.producer.flush()
             for owned, state in states:
                 owned.task.post_commit(changelog_ends(owned, ends))
                 for place, (offset, metadata) in state.offsets.items():
@@ -117,9 +128,10 @@ class Committer:
         offsets = dict(self._pending)
         self.is_stale = False
         try:
-            self._network.admin.commit(
-                self._group_id, offsets, member_id=member_id, member_epoch=member_epoch, timeout_s=_COMMIT_TIMEOUT_S
-            )
+            with self._idle:
+                self._network.admin.commit(
+                    self._group_id, offsets, member_id=member_id, member_epoch=member_epoch, timeout_s=_COMMIT_TIMEOUT_S
+                )
         except StaleMemberEpochError:
             self.is_stale = True
             logger.info("offsets wait for the next member epoch")

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Container, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from streamsrt.client.interface import GroupMember, Producing, Transacting
 from streamsrt.client.values import (
@@ -55,7 +56,8 @@ def transactional_sink(producer: Producing) -> Callable[[str, int, bytes, int], 
 
 
 class ExactlyOnceCommitter:
-    """Commits all tasks of a thread in transactions. Belongs to the processing thread."""
+    """Commits all tasks of a thread in transactions. Belongs to the processing thread. ``idle`` is entered while it waits
+    for the cluster: others may read the tasks' stores then."""
 
     is_atomic = True
     is_pending = False
@@ -69,7 +71,9 @@ class ExactlyOnceCommitter:
         member: GroupMember,
         *,
         timeout_s: float,
+        idle: AbstractContextManager[None] | None = None,
     ) -> None:
+        self._idle = idle or nullcontext()
         self._group_id = group_id
         self._transactions = transactions
         self._collector = collector
@@ -116,7 +120,8 @@ class ExactlyOnceCommitter:
             for _, state in states
             for place, (offset, metadata) in state.offsets.items()
         }
-        ends = self._commit_transaction(offsets)
+        with self._idle:
+            ends = self._commit_transaction(offsets)
         for owned, _ in states:
             owned.task.post_commit(changelog_ends(owned, ends))
         self.commits += 1

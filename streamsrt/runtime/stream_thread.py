@@ -23,6 +23,7 @@ from streamsrt.errors import BrokerError, MissingTopicError, RecordError, Stream
 from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,
+    EndpointsChanged,
     HeartbeatRecovered,
     HeartbeatTrouble,
     Leave,
@@ -37,6 +38,8 @@ from streamsrt.membership.values import (
     Tasks,
     TasksLost,
 )
+from streamsrt.queries.desk import QueryDesk
+from streamsrt.queries.routing import Routing
 from streamsrt.runtime.commit import Committing
 from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
 from streamsrt.tasks.owned_task import OwnedTask
@@ -85,7 +88,11 @@ class StreamThread:
         flush_outputs: Callable[[], None],
         now_ms: Callable[[], int],
         on_state: Callable[[State], None],
+        desk: QueryDesk | None = None,
+        routing: Routing | None = None,
     ) -> None:
+        self._desk = desk or QueryDesk()
+        self._routing = routing
         self._settings = settings
         self._network = network
         self._member = member
@@ -137,6 +144,7 @@ class StreamThread:
         finally:
             self._manager.close_all()
             self._publish(self._published_at_ms + _PUBLISH_INTERVAL_MS)
+            self._desk.close()
         if self._failure is not None:
             raise self._failure
 
@@ -170,9 +178,13 @@ class StreamThread:
     def _poll(self, now_ms: int) -> None:
         # Input alone is no reason to hurry: a task may wait for its other partitions (max.task.idle.ms).
         if not self._advanced or not self._manager.has_work():
-            self._network.wait(self._patience_ms(now_ms) / 1000)
+            with self._desk.idle:
+                self._network.wait(self._patience_ms(now_ms) / 1000)
+        else:
+            self._desk.serve()
         for fetched in self._network.restorer.poll(0.0):
             self._manager.restore(fetched)
+            self._desk.serve()
         for fetched in self._network.fetcher.poll(0.0):
             self._manager.add_input(fetched)
 
@@ -254,10 +266,6 @@ class StreamThread:
                 self._release()
             case StatusChanged(statuses):
                 self._take_statuses(statuses)
-            case HeartbeatTrouble(reason):
-                self._trouble = (f"the group coordinator does not answer: {reason}",)
-            case HeartbeatRecovered():
-                self._trouble = ()
             case SourceTopicsMissing(detail):
                 self._failure = MissingTopicError(
                     f"the application can't run without its source topics: {detail} Create them (streamsrt topics create "
@@ -269,6 +277,18 @@ class StreamThread:
                 self._ended = True
             case LeftGroup():
                 self._ended = True
+            case _:
+                self._take_note(event)
+
+    def _take_note(self, event: object) -> None:
+        match event:
+            case EndpointsChanged(partitions):
+                if self._routing is not None:
+                    self._routing.update(partitions)
+            case HeartbeatTrouble(reason):
+                self._trouble = (f"the group coordinator does not answer: {reason}",)
+            case HeartbeatRecovered():
+                self._trouble = ()
             case _:
                 pass
 

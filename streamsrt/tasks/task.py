@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ProcessingError, RecordError, UserError
 from streamsrt.operators.handlers import ExceptionHandlers, handler_of
-from streamsrt.operators.plan import Plan, StreamTime
+from streamsrt.operators.plan import Plan, StreamTime, stores_behind_caches
 from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import KeyValueCache, RowFormat, WindowCache
 from streamsrt.tasks.offset_metadata import parse_mark
@@ -153,6 +153,8 @@ class Task:
         self._group = PartitionGroup(self.source_partitions, config.max_task_idle_ms)
         self._partition_times: dict[TopicPartition, int] = dict.fromkeys(self.source_partitions, -1)
         self._offsets: dict[TopicPartition, int] = {}
+        self._flushed_offsets: dict[TopicPartition, int] = {}
+        self._behind_caches = stores_behind_caches(self._plan)
         self._uncommitted: set[TopicPartition] = set()
         self._processed = 0
         self._dropped_timestamps = 0
@@ -357,6 +359,7 @@ class Task:
         """Flushes caches and collector. Raises RecordError where what a cache held back can't be processed."""
         self._runner.flush()
         self._collector.flush()
+        self._flushed_offsets = dict(self._offsets)
         offsets = {
             topic_partition: (self._offsets[topic_partition], self._metadata(topic_partition))
             for topic_partition in self.source_partitions
@@ -376,6 +379,17 @@ class Task:
         self._uncommitted.clear()
         self._runner.env.commit_requested = False
         self._evict()
+
+    def start_at(self, topic: str, partition: int, offset: int) -> None:
+        """Where the input of a partition begins: what lies before is in the stores already."""
+        self._offsets[topic, partition] = self._flushed_offsets[topic, partition] = offset
+
+    def position(self, store: str) -> Mapping[TopicPartition, int]:
+        """For each input partition the offset behind the last record whose effects the store holds.
+
+        A store behind another one's cache holds what that had at the last flush.
+        """
+        return self._flushed_offsets if store in self._behind_caches else self._offsets
 
     def restore_partition_time(self, topic: str, partition: int, metadata: str) -> None:
         """Takes over the partition time out of a committed offset's metadata; what is not such metadata is ignored.

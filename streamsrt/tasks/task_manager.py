@@ -83,8 +83,15 @@ class TaskManager:
     """The tasks of one member. Belongs to the processing thread."""
 
     def __init__(
-        self, settings: TaskSettings, network: Network, directory: StateDirectory, collector: RecordCollector
+        self,
+        settings: TaskSettings,
+        network: Network,
+        directory: StateDirectory,
+        collector: RecordCollector,
+        *,
+        between_batches: Callable[[], None] = lambda: None,
     ) -> None:
+        self._between_batches = between_batches
         self._settings = settings
         self._network = network
         self._directory = directory
@@ -414,6 +421,7 @@ class TaskManager:
             place: InputBuffer(positions[place].offset) for place in owned.task.source_partitions if place in positions
         }
         for place in owned.inputs:
+            owned.task.start_at(*place, positions[place].offset)
             owned.task.restore_partition_time(*place, positions[place].metadata)
         owned.enter(Phase.RESTORING)
         self._run_if_restored(owned)
@@ -511,6 +519,7 @@ class TaskManager:
         while done < limit_records:
             self._refill(owned)
             count = task.process(limit_records - done, now_ms)
+            self._between_batches()
             done += count
             if not count:
                 break

@@ -7,6 +7,10 @@ from pathlib import Path
 
 from streamsrt.membership.values import AssignmentChanged, Tasks
 from streamsrt.operators.handlers import ExceptionHandlers
+from streamsrt.queries.desk import QueryDesk
+from streamsrt.queries.local import LocalQueries
+from streamsrt.queries.routing import Routing, StoreDirectory
+from streamsrt.queries.values import HostInfo
 from streamsrt.runtime.commit import Committer
 from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
 from streamsrt.runtime.values import State
@@ -62,12 +66,14 @@ class Rig:
         commit_interval_ms: int = 1_000_000,
         handlers: ExceptionHandlers | None = None,
         max_task_idle_ms: int = 0,
+        own_host: HostInfo | None = None,
     ) -> None:
         self.topology = (topology or counting()).with_default_serdes().configured({})
         self.network = network or InProcessNetwork({"in": partitions, "out": partitions, CHANGELOG: partitions})
         self.subtopology: Subtopology = self.topology.subtopologies[0]
         self.directory = StateDirectory(folder, APPLICATION_ID)
         self.collector = RecordCollector(self.network.producer.send, self._count)
+        self.desk = QueryDesk()
         self.clock_ms = 1_000_000
         self.states: list[State] = []
         self.manager = TaskManager(
@@ -89,9 +95,12 @@ class Rig:
             self.network,
             self.directory,
             self.collector,
+            between_batches=self.desk.serve,
         )
+        self.routing = Routing(StoreDirectory(self.topology, APPLICATION_ID), self._count, own_host)
+        self.queries = LocalQueries(self.manager, self.desk, self.routing)
         self.member = InProcessMember()
-        self.committer = Committer(APPLICATION_ID, self.network, self.collector)
+        self.committer = Committer(APPLICATION_ID, self.network, self.collector, idle=self.desk.idle)
         self.thread = StreamThread(
             LoopSettings(commit_interval_ms=commit_interval_ms, poll_ms=10, linger_ms=0, purge_interval_ms=1_000_000),
             self.network,
@@ -101,6 +110,8 @@ class Rig:
             flush_outputs=self.collector.flush,
             now_ms=lambda: self.clock_ms,
             on_state=self.states.append,
+            desk=self.desk,
+            routing=self.routing,
         )
 
     def _count(self, topic: str) -> int:

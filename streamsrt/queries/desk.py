@@ -1,0 +1,150 @@
+"""Whose turn it is to touch tasks and stores: the processing thread's, or a query's.
+
+1. The processing thread has the turn while it works, and gives it away while it waits: for input, for acknowledgements.
+   A query that comes meanwhile is answered on the caller's own thread; a broker that is away delays no query.
+2. A query that comes while it works lies on the desk until the next :meth:`QueryDesk.serve`, between two batches.
+   That costs the hot path one look at an empty queue a batch.
+3. Nothing is ever left lying: whoever gives the turn away looks at the desk afterwards, and whoever puts something there
+   tries to take the turn afterwards.
+4. The processing thread comes first. While it wants its turn back, callers leave their queries on the desk, where it answers
+   each time only those that lie there then: queries can slow it down, but never stop it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+from streamsrt.queries.errors import QueryTimedOutError, StateStoreMigratedError, StreamsStoppedError
+from streamsrt.state.store import StoreClosedError
+
+T = TypeVar("T")
+
+DEFAULT_TIMEOUT_S = 30.0
+
+
+class _Request:
+    """A query on the desk. ``done`` is locked until it is answered."""
+
+    __slots__ = ("done", "error", "given_up", "result", "work")
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work = work
+        self.done = threading.Lock()
+        self.done.acquire()
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.given_up = False
+
+    def answer(self) -> None:
+        if not self.given_up:
+            try:
+                self.result = self.work()
+            except BaseException as error:  # noqa: BLE001  # raised where it was asked
+                self.error = error
+        self.done.release()
+
+
+class _Idle:
+    """The processing thread waits for something and touches nothing."""
+
+    __slots__ = ("_desk",)
+
+    def __init__(self, desk: QueryDesk) -> None:
+        self._desk = desk
+
+    def __enter__(self) -> None:
+        self._desk.give()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._desk.take()
+
+
+class QueryDesk:
+    """Between one processing thread, which has the first turn, and any number of callers."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._turn.acquire()
+        self._waiting: deque[_Request] = deque()
+        self._wanted = False
+        self._closed = False
+        self.idle = _Idle(self)
+        """``with desk.idle:`` the processing thread waits; queries are answered meanwhile."""
+        self.queries = 0
+
+    # -------------------------------------------------------------------------------------------- processing thread
+
+    def take(self) -> None:
+        """The processing thread works from now on."""
+        self._wanted = True
+        self._turn.acquire()
+        self._wanted = False
+        self.serve()
+
+    def give(self) -> None:
+        """The processing thread does not work until it :meth:`take`\\ s the turn."""
+        self._turn.release()
+        self._drain()
+
+    def serve(self) -> None:
+        """Answers what lies on the desk now. Called by the processing thread between two batches."""
+        if self._waiting:
+            self._answer(len(self._waiting))
+
+    def close(self) -> None:
+        """Ends it: every query from now on is told that the application has stopped. Called instead of :meth:`give`."""
+        self._closed = True
+        self._turn.release()
+        self._drain()
+
+    # ------------------------------------------------------------------------------------------------------- callers
+
+    def run(self, work: Callable[[], T], timeout_s: float = DEFAULT_TIMEOUT_S) -> T:
+        """The result of ``work``, which is done while nobody else touches tasks and stores. For any other thread.
+
+        Raises QueryTimedOutError, StreamsStoppedError, StateStoreMigratedError, and what ``work`` raises.
+        """
+        request = _Request(work)
+        self._waiting.append(request)
+        if not self._wanted:
+            self._drain()
+        if not request.done.acquire(timeout=timeout_s):
+            request.given_up = True
+            raise QueryTimedOutError(
+                f"the processing thread did not come to the query in {timeout_s:g} s: one of the application's functions "
+                "takes that long, or a task is being opened or closed. Try again, or give it more time."
+            )
+        if request.error is None:
+            result: T = request.result
+            return result
+        if isinstance(request.error, StoreClosedError):
+            raise StateStoreMigratedError(
+                f"{request.error} Its task went elsewhere or starts over: ask again, or another instance."
+            ) from request.error
+        raise request.error
+
+    def _drain(self) -> None:
+        """Answers what lies there for as long as the turn is free."""
+        while self._waiting and not self._wanted and self._turn.acquire(blocking=False):
+            try:
+                self._answer(len(self._waiting))
+            finally:
+                self._turn.release()
+
+    def _answer(self, count: int) -> None:
+        for _ in range(count):
+            request = self._waiting.popleft()
+            self.queries += 1
+            if self._closed:
+                request.error = StreamsStoppedError(
+                    "the application has ended on this instance: ask another one, which has its state by now"
+                )
+                request.done.release()
+            else:
+                request.answer()

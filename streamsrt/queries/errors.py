@@ -1,0 +1,64 @@
+"""Why a query has no answer.
+
+::
+
+    InvalidStateStoreError (StreamsError)      Kafka Streams' InvalidStateStoreException
+    ├── UnknownStateStoreError                 the topology has no such store, or it is of another kind
+    ├── InvalidStateStorePartitionError        another instance has that partition: the message says which
+    ├── StreamsNotStartedError                 start the application first
+    ├── StreamsStoppedError                    it has ended: another instance has its state now
+    ├── StreamsRebalancingError                tasks are being opened or restored: try again
+    ├── StateStoreMigratedError                the store went away while it was read: try again
+    └── QueryTimedOutError                     the processing thread is busy: try again
+"""
+
+from __future__ import annotations
+
+from streamsrt.errors import StreamsError
+
+
+class InvalidStateStoreError(StreamsError):
+    """A store can't be queried. ``is_retriable``: the same query may be answered a little later."""
+
+    is_retriable = False
+
+
+class UnknownStateStoreError(InvalidStateStoreError):
+    """The topology has no store of that name, or it is of another kind."""
+
+    exit_code = 2
+
+
+class InvalidStateStorePartitionError(InvalidStateStoreError):
+    """Another instance has the partition. ``host``: its endpoint as ``host:port``; empty where it is not known."""
+
+    def __init__(self, message: str, partition: int = -1, host: str = "") -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.host = host
+
+
+class StreamsNotStartedError(InvalidStateStoreError):
+    """The application was not started yet."""
+
+
+class StreamsStoppedError(InvalidStateStoreError):
+    """The application has ended."""
+
+
+class StreamsRebalancingError(InvalidStateStoreError):
+    """Tasks are being opened or restored."""
+
+    is_retriable = True
+
+
+class StateStoreMigratedError(InvalidStateStoreError):
+    """The store was closed while it was read: its task went elsewhere or started over."""
+
+    is_retriable = True
+
+
+class QueryTimedOutError(InvalidStateStoreError):
+    """The processing thread did not come to it in time."""
+
+    is_retriable = True

@@ -1,0 +1,323 @@
+"""Queries over the tasks of this instance.
+
+1. All partitions of one query are read, and all its scans begin, in one turn: the answers of all tasks are of one moment.
+2. An active task answers once it runs, a standby once it follows its changelogs; an active task that is being restored
+   answers like a standby, with what it has so far. ``require_active`` wants a running active task.
+3. A partition that can't answer says why, and which instance can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from struct import Struct
+from typing import Any
+
+from streamsrt.errors import StateError, UserError
+from streamsrt.queries import readers
+from streamsrt.queries.desk import DEFAULT_TIMEOUT_S, QueryDesk
+from streamsrt.queries.errors import StreamsRebalancingError
+from streamsrt.queries.readers import RawRow
+from streamsrt.queries.routing import Routing
+from streamsrt.queries.values import (
+    FailureReason,
+    KeyQuery,
+    Position,
+    PositionBound,
+    PrefixQuery,
+    Query,
+    QueryResult,
+    RangeQuery,
+    StateQueryResult,
+    TimestampedKeyQuery,
+    TimestampedRangeQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+)
+from streamsrt.state.store import StoreClosedError, after_prefix
+from streamsrt.tasks.owned_task import OwnedTask, Phase
+from topology.nodes import StoreSpec
+from topology.stores import ValueAndTimestamp
+from topology.windows import Windowed
+
+_timestamp_of = Struct(">q").unpack_from
+_CHUNK_ROWS = 500
+_ANSWERING = (Phase.RUNNING, Phase.STANDBY, Phase.RESTORING)
+
+Convert = Callable[[RawRow], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A query ready to be asked of a task. ``read``: a row or None where it is of one row, else an iterator of rows."""
+
+    read: Callable[[Any], Any]
+    convert: Convert
+    of_one_row: bool
+
+
+class LocalQueries:
+    """Asks the tasks of one processing thread. ``tasks``: all that are open."""
+
+    def __init__(self, tasks: Iterable[OwnedTask], desk: QueryDesk, routing: Routing) -> None:
+        self._tasks = tasks
+        self._desk = desk
+        self.routing = routing
+
+    def query(
+        self,
+        store: str,
+        query: Query,
+        *,
+        partitions: Collection[int] | None = None,
+        require_active: bool = False,
+        position_bound: PositionBound | None = None,
+        active_only: bool = False,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> StateQueryResult[Any]:
+        """See :meth:`streamsrt.app.KafkaStreams.query`. ``active_only``: standbys are left out, and an active task that does
+        not run yet raises StreamsRebalancingError."""
+        prepared = _prepare(self.routing, store, query)
+        bound = position_bound or PositionBound.unbounded()
+
+        def ask() -> dict[int, QueryResult[Any]]:
+            chosen = [
+                owned
+                for owned in self._with_store(store)
+                if (partitions is None or owned.key[1] in partitions) and (owned.is_active or not active_only)
+            ]
+            if active_only:
+                _check_running(chosen)
+            return {
+                owned.key[1]: self._ask(owned, store, prepared, query, require_active=require_active, bound=bound)
+                for owned in chosen
+            }
+
+        found = self._desk.run(ask, timeout_s)
+        answers = {partition: self._typed(answer, prepared, timeout_s) for partition, answer in sorted(found.items())}
+        for partition in sorted(set(partitions or ()) - answers.keys()):
+            answers[partition] = self._absent(store, partition)
+        return StateQueryResult(answers)
+
+    def local_partitions(self, store: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[int, tuple[str, Phase]]:
+        """The partitions of a store that this instance has, with role and phase of their tasks."""
+        return self._desk.run(
+            lambda: {owned.key[1]: (owned.role, owned.phase) for owned in self._with_store(store)}, timeout_s
+        )
+
+    def _with_store(self, store: str) -> list[OwnedTask]:
+        return [owned for owned in self._tasks if store in owned.stores]
+
+    def _ask(
+        self,
+        owned: OwnedTask,
+        store: str,
+        prepared: _Prepared | None,
+        query: Query,
+        *,
+        require_active: bool,
+        bound: PositionBound,
+    ) -> QueryResult[Any]:
+        position = position_of(owned, store)
+        if prepared is None:
+            spec = self.routing.stores.spec(store)
+            return QueryResult(
+                failure_reason=FailureReason.UNKNOWN_QUERY_TYPE,
+                failure_message=f"store {store!r} ({describe(spec)}) can't answer a {type(query).__name__}",
+            )
+        if owned.phase not in _ANSWERING or (require_active and not _runs(owned)):
+            return QueryResult(
+                failure_reason=FailureReason.NOT_ACTIVE if require_active else FailureReason.NOT_PRESENT,
+                failure_message=f"task {owned} is {owned.role} and {owned.phase.value} on this instance: {_outlook(owned)}",
+            )
+        missing = bound.missing_in(position, owned.key[1])
+        if missing:
+            return QueryResult(
+                position=position,
+                failure_reason=FailureReason.NOT_UP_TO_BOUND,
+                failure_message=f"task {owned}: {missing}",
+            )
+        try:
+            rows = prepared.read(owned.task.caches[store])
+            if not prepared.of_one_row:
+                rows = (list(islice(rows, _CHUNK_ROWS)), rows)
+        except StoreClosedError:
+            raise
+        except StateError as error:
+            return QueryResult(
+                position=position, failure_reason=FailureReason.STORE_EXCEPTION, failure_message=str(error)
+            )
+        return QueryResult(rows, position)
+
+    def _typed(self, answer: QueryResult[Any], prepared: _Prepared | None, timeout_s: float) -> QueryResult[Any]:
+        if not answer.is_success or prepared is None or answer.result is None:
+            return answer
+        if prepared.of_one_row:
+            return QueryResult(prepared.convert(answer.result), answer.position)
+        first, rows = answer.result
+        return QueryResult(self._scan(first, rows, prepared.convert, timeout_s), answer.position)
+
+    def _scan(self, chunk: list[RawRow], rows: Iterator[RawRow], convert: Convert, timeout_s: float) -> Iterator[Any]:
+        while chunk:
+            yield from map(convert, chunk)
+            if len(chunk) < _CHUNK_ROWS:
+                return
+            chunk = self._desk.run(lambda: list(islice(rows, _CHUNK_ROWS)), timeout_s)
+
+    def _absent(self, store: str, partition: int) -> QueryResult[Any]:
+        count = self.routing.partition_count(store)
+        if not 0 <= partition < count:
+            return QueryResult(
+                failure_reason=FailureReason.DOES_NOT_EXIST,
+                failure_message=f"store {store!r} has the partitions 0 to {count - 1}, and no partition {partition}",
+            )
+        return QueryResult(failure_reason=FailureReason.NOT_PRESENT, failure_message=self.whereabouts(store, partition))
+
+    def whereabouts(self, store: str, partition: int) -> str:
+        """Which instance has a partition that this one has not, in words."""
+        active, standbys = self.routing.hosts_of(store, partition)
+        what = f"partition {partition} of store {store!r} is not on this instance"
+        if active is not None and active != self.routing.own_host:
+            return f"{what}: ask {active}"
+        if standbys:
+            return f"{what}: no instance has it active, {', '.join(map(str, sorted(standbys)))} has a standby of it"
+        return f"{what}, and no other instance with an application.server is known to have it"
+
+
+def _runs(owned: OwnedTask) -> bool:
+    return owned.is_active and owned.phase is Phase.RUNNING
+
+
+def _check_running(chosen: list[OwnedTask]) -> None:
+    for owned in chosen:
+        if not _runs(owned):
+            raise StreamsRebalancingError(f"task {owned} is {owned.phase.value}: {_outlook(owned)}")
+
+
+def _outlook(owned: OwnedTask) -> str:
+    remaining = sum(each.remaining_records for each in owned.changelogs.values())
+    if owned.phase is Phase.RESTORING:
+        return f"{remaining} changelog records are left to restore. Try again, or allow stale answers"
+    if owned.phase is Phase.CREATED:
+        return "it is about to start. Try again"
+    return f"{remaining} changelog records behind. Ask the instance with the active task, or allow stale answers"
+
+
+def position_of(owned: OwnedTask, store: str) -> Position:
+    """What a task's store contains (see :mod:`streamsrt.queries.values`)."""
+    offsets: dict[str, dict[int, int]] = {}
+    if _runs(owned):
+        for (topic, partition), offset in owned.task.position(store).items():
+            offsets.setdefault(topic, {})[partition] = offset - 1
+    elif store in owned.changelogs:
+        progress = owned.changelogs[store]
+        offsets[progress.changelog[0]] = {progress.changelog[1]: progress.position - 1}
+    return Position(offsets)
+
+
+def describe(spec: StoreSpec) -> str:
+    """A store's kind, in words."""
+    return f"a {'timestamped ' if spec.timestamped else ''}{spec.kind.replace('_', '-')} store"
+
+
+# ---------------------------------------------------------------------------------------------------- kinds of queries
+
+
+def _plain(spec: StoreSpec) -> Callable[[bytes], Any]:
+    assert spec.value_serde is not None
+    deserialize = spec.value_serde.deserialize
+    return (lambda row: deserialize(row[8:])) if spec.timestamped else deserialize
+
+
+def _stamped(spec: StoreSpec) -> Callable[[bytes], Any]:
+    assert spec.value_serde is not None
+    deserialize = spec.value_serde.deserialize
+    return lambda row: ValueAndTimestamp(deserialize(row[8:]), _timestamp_of(row)[0])
+
+
+def _key(routing: Routing, spec: StoreSpec, key: Any) -> bytes:
+    return routing.stores.key_bytes(spec.name, key)
+
+
+def _bounds(routing: Routing, spec: StoreSpec, lower: Any, upper: Any) -> tuple[bytes | None, bytes | None]:
+    return (
+        None if lower is None else _key(routing, spec, lower),
+        None if upper is None else _key(routing, spec, upper) + b"\0",
+    )
+
+
+def _by_key(spec: StoreSpec, key: bytes, value: Callable[[bytes], Any]) -> _Prepared:
+    def read(cache: Any) -> RawRow | None:
+        row = readers.key_row(cache, key)
+        return None if row is None else RawRow(key, row)
+
+    return _Prepared(read, lambda raw: value(raw.row), of_one_row=True)
+
+
+def _by_range(
+    spec: StoreSpec, start: bytes | None, end: bytes | None, value: Callable[[bytes], Any], *, reverse: bool
+) -> _Prepared:
+    assert spec.key_serde is not None
+    key_of = spec.key_serde.deserialize
+    return _Prepared(
+        lambda cache: readers.key_rows(cache, start, end, reverse=reverse),
+        lambda raw: (key_of(raw.key), value(raw.row)),
+        of_one_row=False,
+    )
+
+
+def _by_window_of_key(routing: Routing, spec: StoreSpec, query: WindowKeyQuery) -> _Prepared:
+    key = _key(routing, spec, query.key)
+    value = _stamped(spec) if spec.timestamped else _plain(spec)
+    return _Prepared(
+        lambda cache: readers.windows_of_key(cache, key, query.time_from, query.time_to, reverse=query.reverse),
+        lambda raw: (raw.start, value(raw.row)),
+        of_one_row=False,
+    )
+
+
+def _by_windows(routing: Routing, spec: StoreSpec, query: WindowRangeQuery) -> _Prepared:
+    assert spec.key_serde is not None
+    low = None if query.lower is None else _key(routing, spec, query.lower)
+    high = None if query.upper is None else _key(routing, spec, query.upper)
+    value = _stamped(spec) if spec.timestamped else _plain(spec)
+    key_of, size_ms = spec.key_serde.deserialize, spec.window_size_ms or 0
+    return _Prepared(
+        lambda cache: readers.all_windows(cache, query.time_from, query.time_to, low, high, reverse=query.reverse),
+        lambda raw: (Windowed(key_of(raw.key), raw.start, raw.start + size_ms), value(raw.row)),
+        of_one_row=False,
+    )
+
+
+def _prepare(routing: Routing, store: str, query: Query) -> _Prepared | None:
+    """None: a store of that kind does not answer such queries. Raises UnknownStateStoreError, UserError."""
+    spec = routing.stores.spec(store)
+    if spec.kind == "key_value":
+        return _prepare_key_value(routing, spec, query)
+    if spec.kind == "window" and not spec.retain_duplicates:
+        match query:
+            case WindowKeyQuery():
+                return _by_window_of_key(routing, spec, query)
+            case WindowRangeQuery():
+                return _by_windows(routing, spec, query)
+    return None
+
+
+def _prepare_key_value(routing: Routing, spec: StoreSpec, query: Query) -> _Prepared | None:
+    match query:
+        case KeyQuery(key):
+            return _by_key(spec, _key(routing, spec, key), _plain(spec))
+        case TimestampedKeyQuery(key) if spec.timestamped:
+            return _by_key(spec, _key(routing, spec, key), _stamped(spec))
+        case RangeQuery(lower, upper, reverse):
+            return _by_range(spec, *_bounds(routing, spec, lower, upper), _plain(spec), reverse=reverse)
+        case TimestampedRangeQuery(lower, upper, reverse) if spec.timestamped:
+            return _by_range(spec, *_bounds(routing, spec, lower, upper), _stamped(spec), reverse=reverse)
+        case PrefixQuery(prefix, serde, reverse):
+            try:
+                start = serde.serialize(prefix)
+            except Exception as error:
+                raise UserError(f"{prefix!r} can't be serialized as a prefix: {error}") from error
+            return _by_range(spec, start, after_prefix(start), _plain(spec), reverse=reverse)
+    return None

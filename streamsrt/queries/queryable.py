@@ -1,0 +1,107 @@
+"""What an application offers to those who ask it: the methods of :class:`streamsrt.app.KafkaStreams` about its stores."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from streamsrt.errors import UserError
+from streamsrt.queries.desk import DEFAULT_TIMEOUT_S
+from streamsrt.queries.errors import StreamsNotStartedError
+from streamsrt.queries.local import LocalQueries
+from streamsrt.queries.read_only import STORE_VIEWS
+from streamsrt.queries.routing import StoreDirectory
+from streamsrt.queries.values import (
+    KeyQueryMetadata,
+    Partitioner,
+    PositionBound,
+    Query,
+    StateQueryResult,
+    StreamsMetadata,
+)
+
+
+class Queryable:
+    """``store_directory``: the stores of the topology."""
+
+    store_directory: StoreDirectory
+
+    def _local_queries(self) -> LocalQueries:
+        """Those of the run that is on. Raises InvalidStateStoreError where none is."""
+        raise StreamsNotStartedError("nothing runs here")
+
+    def query(
+        self,
+        store: str,
+        query: Query,
+        *,
+        partitions: Collection[int] | None = None,
+        require_active: bool = False,
+        position_bound: PositionBound | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> StateQueryResult[Any]:
+        """Asks the partitions of a store that this instance has, or those of ``partitions``. May be called by any thread.
+
+        Active tasks and standbys answer; ``require_active``: running active tasks only. ``position_bound``: what a
+        partition must contain to be asked. A partition that can't answer says why in its result. Results of ranges are
+        iterators over a snapshot.
+        Raises UnknownStateStoreError, StreamsNotStartedError, StreamsRebalancingError (not a member of the group yet),
+        StreamsStoppedError, QueryTimedOutError, UserError (the key's type).
+        Source: ``KafkaStreams.query`` (KIP-796).
+        """
+        self.store_directory.spec(store)
+        return self._local_queries().query(
+            store,
+            query,
+            partitions=partitions,
+            require_active=require_active,
+            position_bound=position_bound,
+            timeout_s=timeout_s,
+        )
+
+    def store(
+        self,
+        name: str,
+        *,
+        partition: int | None = None,
+        stale: bool = False,
+        timestamped: bool = False,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> Any:
+        """A store to read from, over all its partitions that this instance has, or one: a
+        :class:`~streamsrt.queries.read_only.LocalKeyValueStore` or :class:`~streamsrt.queries.read_only.LocalWindowStore`.
+
+        ``stale``: standbys, and tasks that are being restored, answer too. ``timestamped``: values are ValueAndTimestamp.
+        Raises as :meth:`query` does. Source: ``KafkaStreams.store`` and ``StoreQueryParameters``.
+        """
+        spec = self.store_directory.spec(name)
+        queries = self._local_queries()
+        view = STORE_VIEWS.get(spec.kind)
+        if view is None:
+            raise UserError(f"store {name!r} is a {spec.kind} store, which can't be read from outside")
+        return view(
+            queries,
+            queries.routing,
+            name,
+            partition=partition,
+            stale=stale,
+            timestamped=timestamped,
+            timeout_s=timeout_s,
+        )
+
+    def all_metadata(self) -> list[StreamsMetadata]:
+        """What every instance with an ``application.server`` has. Source: ``metadataForAllStreamsClients``."""
+        return self._local_queries().routing.all_metadata()
+
+    def metadata_for_store(self, store: str) -> list[StreamsMetadata]:
+        """The instances that have partitions of a store. Source: ``streamsMetadataForStore``."""
+        return self._local_queries().routing.metadata_for_store(store)
+
+    def query_metadata_for_key(self, store: str, key: Any, partitioner: Partitioner | None = None) -> KeyQueryMetadata:
+        """Who has a key: active, and as standby. Source: ``queryMetadataForKey``."""
+        return self._local_queries().routing.key_metadata(store, key, partitioner)
+
+    def metadata_for_key(self, store: str, key: Any, partitioner: Partitioner | None = None) -> StreamsMetadata | None:
+        """The instance with the active task of a key; None where none is known."""
+        host = self.query_metadata_for_key(store, key, partitioner).active_host
+        return next((each for each in self.all_metadata() if each.host_info == host), None)

@@ -1,0 +1,195 @@
+"""Stores as a caller sees them: typed, over all tasks of this instance that have a partition of the store.
+
+1. Every call looks at the tasks that are there at that moment: a store may be kept and asked for as long as the application
+   runs.
+2. Without ``stale`` only active tasks that run answer; while one of this instance is being restored, calls raise
+   StreamsRebalancingError. With it standbys and tasks that are being restored answer too, with what they have.
+3. A key that is nowhere here, and may be in a partition of another instance, is not said to be absent:
+   InvalidStateStorePartitionError names that instance.
+
+Source: ``KafkaStreams.store``, ``ReadOnlyKeyValueStore``, ``ReadOnlyWindowStore`` and their composite stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+from streamsrt.queries.desk import DEFAULT_TIMEOUT_S
+from streamsrt.queries.errors import InvalidStateStorePartitionError, UnknownStateStoreError
+from streamsrt.queries.local import LocalQueries, describe
+from streamsrt.queries.routing import Routing
+from streamsrt.queries.values import (
+    LATEST_MS,
+    KeyQuery,
+    PrefixQuery,
+    Query,
+    RangeQuery,
+    TimestampedKeyQuery,
+    TimestampedRangeQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+)
+from topology.serdes import Serde
+from topology.stores import ValueAndTimestamp
+from topology.windows import Windowed
+
+
+class _LocalStore:
+    """What stores of all kinds have in common. ``partition`` None: all that this instance has."""
+
+    kind = ""
+
+    def __init__(
+        self,
+        queries: LocalQueries,
+        routing: Routing,
+        name: str,
+        *,
+        partition: int | None = None,
+        stale: bool = False,
+        timestamped: bool = False,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        spec = routing.stores.spec(name)
+        if spec.kind != self.kind or (timestamped and not spec.timestamped):
+            wanted = f"{'timestamped ' if timestamped else ''}{self.kind.replace('_', '-')} store"
+            raise UnknownStateStoreError(f"store {name!r} is {describe(spec)}, not a {wanted}")
+        self.name = name
+        self._queries = queries
+        self.routing = routing
+        self._partition = partition
+        self._stale = stale
+        self._timestamped = timestamped
+        self._keeps_timestamps = spec.timestamped
+        self._timeout_s = timeout_s
+
+    def _answers(self, query: Query) -> dict[int, Any]:
+        """What each partition here answers. Raises InvalidStateStoreError where none is here, or one can't answer."""
+        found = self._queries.query(
+            self.name,
+            query,
+            partitions=None if self._partition is None else (self._partition,),
+            active_only=not self._stale,
+            timeout_s=self._timeout_s,
+        ).partition_results
+        answers = {partition: each.result for partition, each in found.items() if each.is_success}
+        if not answers:
+            if self._partition is not None:
+                raise self._elsewhere(self._partition)
+            raise InvalidStateStorePartitionError(
+                f"this instance has no partition of store {self.name!r} now"
+                + ("" if self._stale else " that is active and runs")
+                + f"; {self._who()}"
+            )
+        return answers
+
+    def _who(self) -> str:
+        hosts = [str(each.host_info) for each in self.routing.metadata_for_store(self.name)]
+        return f"instances that have some: {', '.join(hosts)}" if hosts else "no instance is known that has one"
+
+    def _elsewhere(self, partition: int) -> InvalidStateStorePartitionError:
+        host, _ = self.routing.hosts_of(self.name, partition)
+        return InvalidStateStorePartitionError(
+            self._queries.whereabouts(self.name, partition), partition, "" if host is None else str(host)
+        )
+
+    def _check_is_here(self, key: Any, here: dict[int, Any]) -> None:
+        """To be called where nothing was found. Raises where another instance may have the key."""
+        if self._partition is not None:
+            return
+        partition = self.routing.partition_of(self.name, key)
+        if partition not in here:
+            raise self._elsewhere(partition)
+
+
+class LocalKeyValueStore(_LocalStore):
+    """A :class:`topology.stores.ReadOnlyKeyValueStore`. Ranges go through one partition after the other."""
+
+    kind = "key_value"
+
+    def get(self, key: Any) -> Any:
+        """The value, or None."""
+        answers = self._answers(TimestampedKeyQuery(key) if self._timestamped else KeyQuery(key))
+        found = next((value for value in answers.values() if value is not None), None)
+        if found is None:
+            self._check_is_here(key, answers)
+        return found
+
+    def range(self, start: Any, end: Any) -> Iterator[tuple[Any, Any]]:
+        """From ``start`` to ``end``, both included; None: open."""
+        return self._rows(start, end, reverse=False)
+
+    def reverse_range(self, start: Any, end: Any) -> Iterator[tuple[Any, Any]]:
+        return self._rows(start, end, reverse=True)
+
+    def all(self) -> Iterator[tuple[Any, Any]]:
+        return self._rows(None, None, reverse=False)
+
+    def reverse_all(self) -> Iterator[tuple[Any, Any]]:
+        return self._rows(None, None, reverse=True)
+
+    def _rows(self, start: Any, end: Any, *, reverse: bool) -> Iterator[tuple[Any, Any]]:
+        kind = TimestampedRangeQuery if self._timestamped else RangeQuery
+        return chain.from_iterable(self._answers(kind(start, end, reverse)).values())
+
+    def prefix_scan(self, prefix: Any, serde: Serde[Any]) -> Iterator[tuple[Any, Any]]:
+        """The entries whose key's bytes start with those of ``prefix``."""
+        return chain.from_iterable(self._answers(PrefixQuery(prefix, serde)).values())
+
+    def approximate_num_entries(self) -> int:
+        """How many entries there are; it reads them all."""
+        return sum(1 for _ in self.all())
+
+
+class LocalWindowStore(_LocalStore):
+    """The reading half of a :class:`topology.stores.WindowStore`. Times are epoch milliseconds of windows' starts."""
+
+    kind = "window"
+
+    def _value(self, value: Any) -> Any:
+        return value.value if isinstance(value, ValueAndTimestamp) and not self._timestamped else value
+
+    def fetch(self, key: Any, time: int) -> Any:
+        """The value of the window that starts at ``time``, or None."""
+        answers = {partition: list(rows) for partition, rows in self._answers(WindowKeyQuery(key, time, time)).items()}
+        found = next((rows[0][1] for rows in answers.values() if rows), None)
+        if found is None:
+            self._check_is_here(key, answers)
+        return self._value(found)
+
+    def fetch_range(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
+        """``(start, value)`` of the windows that start in ``time_from``..``time_to``, both included."""
+        return self._of_key(WindowKeyQuery(key, time_from, time_to))
+
+    def backward_fetch_range(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
+        return self._of_key(WindowKeyQuery(key, time_from, time_to, reverse=True))
+
+    def _of_key(self, query: WindowKeyQuery) -> Iterator[tuple[int, Any]]:
+        answers = self._answers(query)
+        rows = chain.from_iterable(answers.values())
+        first = next(rows, None)
+        if first is None:
+            self._check_is_here(query.key, answers)
+            return iter(())
+        return ((start, self._value(value)) for start, value in chain((first,), rows))
+
+    def fetch_keys(
+        self, key_from: Any, key_to: Any, time_from: int, time_to: int
+    ) -> Iterator[tuple[Windowed[Any], Any]]:
+        """``(windowed key, value)`` of the keys from ``key_from`` to ``key_to``, both included; None: open."""
+        found = self._answers(WindowRangeQuery(time_from, time_to, key_from, key_to))
+        return ((key, self._value(value)) for key, value in chain.from_iterable(found.values()))
+
+    def fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed[Any], Any]]:
+        return self.fetch_keys(None, None, time_from, time_to)
+
+    def all(self) -> Iterator[tuple[Windowed[Any], Any]]:
+        return self.fetch_keys(None, None, 0, LATEST_MS)
+
+
+STORE_VIEWS: dict[str, type[LocalKeyValueStore] | type[LocalWindowStore]] = {
+    "key_value": LocalKeyValueStore,
+    "window": LocalWindowStore,
+}

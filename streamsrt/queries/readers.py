@@ -1,0 +1,147 @@
+"""The rows of one store of one task, as bytes: what its cache holds over what lies in its byte store.
+
+1. Nothing here changes a cache: what was not cached before is not cached afterwards.
+2. An entry that is cached and not changed equals its row in the store (or the one that waits to be written), so a scan
+   looks at changed entries only.
+3. A function is called, and an iterator of it read on, by whoever has the turn (:mod:`streamsrt.queries.desk`).
+4. A row of a timestamped store is 8 bytes of timestamp and the value's bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import Any, NamedTuple
+
+from streamsrt.state.cache import Entry, KeyValueCache, RowFormat, WindowCache
+
+_TIME = Struct(">q")
+
+
+class RawRow(NamedTuple):
+    """``row``: the stored bytes. ``start``: of the window, in milliseconds; 0 in a key-value store."""
+
+    key: bytes
+    row: bytes
+    start: int = 0
+
+
+def _row_of(entry: Entry, row_format: RowFormat) -> bytes | None:
+    if entry.value is None:
+        return None
+    value = row_format.serialize(entry.value)
+    return _TIME.pack(entry.timestamp) + value if row_format.timestamped else value
+
+
+def key_row(cache: KeyValueCache, key: bytes) -> bytes | None:
+    """The row of a key."""
+    entry = cache.get(key)
+    if entry is not None:
+        return _row_of(entry, cache.format)
+    return cache.pending[key] if key in cache.pending else cache.store.get(key)
+
+
+def key_rows(cache: KeyValueCache, start: bytes | None, end: bytes | None, *, reverse: bool) -> Iterator[RawRow]:
+    """Rows with ``start`` <= key < ``end``, as they are now, in the order of keys."""
+
+    def within(key: bytes) -> bool:
+        return (start is None or start <= key) and (end is None or key < end)
+
+    changed: dict[bytes, RawRow | None] = {
+        key: None if row is None else RawRow(key, row) for key, row in cache.pending.items() if within(key)
+    }
+    for entry in cache.dirty:
+        if within(entry.key):
+            row = _row_of(entry, cache.format)
+            changed[entry.key] = None if row is None else RawRow(entry.key, row)
+    stored = ((key, RawRow(key, row)) for key, row in cache.store.range(start, end, reverse=reverse))
+    return _merged(stored, sorted(changed.items(), reverse=reverse, key=_first), reverse=reverse)
+
+
+def window_row(cache: WindowCache, key: bytes, start_ms: int) -> bytes | None:
+    """The row of a key in the window that starts then."""
+    if not _oldest_live_ms(cache) <= start_ms <= cache.newest():
+        return None
+    rows = cache.get(start_ms)
+    entry = None if rows is None else rows.get(key)
+    if entry is not None:
+        return _row_of(entry, cache.format)
+    place = (key, start_ms)
+    return cache.pending[place] if place in cache.pending else cache.store.get(key, start_ms)
+
+
+def windows_of_key(cache: WindowCache, key: bytes, from_ms: int, to_ms: int, *, reverse: bool) -> Iterator[RawRow]:
+    """Rows of a key in the windows that start in ``from_ms``..``to_ms``, as they are now, by start."""
+    from_ms, to_ms = max(from_ms, _oldest_live_ms(cache)), min(to_ms, cache.newest())
+    changed: dict[Any, RawRow | None] = {
+        start: None if row is None else RawRow(key, row, start)
+        for (of_key, start), row in cache.pending.items()
+        if of_key == key and from_ms <= start <= to_ms
+    }
+    for start, rows in cache.items():
+        entry = rows.get(key) if from_ms <= start <= to_ms else None
+        if entry is not None and entry.dirty:
+            row = _row_of(entry, cache.format)
+            changed[start] = None if row is None else RawRow(key, row, start)
+    store: Any = cache.store
+    stored = ((start, RawRow(key, row, start)) for start, row in store.fetch(key, from_ms, to_ms, reverse=reverse))
+    return _merged(stored, sorted(changed.items(), reverse=reverse, key=_first), reverse=reverse)
+
+
+def all_windows(
+    cache: WindowCache, from_ms: int, to_ms: int, low: bytes | None, high: bytes | None, *, reverse: bool
+) -> Iterator[RawRow]:
+    """Rows of the keys from ``low`` to ``high`` (included) in the windows that start in ``from_ms``..``to_ms``, as they are
+    now, by segment, key and start."""
+    from_ms, to_ms = max(from_ms, _oldest_live_ms(cache)), min(to_ms, cache.newest())
+    store: Any = cache.store
+    interval_ms: int = store.segment_interval_ms
+    pack = _TIME.pack
+
+    def place(key: bytes, start_ms: int) -> bytes:
+        return pack(start_ms // interval_ms) + key + pack(start_ms)
+
+    def within(key: bytes, start_ms: int) -> bool:
+        return from_ms <= start_ms <= to_ms and (low is None or low <= key) and (high is None or key <= high)
+
+    changed: dict[bytes, RawRow | None] = {
+        place(key, start): None if row is None else RawRow(key, row, start)
+        for (key, start), row in cache.pending.items()
+        if within(key, start)
+    }
+    for entry in cache.dirty:
+        if within(entry.key, entry.start):
+            row = _row_of(entry, cache.format)
+            changed[place(entry.key, entry.start)] = None if row is None else RawRow(entry.key, row, entry.start)
+    stored = (
+        (place(key, start), RawRow(key, row, start))
+        for key, start, row in store.fetch_all(from_ms, to_ms, reverse=reverse)
+        if within(key, start)
+    )
+    return _merged(stored, sorted(changed.items(), reverse=reverse, key=_first), reverse=reverse)
+
+
+def _oldest_live_ms(cache: WindowCache) -> int:
+    return cache.newest() - cache.retention_ms + 1
+
+
+def _first(item: tuple[Any, Any]) -> Any:
+    return item[0]
+
+
+def _merged(
+    stored: Iterator[tuple[Any, RawRow]], changed: Iterable[tuple[Any, RawRow | None]], *, reverse: bool
+) -> Iterator[RawRow]:
+    """Both in one order; of the same place the changed row counts, None hides the stored one."""
+    at = next(stored, None)
+    for place, row in changed:
+        while at is not None and (at[0] > place if reverse else at[0] < place):
+            yield at[1]
+            at = next(stored, None)
+        if at is not None and at[0] == place:
+            at = next(stored, None)
+        if row is not None:
+            yield row
+    while at is not None:
+        yield at[1]
+        at = next(stored, None)

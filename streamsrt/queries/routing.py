@@ -1,0 +1,130 @@
+"""Which instance has what, as the group coordinator told with its latest answer that said so.
+
+1. A store's partition is where the source partitions of its task are: active in one instance, standby in others.
+2. Only instances with ``application.server`` are known here; without it there is nothing to route to.
+3. The partition of a key is where Kafka's producers put its bytes (murmur2); ``partitioner`` says so where the input is
+   partitioned otherwise.
+
+Source: KIP-1071 ``PartitionsByUserEndpoint``; ``StreamsMetadataState``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from streamsrt.errors import BrokerError, MissingTopicError, UserError
+from streamsrt.membership.values import Endpoint, TopicPartition
+from streamsrt.queries.errors import StreamsRebalancingError, UnknownStateStoreError
+from streamsrt.queries.values import HostInfo, KeyQueryMetadata, Partitioner, StreamsMetadata
+from streamsrt.wire.murmur2 import partition_for_key
+from topology.nodes import StoreSpec, Subtopology, Topology, internal_topic_name
+
+Places = frozenset[TopicPartition]
+
+
+class StoreDirectory:
+    """The stores of a topology: by name, with the topics that feed them."""
+
+    def __init__(self, topology: Topology, application_id: str) -> None:
+        self._stores: dict[str, tuple[Subtopology, StoreSpec]] = {
+            spec.name: (subtopology, spec) for subtopology in topology.subtopologies for spec in subtopology.stores
+        }
+        self._application_id = application_id
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._stores))
+
+    def spec(self, store: str) -> StoreSpec:
+        """Raises UnknownStateStoreError."""
+        try:
+            return self._stores[store][1]
+        except KeyError:
+            names = ", ".join(self.names) or "none"
+            raise UnknownStateStoreError(f"the topology has no store {store!r}; its stores: {names}") from None
+
+    def source_topics(self, store: str) -> frozenset[str]:
+        """The topics, by their full names, that the tasks with this store read. Raises UnknownStateStoreError."""
+        self.spec(store)
+        return frozenset(
+            internal_topic_name(self._application_id, topic) if source.repartition else topic
+            for source in self._stores[store][0].sources
+            for topic in source.topics
+        )
+
+    def stores_of(self, places: Places) -> frozenset[str]:
+        """The stores of the tasks that read these partitions."""
+        topics = {topic for topic, _ in places}
+        return frozenset(name for name in self._stores if not topics.isdisjoint(self.source_topics(name)))
+
+    def key_bytes(self, store: str, key: Any) -> bytes:
+        """A key as the store's serde makes it. Raises UserError where it can't."""
+        serde = self.spec(store).key_serde
+        assert serde is not None
+        try:
+            return serde.serialize(key)
+        except Exception as error:
+            raise UserError(
+                f"{key!r} can't be a key of store {store!r}: its serde raised {type(error).__name__}: {error}"
+            ) from error
+
+
+class Routing:
+    """Who has what. Told by the processing thread, asked by anybody."""
+
+    def __init__(
+        self, stores: StoreDirectory, partitions_of_topic: Callable[[str], int], own_host: HostInfo | None = None
+    ) -> None:
+        self.stores = stores
+        self.own_host = own_host
+        self._partitions_of_topic = partitions_of_topic
+        self._hosts: dict[HostInfo, tuple[Places, Places]] = {}
+
+    def update(self, partitions: Mapping[Endpoint, tuple[Places, Places]]) -> None:
+        """What the group coordinator says: active and standby partitions by endpoint."""
+        self._hosts = {HostInfo(endpoint.host, endpoint.port): places for endpoint, places in partitions.items()}
+
+    def all_metadata(self) -> list[StreamsMetadata]:
+        """What every instance with an endpoint has."""
+        return [
+            StreamsMetadata(host, self.stores.stores_of(active), active, self.stores.stores_of(standby), standby)
+            for host, (active, standby) in sorted(self._hosts.items())
+        ]
+
+    def metadata_for_store(self, store: str) -> list[StreamsMetadata]:
+        """The instances that have partitions of a store, active or standby. Raises UnknownStateStoreError."""
+        self.stores.spec(store)
+        return [
+            each for each in self.all_metadata() if store in each.state_store_names | each.standby_state_store_names
+        ]
+
+    def partition_count(self, store: str) -> int:
+        """How many partitions a store has. Raises UnknownStateStoreError, StreamsRebalancingError."""
+        topics = self.stores.source_topics(store)
+        try:
+            return max(map(self._partitions_of_topic, sorted(topics)), default=1)
+        except (BrokerError, MissingTopicError) as error:
+            raise StreamsRebalancingError(
+                f"it is not known how many partitions store {store!r} has: {error}"
+            ) from error
+
+    def partition_of(self, store: str, key: Any, partitioner: Partitioner | None = None) -> int:
+        """The partition of a key."""
+        count = self.partition_count(store)
+        if partitioner is not None:
+            return partitioner(key, count)
+        return partition_for_key(self.stores.key_bytes(store, key), count)
+
+    def hosts_of(self, store: str, partition: int) -> tuple[HostInfo | None, frozenset[HostInfo]]:
+        """The instances with the active task and with standbys of a store's partition, as far as they are known."""
+        places = {(topic, partition) for topic in self.stores.source_topics(store)}
+        active = [host for host, (actives, _) in self._hosts.items() if not places.isdisjoint(actives)]
+        standby = frozenset(host for host, (_, standbys) in self._hosts.items() if not places.isdisjoint(standbys))
+        return (active[0] if active else None), standby
+
+    def key_metadata(self, store: str, key: Any, partitioner: Partitioner | None = None) -> KeyQueryMetadata:
+        """Who has a key. Raises UnknownStateStoreError, StreamsRebalancingError, UserError (the key's type)."""
+        partition = self.partition_of(store, key, partitioner)
+        active, standbys = self.hosts_of(store, partition)
+        return KeyQueryMetadata(active, standbys, partition)

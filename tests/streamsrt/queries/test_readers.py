@@ -1,0 +1,125 @@
+"""What a query reads equals a model, whatever is in the cache, waits to be written, or lies in the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsrt.queries import readers
+from streamsrt.state.cache import KeyValueCache, RowFormat, WindowCache
+from streamsrt.state.memory import MemoryStore
+from streamsrt.state.windowed import WindowBytesStore
+
+FORMAT = RowFormat(lambda number: b"%d" % number, int)
+RETENTION_MS, SIZE_MS = 400_000, 10_000
+MISSING = None
+
+keys = st.binary(max_size=2)
+bounds = st.none() | keys
+starts = st.integers(0, 100).map(lambda n: n * SIZE_MS)
+steps = st.sampled_from(["flush", "write", "evict", "read"])
+
+
+def row(value: int, timestamp: int = 5) -> bytes:
+    return timestamp.to_bytes(8, "big") + b"%d" % value
+
+
+def keep(cache: KeyValueCache | WindowCache, step: str) -> None:
+    """A part of a commit."""
+    if step == "flush":
+        cache.flush()
+    elif step == "write":
+        cache.flush()
+        cache.write(None)
+    elif step == "evict":
+        cache.evict(0)
+
+
+puts = st.tuples(keys, st.none() | st.integers(0, 99))
+
+
+@given(st.lists(puts | steps, max_size=25), bounds, bounds, st.booleans())
+def test_key_value_rows_equal_a_model(script: list[Any], start: bytes | None, end: bytes | None, reverse: bool) -> None:
+    cache = KeyValueCache("kv", MemoryStore("kv"), FORMAT)
+    model: dict[bytes, int] = {}
+    for step in script:
+        if isinstance(step, str):
+            keep(cache, step)
+            continue
+        key, value = step
+        cache.put(key, value, 5, (), 0)
+        if value is None:
+            model.pop(key, None)
+        else:
+            model[key] = value
+    cached = len(cache)
+    expected = [
+        (key, row(value))
+        for key, value in sorted(model.items(), reverse=reverse)
+        if (start is None or start <= key) and (end is None or key < end)
+    ]
+    found = [(raw.key, raw.row) for raw in readers.key_rows(cache, start, end, reverse=reverse)]
+    assert found == expected
+    for key in {b"", b"a", *model}:
+        assert readers.key_row(cache, key) == (row(model[key]) if key in model else MISSING)
+    assert len(cache) == cached
+
+
+window_puts = st.tuples(keys, starts, st.none() | st.integers(0, 99))
+
+
+@given(st.lists(window_puts | steps, max_size=25), starts, starts, bounds, bounds, st.booleans())
+def test_windows_equal_a_model(
+    script: list[Any], from_ms: int, to_ms: int, low: bytes | None, high: bytes | None, reverse: bool
+) -> None:
+    store = WindowBytesStore(MemoryStore("w"), retention_ms=RETENTION_MS)
+    cache = WindowCache("w", store, FORMAT, retention_ms=RETENTION_MS, newest_stored_start=store.stream_time_ms)
+    model: dict[tuple[bytes, int], int] = {}
+    newest = -1
+    for step in script:
+        if isinstance(step, str):
+            keep(cache, step)
+            continue
+        key, start, value = step
+        if start <= newest - RETENTION_MS:
+            continue
+        newest = max(newest, start)
+        cache.put(key, start, value, 5, (), 0)
+        if value is None:
+            model.pop((key, start), None)
+        else:
+            model[key, start] = value
+    live = {place: value for place, value in model.items() if place[1] > newest - RETENTION_MS}
+
+    found = [(r.key, r.start, r.row) for r in readers.all_windows(cache, from_ms, to_ms, low, high, reverse=reverse)]
+    assert sorted(found) == sorted(
+        (key, start, row(value))
+        for (key, start), value in live.items()
+        if from_ms <= start <= to_ms and (low is None or low <= key) and (high is None or key <= high)
+    )
+    for key in {b"a", *(key for key, _ in model)}:
+        of_key = [(r.start, r.row) for r in readers.windows_of_key(cache, key, from_ms, to_ms, reverse=reverse)]
+        assert of_key == [
+            (start, row(live[key, start]))
+            for start in sorted((s for k, s in live if k == key), reverse=reverse)
+            if from_ms <= start <= to_ms
+        ]
+    for key, start in {(b"a", 0), *model}:
+        value = live.get((key, start))
+        assert readers.window_row(cache, key, start) == (MISSING if value is None else row(value))
+
+
+def test_a_scan_is_a_snapshot() -> None:
+    cache = KeyValueCache("kv", MemoryStore("kv"), FORMAT)
+    for key in (b"a", b"b", b"c"):
+        cache.put(key, 1, 5, (), 0)
+    keep(cache, "write")
+    cache.put(b"b", 2, 5, (), 0)
+    scan = readers.key_rows(cache, None, None, reverse=False)
+    first = next(scan)
+    cache.put(b"b", 3, 5, (), 0)
+    cache.put(b"c", None, 5, (), 0)
+    keep(cache, "write")
+    assert [first.row, *(raw.row for raw in scan)] == [row(1), row(2), row(1)]
