@@ -30,7 +30,15 @@ from topology.processor import (
     RecordMetadata,
     ValueTransformer,
 )
-from topology.stores import KeyValueStore, ReadOnlyKeyValueStore, Store, ValueAndTimestamp, WindowStore
+from topology.stores import (
+    KeyValueStore,
+    ReadOnlyKeyValueStore,
+    Store,
+    ValueAndTimestamp,
+    VersionedKeyValueStore,
+    VersionedRecord,
+    WindowStore,
+)
 from topology.streams import BranchedKStream, KStream
 from topology.tables import KTable
 from topology.windows import TimeWindows, Windowed
@@ -70,6 +78,8 @@ __all__ = [
     "UnsupportedError",
     "ValueAndTimestamp",
     "ValueTransformer",
+    "VersionedKeyValueStore",
+    "VersionedRecord",
     "WindowError",
     "WindowStore",
     "Windowed",

@@ -1,7 +1,7 @@
 """Topics that the coordinator creates for an application, and their settings.
 
 1. A key-value changelog is compacted. A window changelog is compacted and also deleted, a day after the store's retention;
-   one with duplicates can't be compacted.
+   one with duplicates can't be compacted. That of a versioned store is not compacted for its history and a day.
 2. A repartition topic is deleted from by the application itself, so it never expires.
 3. ``topic.`` settings of the application go over these defaults, but for the retention of a window changelog; what the
    program says of one store goes over all.
@@ -18,6 +18,7 @@ from topology.nodes import InternalTopic, StoreSpec
 
 ADDITIONAL_RETENTION_KEY = "windowstore.changelog.additional.retention.ms"
 ADDITIONAL_RETENTION_MS = 24 * 60 * 60 * 1000
+ADDITIONAL_COMPACTION_LAG_MS = 24 * 60 * 60 * 1000
 TOPIC_PREFIX = "topic."
 
 _ALL = {"message.timestamp.type": "CreateTime"}
@@ -33,6 +34,8 @@ def changelog_topic(store: StoreSpec, config: Mapping[str, Any]) -> InternalTopi
     if store.kind == "window":
         additional_ms = int(config.get(ADDITIONAL_RETENTION_KEY, ADDITIONAL_RETENTION_MS))
         settings["retention.ms"] = str((store.retention_ms or 0) + additional_ms)
+    if store.kind == "versioned":
+        settings["min.compaction.lag.ms"] = str((store.retention_ms or 0) + ADDITIONAL_COMPACTION_LAG_MS)
     settings |= dict(store.changelog_configs)
     return InternalTopic(
         name=store.changelog_name,

@@ -39,10 +39,15 @@ def given_serdes(store: Store, key: AnySerde, value: AnySerde, operator: str) ->
 
 
 def key_value_store(store: Store, name: str, key: Carried, value: Carried) -> PlannedStore:
-    """The store of a table by key."""
-    if store.kind != "key_value":
-        raise TopologyError(f"store {name!r} has kind {store.kind!r}, here a key_value store is needed", call_site())
-    return PlannedStore(_spec(store, name, key.serde, value.serde), key, value)
+    """The store of a table by key: of kind key_value or versioned."""
+    spec = _spec(store, name, key.serde, value.serde)
+    if store.kind == "versioned":
+        spec = versioned_spec(spec, store)
+    elif store.kind != "key_value":
+        raise TopologyError(
+            f"store {name!r} has kind {store.kind!r}, here a key_value or versioned store is needed", call_site()
+        )
+    return PlannedStore(spec, key, value)
 
 
 def window_store(store: Store, name: str, key: Carried, value: Carried, windows: TimeWindows) -> PlannedStore:
@@ -80,6 +85,8 @@ def added_store(store: Store) -> PlannedStore:
         if store.retention_ms < store.window_size_ms:
             raise WindowError(f"window store {store.name!r} has a retention below its window size", call_site())
         spec = windowed_spec(spec, store.retention_ms, store.window_size_ms)
+    elif store.kind == "versioned":
+        spec = versioned_spec(spec, store)
     return PlannedStore(spec, Carried(store.key), Carried(store.value), shared=True)
 
 
@@ -91,6 +98,29 @@ def windowed_spec(spec: StoreSpec, retention_ms: int, window_size_ms: int) -> St
         segment_interval_ms=max(retention_ms // 2, MIN_SEGMENT_INTERVAL_MS),
         window_size_ms=window_size_ms,
     )
+
+
+def versioned_spec(spec: StoreSpec, store: Store) -> StoreSpec:
+    """A store of versions: never cached. Raises WindowError where it has no retention."""
+    if store.retention_ms is None:
+        raise WindowError(f"versioned store {spec.name!r} needs retention=, how long its history is kept", call_site())
+    return replace(
+        spec,
+        kind="versioned",
+        retention_ms=store.retention_ms,
+        segment_interval_ms=store.segment_interval_ms or versioned_segment_interval_ms(store.retention_ms),
+        caching=False,
+        timestamped=True,
+    )
+
+
+def versioned_segment_interval_ms(retention_ms: int) -> int:
+    """How much history expires at once. Source: Stores.persistentVersionedKeyValueStore of Kafka Streams."""
+    steps = ((60_000, 3, 2_000), (300_000, 5, 20_000), (3_600_000, 12, 60_000))
+    for up_to_ms, parts, least_ms in steps:
+        if retention_ms <= up_to_ms:
+            return max(retention_ms // parts, least_ms)
+    return max(retention_ms // 24, 300_000)
 
 
 def generated_store_name(plan: Plan, prefix: str) -> str:

@@ -120,6 +120,8 @@ class StoreSpec:
     segment_interval_ms: int | None = None
     window_size_ms: int | None = None
     retain_duplicates: bool = False
+    max_entries: int | None = None
+    """How many entries a key-value store in memory keeps: those used last."""
     source_topic: str | None = None
     """The source topic that is this store's changelog, where the topology is optimised."""
     site: CallSite | None = field(default=None, compare=False, repr=False)

@@ -18,16 +18,20 @@ from topology.windows import Duration, Windowed, to_ms
 K = TypeVar("K")
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
+K_contra = TypeVar("K_contra", contravariant=True)
 
-KINDS = ("key_value", "window")
+KINDS = ("key_value", "window", "versioned")
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Store:
     """What a state store should be like.
 
-    ``name``: None lets the operator generate one. ``kind``: ``key_value`` or ``window``. ``key``, ``value``: serdes; None:
-    the operator's. ``retention``, ``window_size`` (window stores): timedelta or int milliseconds. ``caching`` None: on in
+    ``name``: None lets the operator generate one. ``kind``: ``key_value``, ``window``, or ``versioned``, which keeps the
+    values that a key had. ``key``, ``value``: serdes; None: the operator's. ``retention`` (window and versioned stores),
+    ``window_size`` (window stores), ``segment_interval`` (what of them expires at once; None: Kafka Streams' default):
+    timedelta or int milliseconds. ``max_entries``: a key-value store in memory that keeps only the entries used last (Kafka
+    Streams' LRU map); what it drops is gone from its changelog too. ``caching`` None: on in
     the DSL's operators, off for stores added with ``add_state_store``. ``logging`` False: no changelog, the state is lost
     with its directory. ``changelog_config``: topic settings of the changelog. ``in_memory`` None: as the application is
     configured (``dsl.store.suppliers.class``). ``timestamped`` None: on in the DSL's operators, off otherwise.
@@ -36,11 +40,13 @@ class Store:
     """
 
     name: str | None
-    kind: Literal["key_value", "window"] = "key_value"
+    kind: Literal["key_value", "window", "versioned"] = "key_value"
     key: Serde[Any] | None = None
     value: Serde[Any] | None = None
     retention_ms: int | None = None
     window_size_ms: int | None = None
+    segment_interval_ms: int | None = None
+    max_entries: int | None = None
     retain_duplicates: bool = False
     caching: bool | None = None
     logging: bool = True
@@ -52,11 +58,13 @@ class Store:
         self,
         name: str | None = None,
         *,
-        kind: Literal["key_value", "window"] = "key_value",
+        kind: Literal["key_value", "window", "versioned"] = "key_value",
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
         retention: Duration | None = None,
         window_size: Duration | None = None,
+        segment_interval: Duration | None = None,
+        max_entries: int | None = None,
         retain_duplicates: bool = False,
         caching: bool | None = None,
         logging: bool = True,
@@ -70,6 +78,7 @@ class Store:
             raise UnsupportedError(
                 f"stores of kind {kind!r} are not supported: use one of {', '.join(KINDS)}", call_site()
             )
+        _check_max_entries(max_entries, kind, in_memory)
         if changelog_config and not logging:
             raise UnsupportedError("a store without logging has no changelog to configure", call_site())
         values: dict[str, Any] = {
@@ -79,6 +88,8 @@ class Store:
             "value": value,
             "retention_ms": _positive(retention, "the retention"),
             "window_size_ms": _positive(window_size, "the window size"),
+            "segment_interval_ms": _positive(segment_interval, "the segment interval"),
+            "max_entries": max_entries,
             "retain_duplicates": retain_duplicates,
             "caching": caching,
             "logging": logging,
@@ -88,6 +99,15 @@ class Store:
         }
         for attribute, value_ in values.items():
             object.__setattr__(self, attribute, value_)
+
+
+def _check_max_entries(max_entries: int | None, kind: str, in_memory: bool | None) -> None:
+    if max_entries is None:
+        return
+    if max_entries < 1:
+        raise UnsupportedError(f"a store keeps 1 entry at least, not {max_entries}", call_site())
+    if kind != "key_value" or in_memory is False:
+        raise UnsupportedError("only key-value stores in memory can have max_entries", call_site())
 
 
 def _positive(duration: Duration | None, what: str) -> int | None:
@@ -104,6 +124,14 @@ class ValueAndTimestamp(NamedTuple, Generic[V]):
 
     value: V
     timestamp: int
+
+
+class VersionedRecord(NamedTuple, Generic[V]):
+    """A version in a versioned store; times are epoch milliseconds. ``valid_to`` is exclusive; None: it is the newest."""
+
+    value: V
+    timestamp: int
+    valid_to: int | None = None
 
 
 class ReadOnlyKeyValueStore(Protocol[K, V_co]):
@@ -176,3 +204,28 @@ class WindowStore(Protocol[K, V]):
     def fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed[K], V]]: ...
 
     def all(self) -> Iterator[tuple[Windowed[K], V]]: ...
+
+
+class VersionedKeyValueStore(Protocol[K_contra, V]):
+    """A versioned store in a processor; times are epoch milliseconds.
+
+    Source: org.apache.kafka.streams.state.VersionedKeyValueStore (KIP-889).
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def put(self, key: K_contra, value: V | None, timestamp: int) -> int | None:
+        """Writes the value that is valid from ``timestamp`` on; None: there is none from then on.
+
+        The result is up to when it is valid; None where it is the newest, or was too old to be kept.
+        """
+
+    def delete(self, key: K_contra, timestamp: int) -> VersionedRecord[V] | None:
+        """Ends what is valid at ``timestamp``, and returns it."""
+
+    def get(self, key: K_contra, as_of: int | None = None) -> VersionedRecord[V] | None:
+        """The newest version, or the one that was valid at ``as_of``; None where there is none, or it is too old."""
+
+    def versions(self, key: K_contra) -> list[VersionedRecord[V]]:
+        """All versions of a key that are still there, newest first."""

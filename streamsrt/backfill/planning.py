@@ -98,6 +98,11 @@ def _check_topology(topology: Topology) -> None:
             f"source topics by pattern ({', '.join(patterns)}) can't be backfilled: what matches may change. Name "
             "the topics"
         )
+    versioned = [store.name for each in topology.subtopologies for store in each.stores if store.kind == "versioned"]
+    if versioned:
+        raise PlanError(
+            f"versioned stores ({', '.join(versioned)}) can't be backfilled: a backfill keeps the last value of a key only"
+        )
 
 
 def _topic_counts(network: Network, topology: Topology, application_id: str) -> dict[str, int]:

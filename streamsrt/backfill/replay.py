@@ -15,18 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Any
 
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.order import Inputs
+from streamsrt.state.kinds import lay_out
 from streamsrt.state.memory import MemoryStore
-from streamsrt.state.windowed import WindowBytesStore
 from streamsrt.tasks.partition_group import TopicPartition
 from streamsrt.tasks.record_collector import Keys, RecordCollector, Sink
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import Headers, RecordColumns
-from topology.nodes import StoreSpec, Subtopology
+from topology.nodes import Subtopology
 
 CACHE_MAX_BYTES = 512 << 20
 RUN_RECORDS = 20_000
@@ -102,7 +101,7 @@ class Replay:
             subtopology,
             partition,
             application_id=settings.application_id,
-            stores={spec.name: _over(spec, self.rows[spec.name]) for spec in subtopology.stores},
+            stores={spec.name: lay_out(spec, self.rows[spec.name]) for spec in subtopology.stores},
             collector=self._collector,
             config=replace(
                 config, cache_max_bytes=limit_bytes, write_buffer_max_bytes=CACHE_MAX_BYTES, max_task_idle_ms=0
@@ -163,12 +162,6 @@ class Replay:
             topic: sorted((key, last) for key, last in latest.items() if key is not None and last[0] is not None)
             for topic, latest in self._collector.changelogs.items()
         }
-
-
-def _over(spec: StoreSpec, rows: MemoryStore) -> Any:
-    if spec.kind == "window" and spec.retention_ms is not None:
-        return WindowBytesStore(rows, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
-    return rows
 
 
 def partition_counts(topics: Mapping[str, int]) -> Callable[[str], int]:

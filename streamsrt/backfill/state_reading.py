@@ -52,6 +52,10 @@ class LocalState:
             raise ConfigError(f"{application} has no store {store!r}; it has {', '.join(sorted(specs)) or 'none'}")
         self.spec: StoreSpec = specs[store]
         self._root = state_dir / application_id / "stores" / store
+        if self.spec.kind not in ("key_value", "window"):
+            raise ConfigError(
+                f"store {store!r} is a {self.spec.kind} store: only key-value and window stores can be read"
+            )
         if not self.spec.persistent:
             raise ConfigError(f"store {store!r} is in memory only: read its changelog instead")
         if not self._root.is_dir():

@@ -163,6 +163,8 @@ class Compiler:
                 self._sink(node, flow)
                 return
             assert isinstance(node, ProcessorNode)
+            if any(self.plan.specs[store].kind == "versioned" for store in node.stores):
+                raise TooComplex(f"{name}: versions are kept record by record")
             emit = _EMITS.get(type(node.operation))
             if emit is None:
                 raise TooComplex(f"{name}: {type(node.operation).__name__}")

@@ -10,6 +10,7 @@ from streamsrt.errors import ProcessingError, ProductionError, RecordError
 from streamsrt.operators.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.plan import Counters, Plan, StreamTime
 from streamsrt.operators.punctuation_queue import PunctuationQueue, Schedule
+from streamsrt.state.versioned_cache import VersionPut
 from topology.processor import PunctuationType, RecordMetadata
 
 
@@ -39,6 +40,8 @@ class Environment:
         self.stream_time_ms = -1
         self.system_time_ms = 0
         self.commit_requested = False
+        self.is_latest = True
+        """Whether the change that is being forwarded is its key's newest: False behind an older version only."""
         self._schedules = {type_: PunctuationQueue() for type_ in PunctuationType}
 
     def failed(self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Any) -> None:
@@ -74,6 +77,15 @@ class Environment:
             value=value,
             headers=headers,
         )
+
+    def forward_version(self, put: VersionPut, forward: Callable[..., None], *change: Any) -> None:
+        """Forwards the change that a put into a versioned store made; nothing where the store did not take it."""
+        if put.is_stored:
+            self.is_latest = put.is_latest
+            try:
+                forward(*change)
+            finally:
+                self.is_latest = True
 
     def schedule(self, schedule: Schedule) -> None:
         """Adds a punctuation."""

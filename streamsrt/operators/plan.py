@@ -13,12 +13,9 @@ from typing import Any
 
 from streamsrt.errors import ConfigError
 from streamsrt.operators.handlers import ExceptionHandlers
-from streamsrt.state.cache import KeyValueCache, WindowCache
 from topology import nodes, operations
 from topology.nodes import Operation, ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
 from topology.serdes import Serde
-
-Cache = KeyValueCache | WindowCache
 
 
 class Counters:
@@ -108,6 +105,18 @@ class Plan:
     def is_cached(self, store: str) -> bool:
         """Whether changes of the store are forwarded and logged at flushes only."""
         return self.caching and self.specs[store].caching
+
+    def is_versioned(self, table: str) -> bool:
+        """Whether the changes of a table's node are versions: of its own versioned store, or of its parent's."""
+        node = self.node(table)
+        if not isinstance(node, ProcessorNode):
+            return False
+        store = own_store(node.operation)
+        if store is not None:
+            return self.specs[store].kind == "versioned"
+        if not isinstance(node.operation, nodes.TableFilter | nodes.TableMapValues):
+            return False
+        return self.is_versioned(node.parents[0])
 
     def key_serde(self, of: SourceNode | SinkNode | StoreSpec) -> Serde[Any]:
         return self._resolve(of.key_serde, self.default_key_serde, "key", of.name)

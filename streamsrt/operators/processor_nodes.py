@@ -14,9 +14,10 @@ from streamsrt.operators.aggregate import pack_start
 from streamsrt.operators.environment import Environment
 from streamsrt.operators.plan import StreamTime, own_store
 from streamsrt.operators.punctuation_queue import Schedule
-from streamsrt.operators.store_access import KeyValueAccess, WindowAccess
-from streamsrt.operators.table_views import derived, table_view
+from streamsrt.operators.store_access import store_access
+from streamsrt.operators.table_views import derived, table_view, table_view_as_of
 from streamsrt.state.cache import Entry, WindowCache
+from streamsrt.state.versioned_cache import VersionPut
 from topology import nodes
 from topology.processor import PunctuationType, Record, RecordContext, RecordMetadata
 from topology.serdes import Serde
@@ -127,22 +128,22 @@ class PathBuilder:
 
         return process
 
-    def change(self, store: str) -> Callable[[bytes, Any, int, Any, int], Entry]:
+    def change(self, store: str) -> Callable[[bytes, Any, int, Any, int], Entry | VersionPut]:
         """Writes a row, and logs it unless the store is cached: ``change(raw, value, timestamp, headers, start)``."""
         cache: Any = self.env.caches[store]
         log = self.log(store)
         sequence = self.env.sequence
 
-        def change(raw: bytes, value: Any, timestamp: int, headers: Any, start: int) -> Entry:
+        def change(raw: bytes, value: Any, timestamp: int, headers: Any, start: int) -> Entry | VersionPut:
             place = (raw,) if start < 0 else (raw, start)
-            entry: Entry = cache.put(*place, value, timestamp, headers, next(sequence))
+            entry: Entry | VersionPut = cache.put(*place, value, timestamp, headers, next(sequence))
             if log is not None:
                 log(entry)
             return entry
 
         return change
 
-    def log(self, store: str) -> Callable[[Entry], None] | None:
+    def log(self, store: str) -> Callable[[Any], None] | None:
         if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
             return None
         spec = self.plan.specs[store]
@@ -150,7 +151,7 @@ class PathBuilder:
         topic, collect, partition = self.plan.changelog_topic(store), self.env.collect, self.env.task_partition
         windowed = spec.kind == "window"
 
-        def log(entry: Entry) -> None:
+        def log(entry: Any) -> None:
             key = entry.key + pack_start(entry.start) + b"\0\0\0\0" if windowed else entry.key
             value = None if entry.value is None else serialize(entry.value)
             collect(topic, [key], [value], [entry.timestamp], None, partition)
@@ -169,12 +170,16 @@ class PathBuilder:
             before = entry.value
             initial, after = compute(key, value, before)
             latest = timestamp if before is None else max(timestamp, entry.timestamp)
-            change(raw, after, timestamp if after is None else latest, headers, start)
+            put = change(raw, after, timestamp if after is None else latest, headers, start)
             if cached:
                 return
             if windows is not None:
                 key = Windowed(key, start, start + windows.size_ms)
-            made.forward(key, after, latest, headers, initial if node.sends_old_values else None)
+            old = initial if node.sends_old_values else None
+            if isinstance(put, VersionPut):
+                env.forward_version(put, made.forward, key, after, latest, headers, old)
+            else:
+                made.forward(key, after, latest, headers, old)
 
         def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
             if key is None or value is None:
@@ -201,7 +206,9 @@ class PathBuilder:
         serialize = None if store is None else self.plan.key_serde(self.plan.specs[store]).serialize
         change = None if store is None else self.change(store)
         cached = store is not None and self.plan.is_cached(store)
-        is_source, is_filter = isinstance(op, nodes.TableSource), isinstance(op, nodes.TableFilter)
+        is_source = isinstance(op, nodes.TableSource)
+        versions = not is_source and self.plan.is_versioned(node.parents[0])
+        suppresses = isinstance(op, nodes.TableFilter) and sends_old and not versions
 
         def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
             if is_source and key is None:
@@ -214,11 +221,14 @@ class PathBuilder:
                     before = cache[serialize(key)].value
                 else:
                     before = computed(key, old)
-            if is_filter and sends_old and new is None and before is None:
+            if suppresses and new is None and before is None:
                 return
+            put = None
             if change is not None and serialize is not None:
-                change(serialize(key), new, timestamp, headers, -1)
-            if not cached:
+                put = change(serialize(key), new, timestamp, headers, -1)
+            if isinstance(put, VersionPut):
+                env.forward_version(put, made.forward, key, new, timestamp, headers, before)
+            elif not cached:
                 made.forward(key, new, timestamp, headers, before)
 
         return process
@@ -226,12 +236,15 @@ class PathBuilder:
     def _join(self, op: nodes.StreamTableJoin, made: PathNode) -> Process:
         env = self.env
         row_of = table_view(self.plan, env.caches, op.table)
+        row_as_of = table_view_as_of(self.plan, env.caches, op.table)
 
         def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
             if value is None or (key is None and not op.left):
                 env.counters.dropped_null += 1
                 return
-            row = None if key is None else row_of(key)[0]
+            row = None
+            if key is not None:
+                row = row_of(key)[0] if row_as_of is None else row_as_of(key, timestamp)
             if row is not None or op.left:
                 joined = op.joiner(key, value, row) if op.with_key else op.joiner(value, row)
                 made.forward(key, joined, timestamp, headers)
@@ -442,16 +455,7 @@ class Context:
         cache = self._env.caches[name]
         on_change = self._builder.log(name)
         serde = self._env.plan.key_serde(spec)
-        if spec.kind == "window":
-            return WindowAccess(
-                cache,
-                serde,
-                self._now,
-                size_ms=spec.window_size_ms or 0,
-                timestamped=spec.timestamped,
-                on_change=on_change,
-            )
-        return KeyValueAccess(cache, serde, self._now, timestamped=spec.timestamped, on_change=on_change)
+        return store_access(spec, cache, serde, self._now, on_change, timestamped=True)
 
     def _now(self) -> tuple[int, Any, int]:
         if self.current is None:

@@ -6,14 +6,30 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from streamsrt.state.cache import Entry, KeyValueCache, WindowCache
+from streamsrt.state.kinds import Cache
 from streamsrt.state.store import after_prefix
+from streamsrt.state.versioned_cache import VersionedCache
+from topology.nodes import StoreSpec
 from topology.serdes import Serde
-from topology.stores import ValueAndTimestamp
+from topology.stores import ValueAndTimestamp, VersionedRecord
 from topology.windows import Windowed
 
-OnChange = Callable[[Entry], None]
+OnChange = Callable[[Any], None]
 Now = Callable[[], tuple[int, Any, int]]
 """Timestamp and headers of the current record, and the next sequence number."""
+
+
+def store_access(
+    spec: StoreSpec, cache: Cache, key_serde: Serde[Any], now: Now, on_change: OnChange | None, *, timestamped: bool
+) -> KeyValueAccess | WindowAccess | VersionedAccess:
+    """The store as user code sees it. ``timestamped``: values are ValueAndTimestamp where the store keeps timestamps."""
+    timestamped = timestamped and spec.timestamped
+    if isinstance(cache, VersionedCache):
+        return VersionedAccess(cache, key_serde, now, on_change=on_change)
+    if isinstance(cache, WindowCache):
+        size_ms = spec.window_size_ms or 0
+        return WindowAccess(cache, key_serde, now, size_ms=size_ms, timestamped=timestamped, on_change=on_change)
+    return KeyValueAccess(cache, key_serde, now, timestamped=timestamped, on_change=on_change)
 
 
 class KeyValueAccess:
@@ -165,3 +181,33 @@ class WindowAccess:
 
     def all(self) -> Iterator[tuple[Windowed[Any], Any]]:
         return self.fetch_all(0, 2**63 - 1)
+
+
+class VersionedAccess:
+    """A versioned store (:class:`topology.stores.VersionedKeyValueStore`)."""
+
+    def __init__(self, cache: VersionedCache, key_serde: Serde[Any], now: Now, *, on_change: OnChange | None) -> None:
+        self.name = cache.name
+        self._cache = cache
+        self._serde = key_serde
+        self._now = now
+        self._on_change = on_change
+
+    def put(self, key: Any, value: Any, timestamp: int) -> int | None:
+        _, headers, sequence = self._now()
+        put = self._cache.put(self._serde.serialize(key), value, timestamp, headers, sequence)
+        if self._on_change is not None:
+            self._on_change(put)
+        return put.valid_to_ms
+
+    def delete(self, key: Any, timestamp: int) -> VersionedRecord[Any] | None:
+        before = self.get(key, timestamp)
+        self.put(key, None, timestamp)
+        return before
+
+    def get(self, key: Any, as_of: int | None = None) -> VersionedRecord[Any] | None:
+        found = self._cache.version(self._serde.serialize(key), as_of)
+        return None if found is None else VersionedRecord(*found)
+
+    def versions(self, key: Any) -> list[VersionedRecord[Any]]:
+        return [VersionedRecord(*found) for found in self._cache.versions(self._serde.serialize(key))]

@@ -48,6 +48,25 @@ def table_view(plan: Plan, caches: Mapping[str, Any], table: str) -> View:
     raise no_store_error(table)
 
 
+def table_view_as_of(plan: Plan, caches: Mapping[str, Any], table: str) -> Callable[[Any, int], Any] | None:
+    """``(key, time) -> value`` that the table had at a time; None where it keeps no versions.
+
+    Those of a versioned store, seen through the filters and mappers behind it.
+    """
+    node = plan.node(table)
+    if not isinstance(node, ProcessorNode) or not plan.is_versioned(table):
+        return None
+    store = own_store(node.operation)
+    if store is not None:
+        serialize, as_of = plan.key_serde(plan.specs[store]).serialize, caches[store].as_of
+        return lambda key, at_ms: as_of(serialize(key), at_ms)
+    above = table_view_as_of(plan, caches, node.parents[0])
+    assert above is not None
+    assert isinstance(node.operation, nodes.TableFilter | nodes.TableMapValues)
+    step = derived(node.operation)
+    return lambda key, at_ms: step(key, above(key, at_ms))
+
+
 def _stored(cache: Any, serde: Serde[Any]) -> View:
     serialize = serde.serialize
 

@@ -16,10 +16,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from struct import Struct
 from typing import Any, Final, Protocol
+
+from streamsrt.state.columns import ChangelogColumns
 
 ENTRY_OVERHEAD_BYTES: Final = 230
 UNREAD: Final = object()
@@ -43,6 +45,8 @@ class ReadableBytes(Protocol):
     def range(
         self, start: bytes | None, end: bytes | None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]: ...
+
+    def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int, /) -> None: ...
 
 
 class Entry:
@@ -234,6 +238,11 @@ class KeyValueCache(dict[bytes, Entry]):
         self.dirty = []
         self.pending = {}
 
+    def restore(self, columns: ChangelogColumns) -> None:
+        """Applies records of the changelog to the store."""
+        self.store.restore(columns.keys, self.format.rows(columns.timestamps, columns.values), columns.next_offset)
+        self.forget()
+
     def rows(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Entry]:
         """Rows with ``start`` <= key < ``end`` in the order of the key's bytes; what is not flushed yet included."""
         changed = {e.key: e for e in self.dirty if _within(e.key, start, end)}
@@ -276,6 +285,11 @@ class WindowStore(Protocol):
     def fetch_all(self, from_ms: int, to_ms: int, /) -> Iterable[tuple[bytes, int, bytes]]: ...
 
     def expire(self, stream_time_ms: int, /) -> object: ...
+
+    def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int, /) -> None: ...
+
+    @property
+    def stream_time_ms(self) -> int: ...
 
 
 class WindowCache(dict[int, WindowRows]):
@@ -386,6 +400,11 @@ class WindowCache(dict[int, WindowRows]):
         self.dirty = []
         self.pending = {}
         self._stored = newest_stored_start
+
+    def restore(self, columns: ChangelogColumns) -> None:
+        """Applies records of the changelog to the store."""
+        self.store.restore(columns.keys, self.format.rows(columns.timestamps, columns.values), columns.next_offset)
+        self.forget(self.store.stream_time_ms)
 
     def newest(self) -> int:
         """The latest start of a window that was ever seen here."""

@@ -23,21 +23,19 @@ import re
 import uuid
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from streamsrt.errors import ConfigError, StateDirectoryLockedError, StateError, StoreCorruptedError
 from streamsrt.state.failures import delete_tree, storage_error
+from streamsrt.state.kinds import LaidOut, check_kind, lay_out
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_changelog_offset
 from streamsrt.state.store import BytesStore
-from streamsrt.state.windowed import WindowBytesStore
 from topology.nodes import StoreSpec
 
 FORMAT = 1
 
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
-
-AnyStore: TypeAlias = BytesStore | WindowBytesStore
 
 
 class LocalStore(NamedTuple):
@@ -58,7 +56,7 @@ class StateDirectory:
     def __init__(self, root: Path | str, application_id: str, *, rocksdb: RocksDBOptions | None = None) -> None:
         self.path = Path(root) / _legal(application_id, "application.id")
         self._rocksdb = rocksdb or RocksDBOptions()
-        self._open: dict[tuple[str, int], AnyStore] = {}
+        self._open: dict[tuple[str, int], LaidOut] = {}
         self._lock = _locked(self.path)
         try:
             self.process_id = _process_id(self.path / "process.json")
@@ -76,8 +74,8 @@ class StateDirectory:
         """Where a persistent store lies."""
         return self.path / "stores" / _legal(store, "the name of a state store") / str(partition)
 
-    def open_store(self, spec: StoreSpec, partition: int) -> AnyStore:
-        """Opens the store of a task: a :class:`WindowBytesStore` where ``spec`` is of a window store, else a byte store.
+    def open_store(self, spec: StoreSpec, partition: int) -> LaidOut:
+        """Opens the store of a task: a byte store, or what its kind lays over it (:func:`lay_out`).
 
         Raises :class:`StoreCorruptedError` where its files are damaged: :meth:`wipe` it and open it again.
         """
@@ -85,14 +83,10 @@ class StateDirectory:
         place = (spec.name, partition)
         if self.is_open(*place):
             raise StateError(f"state store {spec.name!r} of partition {partition} is already open in this process")
-        if spec.kind not in ("key_value", "window") or spec.retain_duplicates:
-            kind = "window store that retains duplicates" if spec.retain_duplicates else f"{spec.kind} store"
-            raise ConfigError(f"state store {spec.name!r} is a {kind}: only key-value and window stores can be kept")
-        if spec.kind == "window" and spec.retention_ms is None:
-            raise ConfigError(f"window store {spec.name!r} has no retention: give it one with retention_ms")
+        check_kind(spec)
         path = self.store_path(*place)
         store = RocksDBStore(path, spec.name, self._rocksdb) if spec.persistent else MemoryStore(spec.name)
-        opened = self._open[place] = _windowed(spec, store)
+        opened = self._open[place] = _laid_out(spec, store)
         return opened
 
     def is_open(self, store: str, partition: int) -> bool:
@@ -191,11 +185,9 @@ def _legal(name: str, what: str) -> str:
     return name
 
 
-def _windowed(spec: StoreSpec, store: BytesStore) -> AnyStore:
-    if spec.kind != "window" or spec.retention_ms is None:
-        return store
+def _laid_out(spec: StoreSpec, store: BytesStore) -> LaidOut:
     try:
-        return WindowBytesStore(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
+        return lay_out(spec, store)
     except StateError:
         store.close()
         raise

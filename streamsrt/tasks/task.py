@@ -21,14 +21,15 @@ from dataclasses import dataclass, field
 from itertools import compress
 from struct import Struct
 from struct import error as StructError  # noqa: N812
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ProcessingError, RecordError, UserError
 from streamsrt.operators.handlers import ExceptionHandlers, handler_of
 from streamsrt.operators.plan import Plan, StreamTime, stores_behind_caches
 from streamsrt.operators.runner import Runner
-from streamsrt.state.cache import KeyValueCache, RowFormat, WindowCache
+from streamsrt.state.cache import RowFormat
+from streamsrt.state.kinds import Cache, cache_over
 from streamsrt.tasks.offset_metadata import parse_mark
 from streamsrt.tasks.partition_group import PartitionGroup, Run, TopicPartition
 from streamsrt.tasks.record_collector import Collector
@@ -38,9 +39,6 @@ from topology.serdes import Serde
 
 _PARTITION_TIME = Struct(">bq")
 _METADATA_VERSION = 2
-_pack_timestamp = Struct(">q").pack
-
-Cache: TypeAlias = KeyValueCache | WindowCache
 
 
 class TaskId(NamedTuple):
@@ -179,21 +177,7 @@ class Task:
     def _cache(self, spec: StoreSpec) -> Cache:
         serde = self._plan.value_serde(spec)
         row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=spec.timestamped)
-        if spec.kind == "key_value":
-            return KeyValueCache(spec.name, self._store(spec), row_format)
-        if spec.kind == "window" and not spec.retain_duplicates and spec.retention_ms is not None:
-            store = self._store(spec)
-            return WindowCache(
-                spec.name,
-                store,
-                row_format,
-                retention_ms=spec.retention_ms,
-                newest_stored_start=getattr(store, "stream_time_ms", None),
-            )
-        raise UserError(
-            f"store {spec.name!r}: {spec.kind} stores{' with duplicates' if spec.retain_duplicates else ''} can't be run "
-            "by this version; use a key-value or a window store"
-        )
+        return cache_over(spec, self._store(spec), row_format)
 
     def _store(self, spec: StoreSpec) -> Any:
         try:
@@ -431,22 +415,17 @@ class Task:
 
     def restore(self, store: str, columns: RecordColumns) -> None:
         """Applies records of the store's changelog. Nothing may be processed between the first and the last of them."""
-        cache = self.caches[store]
-        values = _stored_rows(columns) if cache.format.timestamped else columns.values
-        self._stores[store].restore(columns.keys, values, columns.next_offset)
-        if isinstance(cache, WindowCache):
-            cache.forget(getattr(self._stores[store], "stream_time_ms", None))
-        else:
-            cache.forget()
+        self.caches[store].restore(columns)
 
     def counters(self) -> dict[str, int]:
         """Totals since the start, by name."""
         counted = self._runner.counters
+        expired = sum(getattr(cache, "expired_puts", 0) for cache in self.caches.values())
         return {
             "processed": self._processed,
-            "dropped": counted.dropped() + self._dropped_timestamps,
+            "dropped": counted.dropped() + self._dropped_timestamps + expired,
             "dropped_null": counted.dropped_null,
-            "dropped_late": counted.dropped_late,
+            "dropped_late": counted.dropped_late + expired,
             "dropped_timestamp": self._dropped_timestamps,
             "failed_deserialization": counted.failed_deserialization,
             "failed_processing": counted.failed_processing,
@@ -496,11 +475,3 @@ def _selected(columns: RecordColumns, timestamps: list[int], keep: list[bool]) -
         offsets,
         None if columns.headers is None else list(compress(columns.headers, keep)),
     )
-
-
-def _stored_rows(columns: RecordColumns) -> list[bytes | None]:
-    pack = _pack_timestamp
-    return [
-        None if value is None else pack(timestamp) + value
-        for value, timestamp in zip(columns.values, columns.timestamps, strict=True)
-    ]

@@ -20,10 +20,9 @@ from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import UserError
-from streamsrt.operators.store_access import KeyValueAccess, WindowAccess
-from streamsrt.state.cache import KeyValueCache, WindowCache
+from streamsrt.operators.store_access import KeyValueAccess, VersionedAccess, WindowAccess, store_access
+from streamsrt.state.kinds import Cache, lay_out
 from streamsrt.state.memory import MemoryStore
-from streamsrt.state.windowed import WindowBytesStore
 from streamsrt.tasks.record_collector import Keys
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.records import Headers, RecordColumns
@@ -32,7 +31,9 @@ from topology.serdes import Serde
 
 K = TypeVar("K")
 V = TypeVar("V")
+Access = TypeVar("Access", KeyValueAccess, WindowAccess, VersionedAccess)
 
+_GETTERS = {"versioned": "versioned_key_value"}
 _DEFAULT_CONFIG: dict[str, Any] = {"application.id": "topology-test-driver"}
 
 
@@ -328,7 +329,7 @@ class TopologyTestDriver:
 
     # ------------------------------------------------------------------------------------------------- state
 
-    def _store(self, name: str) -> tuple[StoreSpec, KeyValueCache | WindowCache, Serde[Any]]:
+    def _store(self, name: str) -> tuple[StoreSpec, Cache, Serde[Any]]:
         for task in self._tasks:
             for spec in task.subtopology.stores:
                 if spec.name == name:
@@ -340,35 +341,35 @@ class TopologyTestDriver:
         return tuple(spec.name for task in self._tasks for spec in task.subtopology.stores)
 
     def store_kind(self, name: str) -> str:
-        """``key_value`` or ``window``."""
+        """``key_value``, ``window`` or ``versioned``."""
         return self._store(name)[0].kind
 
     def get_key_value_store(self, name: str, *, timestamped: bool = False) -> KeyValueAccess:
         """A key-value store. ``timestamped``: values are ValueAndTimestamp. What is put there is not logged."""
-        spec, cache, serde = self._store(name)
-        if not isinstance(cache, KeyValueCache):
-            raise UserError(f"store {name!r} is a {spec.kind} store: use get_window_store")
-        return KeyValueAccess(cache, serde, self._outside, timestamped=timestamped and spec.timestamped, on_change=None)
+        return self._access(name, KeyValueAccess, timestamped=timestamped)
 
     def get_timestamped_key_value_store(self, name: str) -> KeyValueAccess:
         return self.get_key_value_store(name, timestamped=True)
 
     def get_window_store(self, name: str, *, timestamped: bool = False) -> WindowAccess:
         """A window store. ``timestamped``: values are ValueAndTimestamp."""
-        spec, cache, serde = self._store(name)
-        if not isinstance(cache, WindowCache):
-            raise UserError(f"store {name!r} is a {spec.kind} store: use get_key_value_store")
-        return WindowAccess(
-            cache,
-            serde,
-            self._outside,
-            size_ms=spec.window_size_ms or 0,
-            timestamped=timestamped and spec.timestamped,
-            on_change=None,
-        )
+        return self._access(name, WindowAccess, timestamped=timestamped)
 
     def get_timestamped_window_store(self, name: str) -> WindowAccess:
         return self.get_window_store(name, timestamped=True)
+
+    def get_versioned_key_value_store(self, name: str) -> VersionedAccess:
+        """A versioned store."""
+        return self._access(name, VersionedAccess)
+
+    def _access(self, name: str, wanted: type[Access], *, timestamped: bool = False) -> Access:
+        spec, cache, serde = self._store(name)
+        access = store_access(spec, cache, serde, self._outside, None, timestamped=timestamped)
+        if not isinstance(access, wanted):
+            raise UserError(
+                f"store {name!r} is a {spec.kind} store: use get_{_GETTERS.get(spec.kind, spec.kind)}_store"
+            )
+        return access
 
     def _outside(self) -> tuple[int, Any, int]:
         return self._now_ms, (), 0
@@ -396,7 +397,4 @@ def _without_generation(config: TaskConfig) -> TaskConfig:
 
 
 def _memory_store(spec: StoreSpec) -> Any:
-    store = MemoryStore(spec.name)
-    if spec.kind == "window" and spec.retention_ms is not None:
-        return WindowBytesStore(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
-    return store
+    return lay_out(spec, MemoryStore(spec.name))

@@ -433,8 +433,6 @@ def _materialized(step: Step) -> Store | None:
     given = step.get("materialized")
     if given is None:
         return None
-    if given.get("supplier") is not None:
-        raise UnsupportedCase(f"unsupported option: store supplier {given['supplier']['kind']}")
     options: dict[str, Any] = {**_serdes(given), **_logging(given)}
     if given.get("store_type") is not None:
         options["in_memory"] = given["store_type"] == "in_memory"
@@ -442,21 +440,36 @@ def _materialized(step: Step) -> Store | None:
         options["caching"] = given["caching"]
     if given.get("retention_ms") is not None:
         options["retention"] = given["retention_ms"]
-    return Store(given.get("store"), **options)
+    if given.get("supplier") is None:
+        return Store(given.get("store"), **options)
+    supplied = _supplier(given["supplier"])
+    if not supplied["timestamped"] and supplied.get("kind") != "versioned":
+        raise UnsupportedCase(f"unsupported option: store supplier {given['supplier']['kind']} in the DSL")
+    return Store(given["supplier"]["name"], **{**options, **supplied})
 
 
 def _store_builder(given: Step) -> Store:
-    supplier = given["supplier"]
-    kinds = {"kv": False, "timestamped_kv": True, "window": False, "timestamped_window": True}
-    kind = supplier["kind"].removeprefix("in_memory_")
-    if kind not in kinds or given["builder"] not in kinds or kinds[kind] != kinds[given["builder"]]:
-        raise UnsupportedCase(f"unsupported option: {given['builder']} store over supplier {supplier['kind']}")
+    """A store for processors. Where builder and supplier disagree, the bytes on disk do; the store is the builder's."""
     options: dict[str, Any] = {**_serdes(given), **_logging(given), "caching": bool(given.get("caching"))}
-    options["in_memory"] = supplier["kind"].startswith("in_memory")
-    if "window" in kind:
+    options |= _supplier(given["supplier"])
+    if given["builder"].startswith("timestamped") != options["timestamped"]:
+        raise UnsupportedCase(f"unsupported option: {given['builder']} store over supplier {given['supplier']['kind']}")
+    return Store(given["supplier"]["name"], **options)
+
+
+def _supplier(supplier: Step) -> dict[str, Any]:
+    """The options of a :class:`Store` that a store supplier of the case stands for."""
+    kind = supplier["kind"].removeprefix("in_memory_")
+    options: dict[str, Any] = {"in_memory": kind != supplier["kind"], "timestamped": kind.startswith("timestamped")}
+    if kind in ("window", "timestamped_window"):
         options |= {"kind": "window", "retention": supplier["retention_ms"], "window_size": supplier["window_ms"]}
         options["retain_duplicates"] = supplier.get("retain_duplicates", False)
-    return Store(supplier["name"], timestamped=kinds[kind], **options)
+    elif kind == "versioned":
+        options |= {"kind": "versioned", "retention": supplier["retention_ms"]}
+        options["segment_interval"] = supplier.get("segment_ms")
+    elif kind not in ("kv", "timestamped_kv"):
+        raise UnsupportedCase(f"unsupported option: store supplier {supplier['kind']}")
+    return options
 
 
 def _logging(given: Step) -> dict[str, Any]:

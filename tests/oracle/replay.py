@@ -72,7 +72,7 @@ def replay(case: Case, *, generate: bool) -> Replayed:
             break
     done.dropped = driver.counters()["dropped"]
     if done.failed_step is None:
-        done.stores = {name: _entries(driver, name) for name in driver.store_names()}
+        done.stores = {name: _entries(driver, case, name) for name in driver.store_names()}
     driver.close()
     return done
 
@@ -115,12 +115,30 @@ def _sent(record: ProducedRecord) -> Sent:
     }
 
 
-def _entries(driver: TopologyTestDriver, name: str) -> list[Any]:
-    if driver.store_kind(name) == "window":
-        rows: Any = driver.get_window_store(name, timestamped=True).all()
-    else:
-        rows = driver.get_key_value_store(name, timestamped=True).all()
-    return [{"key": _json(key), "value": _json(value)} for key, value in rows]
+def _entries(driver: TopologyTestDriver, case: Case, name: str) -> list[Any]:
+    kind = driver.store_kind(name)
+    if kind == "versioned":
+        return _versions(driver, case, name)
+    rows: Any = (
+        driver.get_window_store(name, timestamped=True)
+        if kind == "window"
+        else driver.get_key_value_store(name, timestamped=True)
+    )
+    return [{"key": _json(key), "value": _json(value)} for key, value in rows.all()]
+
+
+def _versions(driver: TopologyTestDriver, case: Case, name: str) -> list[Any]:
+    """The versions of all keys that the case has."""
+    store = driver.get_versioned_key_value_store(name)
+    entries = []
+    for key in sorted({action["key"] for action in case["input"] if action.get("key") is not None}):
+        versions = [
+            {"value": _json(version.value), "ts": version.timestamp, "valid_to": version.valid_to}
+            for version in store.versions(key)
+        ]
+        if versions:
+            entries.append({"key": key, "versions_latest_first": versions})
+    return entries
 
 
 def _json(value: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.oracle.expressions import Environment, ExpressionError, evaluate, text, truth
-from topology import ProcessorContext, PunctuationType, Record, ValueAndTimestamp, serdes
+from topology import ProcessorContext, PunctuationType, Record, ValueAndTimestamp, VersionedRecord, serdes
 
 PUNCTUATIONS = {"stream_time": PunctuationType.STREAM_TIME, "wall_clock": PunctuationType.WALL_CLOCK_TIME}
 
@@ -62,6 +62,14 @@ class ScriptedProcessor:
 
     def do_delete(self, environment: Environment, store: str, key: Any) -> None:
         self.context.get_state_store(store).delete(self.value(key, environment))
+
+    def do_put_versioned(self, environment: Environment, store: str, key: Any, value: Any, timestamp: Any) -> None:
+        at = int(self.value(timestamp, environment))
+        self.context.get_state_store(store).put(self.value(key, environment), self.value(value, environment), at)
+
+    def do_delete_versioned(self, environment: Environment, store: str, key: Any, timestamp: Any) -> None:
+        at = int(self.value(timestamp, environment))
+        self.context.get_state_store(store).delete(self.value(key, environment), at)
 
     def do_win_put(self, environment: Environment, store: str, key: Any, value: Any, start: Any) -> None:
         self.context.get_state_store(store).put(
@@ -143,6 +151,12 @@ def listed(entries: Any) -> str:
     return ",".join(f"{text(key)}={text(value)}" for key, value in entries)
 
 
+def version(found: VersionedRecord[Any] | None) -> str | None:
+    if found is None:
+        return None
+    return f"{text(found.value)}@{found.timestamp}-{'inf' if found.valid_to is None else found.valid_to}"
+
+
 def metadata(context: ProcessorContext[Any, Any]) -> str:
     origin = context.record_metadata
     return "none" if origin is None else f"{origin.topic}/{origin.partition}/{origin.offset}"
@@ -159,6 +173,7 @@ CONTEXT_FUNCTIONS: dict[str, Callable[[ProcessorContext[Any, Any]], Any]] = {
 STORE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "get": lambda store, key: plain(store.get(key)),
     "get_ts": lambda store, key: getattr(store.get(key), "timestamp", None),
+    "get_versioned": lambda store, key, *as_of: version(store.get(key, *map(int, as_of))),
     "put_if_absent": lambda store, key, value: store.put_if_absent(key, value),
     "count_entries": lambda store: store.approximate_num_entries(),
     "range": lambda store, start, end: listed(store.range(start, end)),

@@ -183,7 +183,15 @@ def store_without_name(builder: StreamsBuilder) -> None:
 
 
 def store_of_another_kind(builder: StreamsBuilder) -> None:
+    builder.add_state_store(Store("v", kind="list"))  # type: ignore[arg-type]  # here
+
+
+def versions_without_retention(builder: StreamsBuilder) -> None:
     builder.add_state_store(Store("v", kind="versioned"))  # here
+
+
+def entries_of_a_window_store(builder: StreamsBuilder) -> None:
+    builder.add_state_store(Store("v", kind="window", max_entries=3))  # here
 
 
 def changelog_without_logging(builder: StreamsBuilder) -> None:
@@ -238,12 +246,14 @@ MISTAKES: dict[Callable[[StreamsBuilder], None], tuple[type[TopologyError], str]
     other_windows: (UnsupportedError, "takes TimeWindows"),
     short_retention: (WindowError, "size + grace = 1500 ms"),
     window_store_of_another_size: (WindowError, "windows of 2000 ms, the operator has 1000 ms"),
-    window_store_without_windows: (TopologyError, "a key_value store is needed"),
+    window_store_without_windows: (TopologyError, "a key_value or versioned store is needed"),
     window_store_without_times: (WindowError, "needs retention= and window_size="),
     window_store_too_short: (WindowError, "retention below its window size"),
     no_retention: (WindowError, "above 0 ms"),
     store_without_name: (TopologyError, "needs a name"),
-    store_of_another_kind: (UnsupportedError, "'versioned' are not supported"),
+    store_of_another_kind: (UnsupportedError, "'list' are not supported"),
+    versions_without_retention: (WindowError, "needs retention="),
+    entries_of_a_window_store: (UnsupportedError, "can have max_entries"),
     changelog_without_logging: (UnsupportedError, "no changelog"),
     not_a_store: (TopologyError, "takes a Store"),
     one_store_for_a_list: (TopologyError, "stores=['v']"),

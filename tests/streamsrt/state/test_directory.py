@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from streamsrt.errors import ConfigError, StateDirectoryLockedError, StateError, StoreCorruptedError
-from streamsrt.state.directory import AnyStore, StateDirectory
+from streamsrt.state.directory import StateDirectory
+from streamsrt.state.kinds import LaidOut
 from streamsrt.state.store import BytesStore
+from streamsrt.state.versioned import VersionedBytesStore
 from streamsrt.state.windowed import WindowBytesStore
 from topology.nodes import StoreSpec
 
@@ -28,7 +30,7 @@ def directory(tmp_path: Path) -> Iterator[StateDirectory]:
         yield opened
 
 
-def key_value(store: AnyStore) -> BytesStore:
+def key_value(store: LaidOut) -> BytesStore:
     assert not isinstance(store, WindowBytesStore)
     return store
 
@@ -133,11 +135,23 @@ def test_obsolete_stores_are_those_nobody_opened_for_long(directory: StateDirect
     assert [place[:2] for place in directory.list_stores()] == [("counts", 0)]
 
 
-@pytest.mark.parametrize("kind", ["session", "versioned"])
-def test_kinds_that_are_not_kept_are_refused(directory: StateDirectory, kind: str) -> None:
-    with pytest.raises(ConfigError, match=f"'s' is a {kind} store"):
-        directory.open_store(StoreSpec(name="s", kind=kind), 0)  # type: ignore[arg-type]
+def test_kinds_that_are_not_kept_are_refused(directory: StateDirectory) -> None:
+    with pytest.raises(ConfigError, match="'s' is a session store"):
+        directory.open_store(StoreSpec(name="s", kind="session"), 0)
+    with pytest.raises(ConfigError, match="versioned store 's' has no retention"):
+        directory.open_store(StoreSpec(name="s", kind="versioned"), 0)
     assert directory.list_stores() == []
+
+
+def test_versions_are_kept(directory: StateDirectory) -> None:
+    spec = StoreSpec(name="s", kind="versioned", retention_ms=1000, segment_interval_ms=2000)
+    store = directory.open_store(spec, 0)
+    assert isinstance(store, VersionedBytesStore)
+    store.write([(b"a", 5, b"1")], changelog_offset=1)
+    store.close()
+    again = directory.open_store(spec, 0)
+    assert isinstance(again, VersionedBytesStore)
+    assert (again.latest(b"a"), again.changelog_offset()) == ((5, b"1"), 1)
 
 
 def test_window_store_needs_a_retention(directory: StateDirectory) -> None:

@@ -1,0 +1,63 @@
+"""The kinds of state stores: for each, its layout over a byte store, and the cache that stands before it.
+
+Whoever opens a store or makes a cache asks here, so that a new kind of store is known everywhere at once: in tasks and
+standbys, in the state directory, in tests and in backfills.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from streamsrt.errors import ConfigError
+from streamsrt.state.cache import KeyValueCache, RowFormat, WindowCache
+from streamsrt.state.store import BytesStore
+from streamsrt.state.versioned import VersionedBytesStore
+from streamsrt.state.versioned_cache import VersionedCache
+from streamsrt.state.windowed import WindowBytesStore
+from topology.nodes import StoreSpec
+
+LaidOut: TypeAlias = BytesStore | WindowBytesStore | VersionedBytesStore
+Cache: TypeAlias = KeyValueCache | WindowCache | VersionedCache
+
+
+def check_kind(spec: StoreSpec) -> None:
+    """Raises ConfigError for a store that can't be kept."""
+    if spec.kind not in ("key_value", "window", "versioned") or spec.retain_duplicates:
+        kind = "window store that retains duplicates" if spec.retain_duplicates else f"{spec.kind} store"
+        raise ConfigError(
+            f"state store {spec.name!r} is a {kind}: only key-value, window and versioned stores can be kept"
+        )
+    if spec.kind != "key_value" and spec.retention_ms is None:
+        raise ConfigError(f"{spec.kind} store {spec.name!r} has no retention: give it one with retention=")
+
+
+def lay_out(spec: StoreSpec, store: BytesStore) -> LaidOut:
+    """The store of that kind over ``store``. Raises ConfigError, and StateError where its data can't be read."""
+    check_kind(spec)
+    if spec.kind == "window":
+        assert spec.retention_ms is not None
+        return WindowBytesStore(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
+    if spec.kind == "versioned":
+        assert spec.retention_ms is not None
+        assert spec.segment_interval_ms is not None
+        return VersionedBytesStore(
+            store, history_retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms
+        )
+    return store
+
+
+def cache_over(spec: StoreSpec, store: Any, row_format: RowFormat) -> Cache:
+    """The cache of a store that :func:`lay_out` made. Raises ConfigError."""
+    check_kind(spec)
+    if spec.kind == "window":
+        assert spec.retention_ms is not None
+        return WindowCache(
+            spec.name,
+            store,
+            row_format,
+            retention_ms=spec.retention_ms,
+            newest_stored_start=getattr(store, "stream_time_ms", None),
+        )
+    if spec.kind == "versioned":
+        return VersionedCache(spec.name, store, row_format)
+    return KeyValueCache(spec.name, store, row_format)

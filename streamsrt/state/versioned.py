@@ -1,0 +1,262 @@
+"""A store of versions: what a key's value was at a time, for a history retention.
+
+1. A version is valid from its timestamp up to the next version's of its key. A deletion is a version without a value. Puts
+   may come in any order of timestamps; at equal timestamps the last one counts.
+2. In the changelog a version is a plain record: key, value, and the version's timestamp as the record's.
+3. In the store the newest version of a key stands under ``00 key``, unless it is a deletion. Every other version stands
+   under ``01 segment key timestamp``, where the segment is that of the time up to which it was valid (a deletion's: of its
+   own timestamp). So whole segments expire by one range deletion, and what is newest never does.
+4. Stream time is the latest timestamp ever put. It is stored in the batch that raises it, under the empty key. A put that is
+   older than stream time minus retention is dropped and counted. Whether it is logged is the caller's business.
+5. Times are milliseconds since the epoch and not negative.
+
+Source: RocksDBVersionedStore of Kafka Streams (KIP-889).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from struct import Struct
+from typing import NamedTuple
+
+from streamsrt.errors import StateError
+from streamsrt.state.store import BytesStore
+
+_TIME = Struct(">q")
+_TIME_BYTES = 8
+_STREAM_TIME_KEY = b""
+_LATEST = b"\0"
+_HISTORY = b"\1"
+_DELETED = b"\0"
+_VALUE = b"\1"
+_by_timestamp = attrgetter("timestamp_ms")
+
+
+class Version(NamedTuple):
+    """One version of a key. ``valid_to_ms`` None: it is the newest. ``value`` None: a deletion."""
+
+    timestamp_ms: int
+    value: bytes | None
+    valid_to_ms: int | None
+
+
+class _Row(NamedTuple):
+    """A version as it is stored: where, and up to when it is valid (a deletion: its own timestamp)."""
+
+    key: bytes
+    timestamp_ms: int
+    value: bytes | None
+    valid_to_ms: int
+
+
+class VersionedBytesStore:
+    """Versions by key over ``store``, which it owns (Kafka's ``RocksDBVersionedStore``)."""
+
+    def __init__(self, store: BytesStore, *, history_retention_ms: int, segment_interval_ms: int) -> None:
+        self._store = store
+        self.history_retention_ms = history_retention_ms
+        self.segment_interval_ms = segment_interval_ms
+        self.dropped_rows = 0
+        """How many versions were expired when they were put."""
+        stored = store.get(_STREAM_TIME_KEY)
+        self._stream_time_ms = -1 if stored is None else int(_TIME.unpack(stored)[0])
+        self._newest_deletion_ms = self._stream_time_ms
+        self._oldest_segment = self._first_stored_segment()
+        self._batch: dict[bytes, bytes | None] = {}
+        self._places: dict[bytes, list[bytes]] = {}
+
+    @property
+    def name(self) -> str:
+        return self._store.name
+
+    @property
+    def persistent(self) -> bool:
+        return self._store.persistent
+
+    @property
+    def is_open(self) -> bool:
+        return self._store.is_open
+
+    @property
+    def stream_time_ms(self) -> int:
+        """The latest timestamp ever put; -1 where nothing was."""
+        return self._stream_time_ms
+
+    @property
+    def newest_deletion_ms(self) -> int:
+        """No deletion that is its key's newest version is later."""
+        return self._newest_deletion_ms
+
+    def _first_stored_segment(self) -> int | None:
+        for key, _ in self._store.range(_HISTORY):
+            return int(_TIME.unpack_from(key, 1)[0])
+        return None
+
+    def _live_segment(self) -> int:
+        return max(0, self._stream_time_ms - self.history_retention_ms) // self.segment_interval_ms
+
+    # -------------------------------------------------------------------------------------------------------- writing
+
+    def write(self, puts: Iterable[tuple[bytes, int, bytes | None]], *, changelog_offset: int | None = None) -> None:
+        """Puts (key, timestamp, value) in this order, as one atomic batch; None deletes. Expired versions are dropped."""
+        before_ms = self._stream_time_ms
+        try:
+            for key, timestamp_ms, value in puts:
+                self._put(key, timestamp_ms, value)
+            batch = self._batch
+            if self._stream_time_ms > before_ms:
+                batch[_STREAM_TIME_KEY] = _TIME.pack(self._stream_time_ms)
+            self._store.write([(key, batch[key]) for key in sorted(batch)], changelog_offset=changelog_offset)
+        finally:
+            self._batch = {}
+            self._places = {}
+        self._delete_expired()
+
+    def restore_versions(
+        self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int], next_offset: int
+    ) -> None:
+        """Puts columns of the changelog, together with the offset at which restoring goes on."""
+        self.write(zip(keys, timestamps, values, strict=True), changelog_offset=next_offset)
+
+    def _put(self, key: bytes, timestamp_ms: int, value: bytes | None) -> None:
+        if timestamp_ms < 0:
+            raise StateError(f"versioned store {self.name!r}: a version can't begin at {timestamp_ms} ms")
+        if timestamp_ms < self._stream_time_ms - self.history_retention_ms:
+            self.dropped_rows += 1
+            return
+        self._stream_time_ms = max(self._stream_time_ms, timestamp_ms)
+        latest = self._get(_LATEST + key)
+        newest_ms = self._newest_deletion_ms if latest is None else int(_TIME.unpack_from(latest)[0])
+        if timestamp_ms < newest_ms or (latest is None and timestamp_ms == newest_ms):
+            self._insert(key, timestamp_ms, value, None if latest is None else newest_ms)
+            return
+        if latest is not None and timestamp_ms > newest_ms:
+            self._keep(_Row(key, newest_ms, latest[_TIME_BYTES:], timestamp_ms))
+        self._put_latest(key, timestamp_ms, value)
+
+    def _put_latest(self, key: bytes, timestamp_ms: int, value: bytes | None) -> None:
+        if value is not None:
+            self._batch[_LATEST + key] = _TIME.pack(timestamp_ms) + value
+            return
+        self._batch[_LATEST + key] = None
+        self._keep(_Row(key, timestamp_ms, None, timestamp_ms))
+        self._newest_deletion_ms = max(self._newest_deletion_ms, timestamp_ms)
+
+    def _insert(self, key: bytes, timestamp_ms: int, value: bytes | None, latest_ms: int | None) -> None:
+        """Puts a version that may have later ones of its key behind it."""
+        rows = self._rows(key)
+        later = [row.timestamp_ms for row in rows if row.timestamp_ms > timestamp_ms]
+        if latest_ms is not None:
+            later.append(latest_ms)
+        for row in rows:
+            if row.timestamp_ms == timestamp_ms:
+                self._change(row, None)
+            elif row.value is not None and row.timestamp_ms < timestamp_ms < row.valid_to_ms:
+                self._change(row, None)
+                self._keep(row._replace(valid_to_ms=timestamp_ms))
+        if not later:
+            self._put_latest(key, timestamp_ms, value)
+        else:
+            self._keep(_Row(key, timestamp_ms, value, timestamp_ms if value is None else min(later)))
+
+    def _keep(self, row: _Row) -> None:
+        segment = row.valid_to_ms // self.segment_interval_ms
+        if segment < self._live_segment():
+            return
+        if self._oldest_segment is None or segment < self._oldest_segment:
+            self._oldest_segment = segment
+        content = _DELETED if row.value is None else _VALUE + row.value
+        self._change(row, _TIME.pack(row.valid_to_ms) + content)
+
+    def _change(self, row: _Row, content: bytes | None) -> None:
+        segment = _TIME.pack(row.valid_to_ms // self.segment_interval_ms)
+        place = _HISTORY + segment + row.key + _TIME.pack(row.timestamp_ms)
+        self._batch[place] = content
+        self._places.setdefault(row.key, []).append(place)
+
+    def _delete_expired(self) -> None:
+        oldest, live = self._oldest_segment, self._live_segment()
+        if oldest is not None and oldest < live:
+            self._store.delete_range(_HISTORY + _TIME.pack(oldest), _HISTORY + _TIME.pack(live))
+            self._oldest_segment = live
+
+    # -------------------------------------------------------------------------------------------------------- reading
+
+    def _get(self, place: bytes) -> bytes | None:
+        return self._batch[place] if place in self._batch else self._store.get(place)
+
+    def _rows(self, key: bytes) -> list[_Row]:
+        """All versions of a key but the newest one with a value, oldest first."""
+        if self._oldest_segment is None:
+            return []
+        length = 1 + _TIME_BYTES + len(key) + _TIME_BYTES
+        newest = self._stream_time_ms // self.segment_interval_ms
+        changed = {place: self._batch[place] for place in self._places.get(key, ())}
+        rows: dict[bytes, bytes | None] = {}
+        for segment in range(max(self._oldest_segment, self._live_segment()), newest + 1):
+            prefix = _HISTORY + _TIME.pack(segment) + key
+            # Between two versions of a key there may be those of longer keys that begin with it.
+            rows |= {place: row for place, row in self._store.range(prefix, prefix + b"\x80") if len(place) == length}
+        found = [
+            _row(key, int(_TIME.unpack_from(place, length - _TIME_BYTES)[0]), row)
+            for place, row in (rows | changed).items()
+            if row is not None
+        ]
+        return sorted(found, key=_by_timestamp)
+
+    def latest(self, key: bytes) -> tuple[int, bytes] | None:
+        """Timestamp and value of the newest version; None where there is none or it is a deletion."""
+        row = self._store.get(_LATEST + key)
+        return None if row is None else (int(_TIME.unpack_from(row)[0]), row[_TIME_BYTES:])
+
+    def versions(self, key: bytes) -> list[Version]:
+        """All versions of a key that are still there, oldest first; deletions too."""
+        rows = self._rows(key)
+        latest = self.latest(key)
+        ends: list[int | None] = [row.timestamp_ms for row in rows[1:]]
+        if rows:
+            ends.append(None if latest is None else latest[0])
+        found = [Version(row.timestamp_ms, row.value, end) for row, end in zip(rows, ends, strict=True)]
+        return found if latest is None else [*found, Version(*latest, None)]
+
+    def get(self, key: bytes, as_of_ms: int) -> Version | None:
+        """The version that was valid at ``as_of_ms``; None where there was none, or that is beyond retention."""
+        latest = self.latest(key)
+        if latest is not None and latest[0] <= as_of_ms:
+            return Version(*latest, None)
+        if as_of_ms < self._stream_time_ms - self.history_retention_ms:
+            return None
+        known = [version for version in self.versions(key) if version.timestamp_ms <= as_of_ms]
+        return known[-1] if known and known[-1].value is not None else None
+
+    def latest_rows(self) -> Iterator[tuple[bytes, int, bytes]]:
+        """(key, timestamp, value) of the newest version of every key that has a value, by key."""
+        for place, row in self._store.range(_LATEST, _HISTORY):
+            yield place[1:], int(_TIME.unpack_from(row)[0]), row[_TIME_BYTES:]
+
+    # ----------------------------------------------------------------------------------------------------- forwarding
+
+    def changelog_offset(self) -> int | None:
+        return self._store.changelog_offset()
+
+    def approximate_count(self) -> int:
+        return max(0, self._store.approximate_count() - (self._stream_time_ms >= 0))
+
+    def approximate_size_bytes(self) -> int:
+        return self._store.approximate_size_bytes()
+
+    def flush(self) -> None:
+        self._store.flush()
+
+    def close(self) -> None:
+        self._store.close()
+
+    def wipe(self) -> None:
+        self._store.wipe()
+
+
+def _row(key: bytes, timestamp_ms: int, row: bytes) -> _Row:
+    deleted = row[_TIME_BYTES : _TIME_BYTES + 1] == _DELETED
+    value = None if deleted else row[_TIME_BYTES + 1 :]
+    return _Row(key, timestamp_ms, value, int(_TIME.unpack_from(row)[0]))
