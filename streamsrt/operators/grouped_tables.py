@@ -49,9 +49,12 @@ def regrouping(op: GroupTable) -> Callable[[Any, Any, Any], Changes]:
 @makes(GroupTable)
 def group_table(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     assert isinstance(node.operation, GroupTable)
-    regroup = regrouping(node.operation)
+    env, regroup = builder.env, regrouping(node.operation)
+    newest_only = builder.plan.is_versioned(node.parents[0])
 
     def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        if newest_only and not env.is_latest:
+            return
         for group, change in regroup(key, value, old):
             made.forward(group, change, timestamp, headers)
 

@@ -35,6 +35,7 @@ def make_table_table_join(builder: PathBuilder, node: ProcessorNode, made: PathN
     other_row = table_view(env.plan, env.caches, op.table)
     needs, none_too, sends_old = needs_other(op), joins_none(op), node.sends_old_values
     is_left = op.side == "left"
+    newest_only = builder.plan.is_versioned(node.parents[0])
 
     def joined(own: Any, other: Any) -> Any:
         if own is None and (other is None or not none_too):
@@ -44,6 +45,9 @@ def make_table_table_join(builder: PathBuilder, node: ProcessorNode, made: PathN
     def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
         if key is None:
             env.counters.dropped_null += 1
+            return
+        if newest_only and not env.is_latest:
+            env.counters.dropped_late += 1
             return
         other, other_time = other_row(key)
         if other is None and (needs or (value is None and old is None)):
