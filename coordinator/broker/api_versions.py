@@ -40,12 +40,15 @@ SERVED: dict[int, tuple[int, int]] = {
     ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
     ApiKey.STREAMS_GROUP_HEARTBEAT: (0, 1),
     ApiKey.STREAMS_GROUP_DESCRIBE: (0, 1),
 }
 
-FEATURES = {"metadata.version": (7, 29), "streams.version": (0, 1)}
-"""Features as (minimum, finalised maximum): ``streams.version`` 1 tells clients that streams groups are served."""
+FEATURES = {"group.version": (0, 1), "metadata.version": (7, 29), "streams.version": (0, 1)}
+"""Features as (minimum, finalised maximum): 1 for ``group.version`` and ``streams.version`` tells clients that consumer
+and streams groups are served."""
 
 
 def api_versions(error_code: int = 0) -> ApiVersionsResponse:

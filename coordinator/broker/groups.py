@@ -15,6 +15,8 @@ from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.primitives import ZERO_UUID
 from streamsrt.wire.schema import ApiKey
 from streamsrt.wire.types import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     FindCoordinatorRequest,
@@ -210,6 +212,16 @@ def handle_delete_groups(broker: Broker, request: Request) -> Answer:
     return broker.acknowledged(DeleteGroupsResponse(results=results), logs)
 
 
+def handle_describe_consumer_groups(broker: Broker, request: Request) -> ConsumerGroupDescribeResponse:
+    groups = []
+    for group_ids in broker.groups.by_shard(request.message.group_ids):
+        one = ConsumerGroupDescribeRequest(group_ids=group_ids)
+        reply = broker.groups.execute(group_ids[0], one, context_of(request))
+        assert not isawaitable(reply)
+        groups.extend(reply.groups)
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
 def handle_describe_streams_groups(broker: Broker, request: Request) -> StreamsGroupDescribeResponse:
     message: StreamsGroupDescribeRequest = request.message
     groups = []
@@ -230,6 +242,8 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.OFFSET_DELETE: _pass_on,
     ApiKey.LIST_GROUPS: handle_list_groups,
     ApiKey.DELETE_GROUPS: handle_delete_groups,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _pass_on,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: handle_describe_consumer_groups,
     ApiKey.STREAMS_GROUP_HEARTBEAT: _pass_on,
     ApiKey.STREAMS_GROUP_DESCRIBE: handle_describe_streams_groups,
 }

@@ -1,54 +1,55 @@
 """Settings of the group coordinator under Kafka's names, with Kafka's defaults and bounds.
 
-Broker settings are ``group.streams.*``; a group overrides some of them by dynamic settings ``streams.*`` of its own
-(``kafka-configs --entity-type groups``). Unknown names and values out of bounds are refused with one message each.
+Broker settings are ``group.streams.*`` and ``group.consumer.*``; a group overrides some of them by dynamic settings
+``streams.*`` and ``consumer.*`` of its own (``kafka-configs --entity-type groups``). Unknown names and values out of
+bounds are refused with one message each.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
-INT32_MAX = 2147483647
+from coordinator.group.consumer.config import CONSUMER_GROUP_SETTINGS, CONSUMER_SETTINGS, ConsumerConfig
+from coordinator.group.settings import (
+    INT32_MAX,
+    InvalidConfigError,
+    Ranges,
+    Setting,
+    check_ranges,
+    integer,
+    nearest,
+    numbers_of,
+)
+
+__all__ = ["BROKER_SETTINGS", "GroupConfig", "InvalidConfigError", "StreamsGroupConfig"]
+
 ASSIGNORS = ("highly_available", "sticky")
 
-
-class InvalidConfigError(ValueError):
-    """The operator's mistake: a setting with an unknown name or a value that is not allowed."""
-
-
-class _Setting(NamedTuple):
-    attribute: str
-    default: int | str | None
-    low: int = 0
-    high: int = INT32_MAX
-
-
-BROKER_SETTINGS: dict[str, _Setting] = {
-    "group.coordinator.rebalance.protocols": _Setting("rebalance_protocols", "classic,consumer,streams"),
-    "group.streams.session.timeout.ms": _Setting("session_timeout_ms", 45_000, 1),
-    "group.streams.min.session.timeout.ms": _Setting("min_session_timeout_ms", 45_000, 1),
-    "group.streams.max.session.timeout.ms": _Setting("max_session_timeout_ms", 60_000, 1),
-    "group.streams.heartbeat.interval.ms": _Setting("heartbeat_interval_ms", 5_000, 1),
-    "group.streams.min.heartbeat.interval.ms": _Setting("min_heartbeat_interval_ms", 5_000, 1),
-    "group.streams.max.heartbeat.interval.ms": _Setting("max_heartbeat_interval_ms", 15_000, 1),
-    "group.streams.max.size": _Setting("max_size", INT32_MAX, 1),
-    "group.streams.num.standby.replicas": _Setting("num_standby_replicas", 0),
-    "group.streams.max.standby.replicas": _Setting("max_standby_replicas", 2),
-    "group.streams.num.warmup.replicas": _Setting("num_warmup_replicas", 2),
-    "group.streams.max.warmup.replicas": _Setting("max_warmup_replicas", 20),
-    "group.streams.acceptable.recovery.lag": _Setting("acceptable_recovery_lag", 10_000, 0, 2**63 - 1),
-    "group.streams.task.offset.interval.ms": _Setting("task_offset_interval_ms", 60_000, 1),
-    "group.streams.min.task.offset.interval.ms": _Setting("min_task_offset_interval_ms", 15_000, 1),
-    "group.streams.initial.rebalance.delay.ms": _Setting("initial_rebalance_delay_ms", 3_000),
-    "group.streams.assignment.interval.ms": _Setting("assignment_interval_ms", 1_000),
-    "group.streams.min.assignment.interval.ms": _Setting("min_assignment_interval_ms", 0),
-    "group.streams.max.assignment.interval.ms": _Setting("max_assignment_interval_ms", 15_000),
-    "group.streams.assignor.name": _Setting("assignor_name", None),
-    "offset.metadata.max.bytes": _Setting("offset_metadata_max_bytes", 4096),
+_OWN_SETTINGS: dict[str, Setting] = {
+    "group.coordinator.rebalance.protocols": Setting("rebalance_protocols", "classic,consumer,streams"),
+    "group.streams.session.timeout.ms": Setting("session_timeout_ms", 45_000, 1),
+    "group.streams.min.session.timeout.ms": Setting("min_session_timeout_ms", 45_000, 1),
+    "group.streams.max.session.timeout.ms": Setting("max_session_timeout_ms", 60_000, 1),
+    "group.streams.heartbeat.interval.ms": Setting("heartbeat_interval_ms", 5_000, 1),
+    "group.streams.min.heartbeat.interval.ms": Setting("min_heartbeat_interval_ms", 5_000, 1),
+    "group.streams.max.heartbeat.interval.ms": Setting("max_heartbeat_interval_ms", 15_000, 1),
+    "group.streams.max.size": Setting("max_size", INT32_MAX, 1),
+    "group.streams.num.standby.replicas": Setting("num_standby_replicas", 0),
+    "group.streams.max.standby.replicas": Setting("max_standby_replicas", 2),
+    "group.streams.num.warmup.replicas": Setting("num_warmup_replicas", 2),
+    "group.streams.max.warmup.replicas": Setting("max_warmup_replicas", 20),
+    "group.streams.acceptable.recovery.lag": Setting("acceptable_recovery_lag", 10_000, 0, 2**63 - 1),
+    "group.streams.task.offset.interval.ms": Setting("task_offset_interval_ms", 60_000, 1),
+    "group.streams.min.task.offset.interval.ms": Setting("min_task_offset_interval_ms", 15_000, 1),
+    "group.streams.initial.rebalance.delay.ms": Setting("initial_rebalance_delay_ms", 3_000),
+    "group.streams.assignment.interval.ms": Setting("assignment_interval_ms", 1_000),
+    "group.streams.min.assignment.interval.ms": Setting("min_assignment_interval_ms", 0),
+    "group.streams.max.assignment.interval.ms": Setting("max_assignment_interval_ms", 15_000),
+    "group.streams.assignor.name": Setting("assignor_name", None),
+    "offset.metadata.max.bytes": Setting("offset_metadata_max_bytes", 4096),
 }
+BROKER_SETTINGS: dict[str, Setting] = {**_OWN_SETTINGS, **CONSUMER_SETTINGS}
 
 _GROUP_SETTINGS: dict[str, str] = {
     "streams.session.timeout.ms": "session_timeout_ms",
@@ -63,7 +64,7 @@ _GROUP_SETTINGS: dict[str, str] = {
     "streams.rack.aware.assignment.tags": "rack_tags",
 }
 
-_RANGES = {
+_RANGES: Ranges = {
     "session_timeout_ms": ("min_session_timeout_ms", "max_session_timeout_ms"),
     "heartbeat_interval_ms": ("min_heartbeat_interval_ms", "max_heartbeat_interval_ms"),
     "assignment_interval_ms": ("min_assignment_interval_ms", "max_assignment_interval_ms"),
@@ -110,21 +111,23 @@ class GroupConfig:
     broker: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     defaults: StreamsGroupConfig = StreamsGroupConfig()
-    bounds: Mapping[str, int] = field(default_factory=lambda: _numbers({}))
+    bounds: Mapping[str, int] = field(default_factory=lambda: numbers_of(_OWN_SETTINGS, {}))
     max_size: int = INT32_MAX
     offset_metadata_max_bytes: int = 4096
     streams_enabled: bool = True
     resolved: Mapping[str, StreamsGroupConfig] = field(default_factory=dict)
+    consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
 
     @classmethod
     def parse(cls, settings: Mapping[str, str]) -> GroupConfig:
         """Reads broker settings. Raises InvalidConfigError naming the setting, its value and what is allowed."""
         for name in settings:
             if name not in BROKER_SETTINGS:
-                raise InvalidConfigError(f"Unknown config name: {name}.{_nearest(name, BROKER_SETTINGS)}")
-        numbers = _numbers(settings)
+                raise InvalidConfigError(f"Unknown config name: {name}.{nearest(name, BROKER_SETTINGS)}")
+        numbers = numbers_of(_OWN_SETTINGS, settings)
         assignor = settings.get("group.streams.assignor.name")
-        protocols = settings.get("group.coordinator.rebalance.protocols", "classic,consumer,streams")
+        named = settings.get("group.coordinator.rebalance.protocols", "classic,consumer,streams")
+        protocols = {part.strip() for part in named.split(",")}
         _check_broker_bounds(numbers)
         _check_assignor("group.streams.assignor.name", assignor)
         fields = {name: numbers[name] for name in _GROUP_SETTINGS.values() if name in numbers}
@@ -134,7 +137,8 @@ class GroupConfig:
             bounds=numbers,
             max_size=numbers["max_size"],
             offset_metadata_max_bytes=numbers["offset_metadata_max_bytes"],
-            streams_enabled="streams" in {part.strip() for part in protocols.split(",")},
+            streams_enabled="streams" in protocols,
+            consumer=ConsumerConfig.parse(settings, is_enabled="consumer" in protocols),
         )
 
     def for_group(self, group_id: str) -> StreamsGroupConfig:
@@ -148,33 +152,42 @@ class GroupConfig:
         groups, resolved = dict(self.groups), dict(self.resolved)
         groups.pop(group_id, None)
         resolved.pop(group_id, None)
+        for name in settings:
+            if name not in _GROUP_SETTINGS and name not in CONSUMER_GROUP_SETTINGS:
+                hint = nearest(name, {**_GROUP_SETTINGS, **CONSUMER_GROUP_SETTINGS})
+                raise InvalidConfigError(f"Unknown group config name: {name}{hint}")
+        own = {name: value for name, value in settings.items() if name in _GROUP_SETTINGS}
         if settings:
-            changes = dict(self._group_value(name, value) for name, value in settings.items())
             groups[group_id] = dict(settings)
+        if own:
+            changes = dict(self._group_value(name, value) for name, value in own.items())
             resolved[group_id] = replace(self.defaults, **changes)  # type: ignore[arg-type]
-        return replace(self, groups=groups, resolved=resolved)
+        rest = {name: value for name, value in settings.items() if name not in own}
+        return replace(self, groups=groups, resolved=resolved, consumer=self.consumer.with_group(group_id, rest))
 
     def describe_group(self, group_id: str) -> dict[str, tuple[str | None, bool]]:
         """Dynamic setting -> (value in use, whether the group itself sets it)."""
-        own, used = self.groups.get(group_id, {}), self.for_group(group_id)
+        own = self.groups.get(group_id, {})
         found: dict[str, tuple[str | None, bool]] = {}
-        for name, attribute in _GROUP_SETTINGS.items():
-            value = getattr(used, attribute)
-            text = ",".join(value) if isinstance(value, tuple) else value
-            found[name] = (None if text is None else str(text), name in own)
+        for table, used in (
+            (_GROUP_SETTINGS, self.for_group(group_id)),
+            (CONSUMER_GROUP_SETTINGS, self.consumer.for_group(group_id)),
+        ):
+            for name, attribute in table.items():
+                value = getattr(used, attribute)
+                text = ",".join(value) if isinstance(value, tuple) else value
+                found[name] = (None if text is None else str(text), name in own)
         return found
 
     def _group_value(self, name: str, value: str) -> tuple[str, int | str | tuple[str, ...]]:
         """The attribute of a dynamic setting and its value."""
-        if name not in _GROUP_SETTINGS:
-            raise InvalidConfigError(f"Unknown group config name: {name}{_nearest(name, _GROUP_SETTINGS)}")
         attribute = _GROUP_SETTINGS[name]
         if attribute == "assignor_name":
             _check_assignor(name, value)
             return attribute, value
         if attribute == "rack_tags":
             return attribute, tuple(tag for part in value.split(",") if (tag := part.strip()))
-        number = _integer(name, value)
+        number = integer(name, value)
         low = 0 if attribute != "task_offset_interval_ms" else 1
         if number < low:
             raise InvalidConfigError(f"Invalid value {number} for configuration {name}: Value must be at least {low}")
@@ -189,32 +202,9 @@ class GroupConfig:
         return attribute, number
 
 
-def _numbers(settings: Mapping[str, str]) -> dict[str, int]:
-    """Attribute -> value of every setting that is a number."""
-    found: dict[str, int] = {}
-    for name, setting in BROKER_SETTINGS.items():
-        if isinstance(setting.default, int):
-            number = _integer(name, settings[name]) if name in settings else setting.default
-            if not setting.low <= number <= setting.high:
-                raise InvalidConfigError(
-                    f"Invalid value {number} for configuration {name}: it must be in {setting.low} to {setting.high}."
-                )
-            found[setting.attribute] = number
-    return found
-
-
 def _check_broker_bounds(numbers: Mapping[str, int]) -> None:
-    names = {setting.attribute: name for name, setting in BROKER_SETTINGS.items()}
-    for attribute, (least, most) in _RANGES.items():
-        if numbers[least] > numbers[most]:
-            raise InvalidConfigError(
-                f"{names[least]} ({numbers[least]}) must not be greater than {names[most]} ({numbers[most]})."
-            )
-        if not numbers[least] <= numbers[attribute] <= numbers[most]:
-            raise InvalidConfigError(
-                f"{names[attribute]} is {numbers[attribute]}, but must be in the range {numbers[least]} "
-                f"({names[least]}) to {numbers[most]} ({names[most]})."
-            )
+    check_ranges(_OWN_SETTINGS, _RANGES, numbers)
+    names = {setting.attribute: name for name, setting in _OWN_SETTINGS.items()}
     for attribute, most in _MAXIMA.items():
         if numbers[attribute] > numbers[most]:
             raise InvalidConfigError(
@@ -232,15 +222,3 @@ def _check_assignor(name: str, value: str | None) -> None:
         raise InvalidConfigError(
             f"{name} '{value}' is not a registered task assignor. Registered assignors are: [{', '.join(ASSIGNORS)}]."
         )
-
-
-def _integer(name: str, value: str) -> int:
-    try:
-        return int(value.strip())
-    except ValueError:
-        raise InvalidConfigError(f"Invalid value {value} for configuration {name}: Not a number of type INT") from None
-
-
-def _nearest(name: str, known: Mapping[str, object]) -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-    return f" Did you mean {close[0]}?" if close else ""

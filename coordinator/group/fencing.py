@@ -4,12 +4,14 @@
    client may commit while the group is empty.
 2. A member of a classic group gives the group's generation. While the assignment of a generation is being made, commits
    are refused with REBALANCE_IN_PROGRESS: what the member had may be somebody else's by now.
-3. Inside of a transaction a producer without member id and generation commits for any group: its producer epoch fences it.
+3. A member of the classic protocol in a consumer group gives its generation, which is its member epoch.
+4. Inside of a transaction a producer without member id and generation commits for any group: its producer epoch fences it.
 """
 
 from __future__ import annotations
 
 from coordinator.group.classic.state import ClassicGroup, GroupState, Live
+from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.state import Group
 from coordinator.group.streams.state import StreamsGroup
 from streamsrt.wire.error_codes import ErrorCode
@@ -34,7 +36,7 @@ def commit_error(group: Group | None, request: OffsetCommitRequest, version: int
         return error
     if request.member_id not in group.members:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if version < MEMBER_EPOCH_VERSION:
+    if version < MEMBER_EPOCH_VERSION and not _is_classic(group, request.member_id):
         return ErrorCode.UNSUPPORTED_VERSION
     return _stale(group, request.member_id, epoch)
 
@@ -87,5 +89,12 @@ def _classic_error(live: Live, request: OffsetCommitRequest | TxnOffsetCommitReq
     return error
 
 
-def _stale(group: StreamsGroup, member_id: str, epoch: int) -> ErrorCode:
-    return ErrorCode.NONE if group.current[member_id].epoch == epoch else ErrorCode.STALE_MEMBER_EPOCH
+def _stale(group: StreamsGroup | ConsumerGroup, member_id: str, epoch: int) -> ErrorCode:
+    if group.current[member_id].epoch == epoch:
+        return ErrorCode.NONE
+    return ErrorCode.ILLEGAL_GENERATION if _is_classic(group, member_id) else ErrorCode.STALE_MEMBER_EPOCH
+
+
+def _is_classic(group: StreamsGroup | ConsumerGroup, member_id: str) -> bool:
+    """Whether this member of a group of a newer protocol uses the classic one."""
+    return isinstance(group, ConsumerGroup) and group.members[member_id].classic is not None

@@ -8,6 +8,9 @@ from __future__ import annotations
 from coordinator.group.classic.records import tombstone as classic_tombstone
 from coordinator.group.classic.state import ClassicGroup
 from coordinator.group.committed import offset_tombstones, with_pending
+from coordinator.group.consumer.describe import state_name as consumer_state_name
+from coordinator.group.consumer.records import group_tombstones as consumer_tombstones
+from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.state import Group, GroupsState
 from coordinator.group.streams.describe import state_name
 from coordinator.group.streams.records import group_tombstones
@@ -15,7 +18,7 @@ from coordinator.group.values import Decision, Record, Reply, RequestContext, To
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 
-CLASSIC, STREAMS = "classic", "streams"
+CLASSIC, CONSUMER, STREAMS = "classic", "consumer", "streams"
 
 
 def list_groups(
@@ -39,6 +42,8 @@ def _listed(group_id: str, group: Group, image: TopicsImage) -> types.ListGroups
     if isinstance(group, ClassicGroup):
         live = group.live
         listed.group_type, listed.protocol_type, listed.group_state = CLASSIC, live.protocol_type, live.state
+    elif isinstance(group, ConsumerGroup):
+        listed.group_type, listed.protocol_type, listed.group_state = CONSUMER, CONSUMER, consumer_state_name(group)
     else:
         listed.group_type, listed.protocol_type, listed.group_state = STREAMS, STREAMS, state_name(group, image)
     return listed
@@ -64,6 +69,8 @@ def tombstones(group: Group | None) -> list[Record]:
         return []
     if isinstance(group, ClassicGroup):
         return [classic_tombstone(group.group_id)]
+    if isinstance(group, ConsumerGroup):
+        return list(consumer_tombstones(group))
     return list(group_tombstones(group))
 
 

@@ -17,6 +17,9 @@ from typing import Any
 
 from coordinator.group import offsets
 from coordinator.group.config import GroupConfig
+from coordinator.group.consumer import requests as consumer
+from coordinator.group.consumer.response import error_response as consumer_error
+from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.listing import delete_groups, list_groups
 from coordinator.group.refusal import Refused
 from coordinator.group.state import GroupsState
@@ -80,6 +83,8 @@ def on_loaded(state: GroupsState, now_ms: int, config: GroupConfig) -> Decision:
     for group in state.groups.values():
         if isinstance(group, StreamsGroup):
             timers += _streams_timers(group, now_ms, config.for_group(group.group_id).session_timeout_ms)
+        elif isinstance(group, ConsumerGroup):
+            timers += consumer.loaded_timers(group, now_ms, config.consumer)
     return Decision(timers=tuple(timers))
 
 
@@ -115,6 +120,8 @@ def _expire(state: GroupsState, key: TimerKey, now_ms: int, image: TopicsImage, 
     match state.groups.get(key.group_id):
         case StreamsGroup() as group:
             return _expire_streams(group, key, now_ms, image, config)
+        case ConsumerGroup() as group:
+            return consumer.expire(group, key)
         case _:
             return NOTHING
 
@@ -186,22 +193,17 @@ def _delete_groups(view: _View, request: types.DeleteGroupsRequest) -> Decision:
 
 
 def _consumer_heartbeat(view: _View, request: types.ConsumerGroupHeartbeatRequest) -> Decision:
-    return view.answer(
-        types.ConsumerGroupHeartbeatResponse(
-            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=_not_of_type(view.state, request.group_id, "a consumer"),
+    group = view.state.groups.get(request.group_id)
+    try:
+        return consumer.heartbeat(
+            group, request, view.context, view.now_ms, image=view.image, config=view.config.consumer
         )
-    )
+    except Refused as refused:
+        return view.answer(consumer_error(refused))
 
 
 def _consumer_describe(view: _View, request: types.ConsumerGroupDescribeRequest) -> Decision:
-    response = types.ConsumerGroupDescribeResponse()
-    for group_id in request.group_ids:
-        text = _not_of_type(view.state, group_id, "a consumer")
-        response.groups.append(
-            response.DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text)
-        )
-    return view.answer(response)
+    return view.answer(consumer.describe(view.state.groups, request.group_ids, view.image, view.config.consumer))
 
 
 def _classic_describe(view: _View, request: types.DescribeGroupsRequest) -> Decision:
@@ -265,6 +267,7 @@ def _failed_delete(request: Any, code: ErrorCode) -> Message:
 
 _FAILURES: Mapping[str, Callable[[Any, ErrorCode], Message]] = {
     "StreamsGroupHeartbeatRequest": lambda request, code: error_response(Refused(code)),
+    "ConsumerGroupHeartbeatRequest": lambda request, code: consumer_error(Refused(code)),
     "OffsetCommitRequest": _failed_commit,
     "TxnOffsetCommitRequest": failed_commit,
     "OffsetDeleteRequest": lambda request, code: types.OffsetDeleteResponse(error_code=code),

@@ -23,6 +23,7 @@ from coordinator.group.committed import (
     offset_tombstones,
     with_pending,
 )
+from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.fencing import commit_error, fetch_error
 from coordinator.group.state import Group
 from coordinator.group.values import NO_TOPIC_ID, Decision, Record, Reply, RequestContext
@@ -219,6 +220,8 @@ def _topics_read_by(group: Group | None, names: Iterable[str]) -> set[str]:
     if isinstance(group, ClassicGroup):
         subscribed = subscribed_topics(group.live)
         return set(names) if subscribed is None else subscribed & set(names)
+    if isinstance(group, ConsumerGroup):
+        return group.all_subscribed_topics()
     if group.topology is None:
         return set()
     return {name for part in group.topology.subtopologies for name in part.input_topics}

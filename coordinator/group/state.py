@@ -15,11 +15,12 @@ from typing import Any, NamedTuple, Protocol
 from coordinator.group.classic.state import RECORD_NAME as CLASSIC_RECORD_NAME
 from coordinator.group.classic.state import ClassicDraft, ClassicGroup
 from coordinator.group.committed import Offsets, OffsetsByGroup, OffsetsDraft
+from coordinator.group.consumer.state import CONSUMER_RECORD_NAMES, ConsumerDraft, ConsumerGroup
 from coordinator.group.streams.state import STREAMS_RECORD_NAMES, StreamsDraft, StreamsGroup
 from coordinator.group.values import Entry, PendingRecord, Record, SoftUpdate, TransactionEnd
 from streamsrt.wire import types
 
-Group = StreamsGroup | ClassicGroup
+Group = StreamsGroup | ClassicGroup | ConsumerGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,11 @@ class _GroupType(NamedTuple):
 
 _CLASSIC = _GroupType(ClassicGroup, ClassicDraft, "group")
 _STREAMS = _GroupType(StreamsGroup, StreamsDraft, "group_id")
+_CONSUMER = _GroupType(ConsumerGroup, ConsumerDraft, "group_id")
 _TYPE_OF_RECORD: Mapping[str, _GroupType] = {
     CLASSIC_RECORD_NAME: _CLASSIC,
     **dict.fromkeys(STREAMS_RECORD_NAMES, _STREAMS),
+    **dict.fromkeys(CONSUMER_RECORD_NAMES, _CONSUMER),
 }
 
 

@@ -63,16 +63,24 @@ class TopicImage:
 class TopicsImage(Mapping[str, TopicImage]):
     """All topics at one moment, by name. A change makes a new image, so "the same object" means "unchanged"."""
 
-    __slots__ = ("_topics",)
+    __slots__ = ("_names", "_topics")
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
     def __init__(self, topics: Mapping[str, TopicImage] | None = None) -> None:
         self._topics = dict(topics or {})
+        self._names: dict[bytes, str] | None = None
 
     @classmethod
     def of(cls, *topics: TopicImage) -> TopicsImage:
         return cls({topic.name: topic for topic in topics})
+
+    @property
+    def names_by_id(self) -> Mapping[bytes, str]:
+        """Topic id -> name."""
+        if self._names is None:
+            self._names = {topic.id: name for name, topic in self._topics.items()}
+        return self._names
 
     def __getitem__(self, name: str) -> TopicImage:
         return self._topics[name]
@@ -89,12 +97,16 @@ NO_TOPICS = TopicsImage()
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Who asks: ``request_id`` is the server's own number of the request, by which a reply finds its connection."""
+    """Who asks: ``request_id`` is the server's own number of the request, by which a reply finds its connection.
+
+    ``unique`` is a text that no other request ever had, for the id of a new member; only requests that join have one.
+    """
 
     request_id: int
     client_id: str
     client_host: str
     api_version: int
+    unique: str = ""
 
 
 class TimerKey(NamedTuple):

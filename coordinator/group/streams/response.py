@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.group.config import INT32_MAX, StreamsGroupConfig
+from coordinator.group.config import StreamsGroupConfig
 from coordinator.group.refusal import Refused
+from coordinator.group.settings import INT32_MAX
 from coordinator.group.streams.configuration import Configuration
 from coordinator.group.streams.state import Current, Endpoint, Member, StreamsGroup
 from coordinator.group.streams.tasks import TaskId, Tasks, grouped, wire_tasks

@@ -92,7 +92,8 @@ def test_a_group_overrides_the_broker() -> None:
         (
             "streams.assignor.name",
             "nosuch",
-            "streams.assignor.name 'nosuch' is not a registered task assignor. Registered assignors are: [highly_available, sticky].",
+            "streams.assignor.name 'nosuch' is not a registered task assignor. Registered assignors are: "
+            "[highly_available, sticky].",
         ),
         (
             "streams.assignment.interval.ms",

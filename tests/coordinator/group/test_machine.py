@@ -153,7 +153,10 @@ def test_describing_a_group_whose_source_topics_are_missing() -> None:
 def test_requests_of_other_group_types(live: tuple[Shard, MemoryLog]) -> None:
     shard, log = live
     end = log.log_end_offset
-    heartbeat = ask(shard, types.ConsumerGroupHeartbeatRequest(group_id="g"))
+    joins = types.ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="c", rebalance_timeout_ms=1, subscribed_topic_names=["in"], topic_partitions=[]
+    )
+    heartbeat = ask(shard, joins)
     assert (heartbeat.error_code, heartbeat.error_message) == (69, "Group g is not a consumer group.")
     assert ask(shard, types.JoinGroupRequest(group_id="g", protocol_type="consumer")).error_code == 23
     (described,) = ask(shard, types.ConsumerGroupDescribeRequest(group_ids=["g"])).groups

@@ -57,10 +57,12 @@ INTERNAL_CONFIGS = {"changelog": {"cleanup.policy": "compact"}, "repartition": {
 
 def run(text: str) -> str:
     """The transcript of the commands in ``text``."""
-    return _Run().play(text)
+    return Run().play(text)
 
 
-class _Run:
+class Run:
+    """The world of a transcript: a coordinator, its log, its topics, its members."""
+
     def __init__(self) -> None:
         self.log = MemoryLog()
         self.broker: dict[str, str] = {}
@@ -373,6 +375,12 @@ class _Run:
 
 
 _KINDS = {
+    "ConsumerGroupMetadata": "group",
+    "ConsumerGroupMemberMetadata": "member",
+    "ConsumerGroupTargetAssignmentMetadata": "target epoch",
+    "ConsumerGroupTargetAssignmentMember": "target",
+    "ConsumerGroupCurrentMemberAssignment": "current",
+    "ConsumerGroupRegularExpression": "regex",
     "StreamsGroupMetadata": "group",
     "StreamsGroupTopology": "topology",
     "StreamsGroupMemberMetadata": "member",

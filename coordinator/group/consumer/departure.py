@@ -1,0 +1,71 @@
+"""How members of a consumer group go: for good, for a while, or because they were silent or kept partitions too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from coordinator.group.consumer.partitions import NONE
+from coordinator.group.consumer.records import (
+    current_record,
+    member_tombstones,
+    metadata_record,
+    regex_tombstone,
+    target_metadata_record,
+)
+from coordinator.group.consumer.response import leave_response
+from coordinator.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup, Member, MemberState, applied
+from coordinator.group.consumer.timers import all_cancelled, rebalance_timer, session_timer
+from coordinator.group.refusal import Refused
+from coordinator.group.values import CancelTimer, Decision, Record, Reply, SoftUpdate, Timer
+from streamsrt.wire.error_codes import ErrorCode
+
+
+def find_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+    """The member of an established member's request. Raises Refused: unknown, or fenced by another of its instance."""
+    if instance_id is not None:
+        owner = group.static_members.get(instance_id)
+        if owner is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if owner != member_id:
+            raise Refused(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {owner}.",
+            )
+    member = group.members.get(member_id)
+    if member is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+    return member
+
+
+def remove_members(group: ConsumerGroup, member_ids: Iterable[str]) -> Decision:
+    """Removes members of the group and bumps its epoch; the target is computed with the next heartbeat."""
+    gone = [name for name in member_ids if name in group.members]
+    if not gone:
+        return Decision()
+    records: list[Record] = [record for name in gone for record in member_tombstones(group.group_id, name)]
+    left = applied(group, records)
+    records += [regex_tombstone(group.group_id, regex) for regex in sorted(group.regexes) if regex not in left.patterns]
+    epoch = group.epoch + 1
+    records.append(metadata_record(group.group_id, epoch=epoch, metadata_hash=group.metadata_hash))
+    if left.is_empty:
+        records.append(target_metadata_record(group.group_id, epoch=epoch))
+    timers = [timer for name in gone for timer in all_cancelled(group.group_id, name)]
+    soft: tuple[SoftUpdate, ...] = ()
+    if group.soft.unconfirmed.intersection(gone):
+        soft = (SoftUpdate(group.group_id, {"unconfirmed": group.soft.unconfirmed.difference(gone)}),)
+    return Decision(records=tuple(records), soft=soft, timers=tuple(timers))
+
+
+def leave_for_a_while(group: ConsumerGroup, member: Member, request_id: int, deadline_ms: int) -> Decision:
+    """The static member keeps its partitions for a session timeout; what it was to give back is free now."""
+    current = group.current[member.member_id]
+    away = replace(current, epoch=LEFT_FOR_A_WHILE, state=MemberState.STABLE, pending=NONE)
+    return Decision(
+        records=(current_record(group.group_id, member.member_id, away),),
+        timers=(
+            Timer(session_timer(group.group_id, member.member_id), deadline_ms),
+            CancelTimer(rebalance_timer(group.group_id, member.member_id)),
+        ),
+        replies=(Reply(request_id, leave_response(member.member_id, LEFT_FOR_A_WHILE)),),
+    )

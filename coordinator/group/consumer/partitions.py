@@ -1,0 +1,63 @@
+"""Partitions as the protocol knows them, by topic id, and as messages and records carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic, which is known by its id: a topic that is created again is another one."""
+
+    topic_id: bytes
+    partition: int
+
+
+Partitions = frozenset[TopicPartition]
+NONE: Partitions = frozenset()
+
+Target = tuple[TopicPartition, ...]
+"""What a member shall have: by topic id, and within a topic in the order in which it was given."""
+
+
+class _TopicPartitions(Protocol):
+    topic_id: bytes
+    partitions: list[int]
+
+
+T = TypeVar("T")
+
+
+def listed(wire: Iterable[_TopicPartitions]) -> Target:
+    return tuple(TopicPartition(entry.topic_id, number) for entry in wire for number in entry.partitions)
+
+
+def partition_set(wire: Iterable[_TopicPartitions]) -> Partitions:
+    return frozenset(listed(wire))
+
+
+def in_topic_order(partitions: Iterable[TopicPartition]) -> Target:
+    """The partitions by topic id, those of a topic in the order that they have."""
+    return tuple(sorted(partitions, key=lambda partition: partition.topic_id))
+
+
+def grouped(partitions: Iterable[TopicPartition]) -> list[tuple[bytes, list[int]]]:
+    """(topic id, partition numbers) of partitions that are in the order of their topics."""
+    found: list[tuple[bytes, list[int]]] = []
+    for topic_id, number in partitions:
+        if found and found[-1][0] == topic_id:
+            found[-1][1].append(number)
+        else:
+            found.append((topic_id, [number]))
+    return found
+
+
+def wire_target(kind: type[T], target: Target) -> list[T]:
+    """A target as the struct (topic id, partitions) of a record."""
+    make: Any = kind
+    return [make(topic_id=topic_id, partitions=numbers) for topic_id, numbers in grouped(target)]
+
+
+def wire_partitions(kind: type[T], partitions: Iterable[TopicPartition]) -> list[T]:
+    """Partitions as the struct (topic id, partitions) of any message that has one, in order of both."""
+    return wire_target(kind, tuple(sorted(partitions)))

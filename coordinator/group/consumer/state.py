@@ -1,0 +1,309 @@
+"""State of consumer groups: what the records say (hard) and what has to be learnt again after a load (soft).
+
+1. Hard state changes by records only, live and at a load alike. A group is frozen; a draft copies what it touches once,
+   however many records it applies.
+2. ``owners`` says who holds a partition now: it was given and its return was not confirmed. ``names`` and ``patterns``
+   count how many members subscribe to a topic by name and to a regular expression.
+3. Soft state is compared by nobody and never needed to be right: after a load it is empty.
+4. A record type of older brokers (4, partition metadata) is read and forgotten: the group's metadata has a hash instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import NamedTuple
+
+from coordinator.group.consumer.partitions import NONE, Partitions, Target, TopicPartition, listed, partition_set
+from coordinator.group.values import NO_TOPICS, Record, TopicsImage
+from streamsrt.wire import types
+
+LEFT_FOR_A_WHILE = -2
+
+
+class MemberState(IntEnum):
+    """Where a member stands on its way to the target, with the numbers of the record."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+
+
+class ClassicProtocol(NamedTuple):
+    """A protocol that a classic member supports, with its subscription in it."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicSide:
+    """What a member of the classic protocol said when it joined."""
+
+    session_timeout_ms: int
+    protocols: tuple[ClassicProtocol, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What a member told about itself (``ConsumerGroupMemberMetadata``). ``classic``: None for the consumer protocol."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topic_names: tuple[str, ...] = ()
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    classic: ClassicSide | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """What a member has now (``ConsumerGroupCurrentMemberAssignment``).
+
+    ``pending`` are partitions that it was asked to give back and has not yet confirmed to be revoked.
+    """
+
+    epoch: int
+    previous_epoch: int
+    state: MemberState
+    assigned: Partitions = NONE
+    pending: Partitions = NONE
+
+
+NEVER_ASSIGNED = Current(0, 0, MemberState.STABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRegex:
+    """The topics that a regular expression matched when it was last looked at."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Soft:
+    """What is not in the log.
+
+    ``image`` is the one that regular expressions and metadata were last compared with. ``unconfirmed`` are members that
+    were told an assignment and have not yet said that they have it.
+    """
+
+    image: TopicsImage = NO_TOPICS
+    unconfirmed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroup:
+    """One consumer group. Mappings are by member id; every member of ``members`` has an entry in ``current``."""
+
+    group_id: str
+    epoch: int = 0
+    metadata_hash: int = 0
+    assignment_epoch: int = 0
+    assignment_timestamp_ms: int = 0
+    members: Mapping[str, Member] = field(default_factory=dict)
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    current: Mapping[str, Current] = field(default_factory=dict)
+    static_members: Mapping[str, str] = field(default_factory=dict)
+    regexes: Mapping[str, ResolvedRegex] = field(default_factory=dict)
+    owners: Mapping[TopicPartition, tuple[str, ...]] = field(default_factory=dict)
+    names: Mapping[str, int] = field(default_factory=dict)
+    patterns: Mapping[str, int] = field(default_factory=dict)
+    classic_members: int = 0
+    soft: Soft = field(default=Soft(), compare=False)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def exists(self) -> bool:
+        """Whether a record of the group is left."""
+        return bool(self.epoch or self.members or self.targets or self.current)
+
+    def subscribed_topics(self, member: Member) -> frozenset[str]:
+        """The names of all topics that the member subscribes to, whether they exist or not."""
+        resolved = self.regexes.get(member.topic_regex) if member.topic_regex else None
+        return frozenset(member.topic_names) | (resolved.topics if resolved is not None else frozenset())
+
+    def all_subscribed_topics(self) -> set[str]:
+        return set(self.names).union(*(self.regexes[each].topics for each in self.patterns if each in self.regexes))
+
+
+class ConsumerDraft:
+    """A group that records are being applied to; copies each mapping when it first changes."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self._group = group
+        self._fields: dict[str, object] = {}
+        self._copies: dict[str, dict[object, object]] = {}
+
+    def apply(self, record: Record) -> None:
+        """Applies one record of the group."""
+        setter = getattr(self, _SETTERS[record.key.NAME])
+        name = getattr(record.key, "member_id", None)
+        if name is None:
+            name = getattr(record.key, "regular_expression", None)
+        if name is None:
+            setter(record.value)
+        else:
+            setter(name, record.value)
+
+    def freeze(self) -> ConsumerGroup:
+        changes = {**self._fields, **self._copies}
+        return replace(self._group, **changes) if changes else self._group  # type: ignore[arg-type]
+
+    def _mapping(self, name: str) -> dict[object, object]:
+        if name not in self._copies:
+            self._copies[name] = dict(getattr(self._group, name))
+        return self._copies[name]
+
+    def _read(self, name: str) -> Mapping[object, object]:
+        found = self._copies.get(name)
+        return getattr(self._group, name) if found is None else found
+
+    def set_metadata(self, value: types.ConsumerGroupMetadataValue | None) -> None:
+        self._fields["epoch"] = value.epoch if value is not None else 0
+        self._fields["metadata_hash"] = value.metadata_hash if value is not None else 0
+
+    def set_partition_metadata(self, value: types.ConsumerGroupPartitionMetadataValue | None) -> None:
+        """What an older broker wrote about topics: the hash in the group's metadata says the same."""
+
+    def set_assignment_metadata(self, value: types.ConsumerGroupTargetAssignmentMetadataValue | None) -> None:
+        self._fields["assignment_epoch"] = value.assignment_epoch if value is not None else 0
+        self._fields["assignment_timestamp_ms"] = value.assignment_timestamp if value is not None else 0
+
+    def set_member(self, member_id: str, value: types.ConsumerGroupMemberMetadataValue | None) -> None:
+        members, static = self._mapping("members"), self._read("static_members")
+        old = members.pop(member_id, None)
+        new = None if value is None else member_of(member_id, value)
+        if isinstance(old, Member):
+            self._count(old, -1)
+            if old.instance_id is not None and static.get(old.instance_id) == member_id:
+                del self._mapping("static_members")[old.instance_id]
+        if new is not None:
+            members[member_id] = new
+            self._count(new, 1)
+            if new.instance_id is not None:
+                self._mapping("static_members")[new.instance_id] = member_id
+
+    def _count(self, member: Member, by: int) -> None:
+        for name in member.topic_names:
+            _add(self._mapping("names"), name, by)
+        if member.topic_regex:
+            _add(self._mapping("patterns"), member.topic_regex, by)
+        if member.classic is not None:
+            known = self._fields.get("classic_members", self._group.classic_members)
+            assert isinstance(known, int)
+            self._fields["classic_members"] = known + by
+
+    def set_regex(self, regex: str, value: types.ConsumerGroupRegularExpressionValue | None) -> None:
+        regexes = self._mapping("regexes")
+        if value is None:
+            regexes.pop(regex, None)
+        else:
+            regexes[regex] = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+
+    def set_target(self, member_id: str, value: types.ConsumerGroupTargetAssignmentMemberValue | None) -> None:
+        targets = self._mapping("targets")
+        if value is None:
+            targets.pop(member_id, None)
+        else:
+            targets[member_id] = listed(value.topic_partitions)
+
+    def set_current(self, member_id: str, value: types.ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
+        old = self._read("current").get(member_id, NEVER_ASSIGNED)
+        new = NEVER_ASSIGNED if value is None else current_of(value)
+        assert isinstance(old, Current)
+        self._move_ownership(member_id, old.assigned | old.pending, new.assigned | new.pending)
+        current = self._mapping("current")
+        if value is None:
+            current.pop(member_id, None)
+        else:
+            current[member_id] = new
+
+    def _move_ownership(self, member_id: str, old: Partitions, new: Partitions) -> None:
+        if old == new:
+            return
+        owners = self._mapping("owners")
+        for partition in old - new:
+            left = tuple(other for other in _names(owners.get(partition)) if other != member_id)
+            if left:
+                owners[partition] = left
+            else:
+                owners.pop(partition, None)
+        for partition in new - old:
+            owners[partition] = (*_names(owners.get(partition)), member_id)
+
+
+def _names(value: object) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+def _add(counts: dict[object, object], key: str, by: int) -> None:
+    known = counts.get(key, 0)
+    assert isinstance(known, int)
+    if known + by:
+        counts[key] = known + by
+    else:
+        counts.pop(key, None)
+
+
+def member_of(member_id: str, value: types.ConsumerGroupMemberMetadataValue) -> Member:
+    classic = value.classic_member_metadata
+    return Member(
+        member_id=member_id,
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        topic_names=tuple(sorted(set(value.subscribed_topic_names))),
+        topic_regex=value.subscribed_topic_regex,
+        server_assignor=value.server_assignor,
+        classic=None
+        if classic is None
+        else ClassicSide(
+            classic.session_timeout_ms,
+            tuple(ClassicProtocol(entry.name, bytes(entry.metadata)) for entry in classic.supported_protocols),
+        ),
+    )
+
+
+def current_of(value: types.ConsumerGroupCurrentMemberAssignmentValue) -> Current:
+    known = value.state in MemberState.__members__.values()
+    return Current(
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        state=MemberState(value.state) if known else MemberState.UNKNOWN,
+        assigned=partition_set(value.assigned_partitions),
+        pending=partition_set(value.partitions_pending_revocation),
+    )
+
+
+_SETTERS: Mapping[str, str] = {
+    "ConsumerGroupMetadataKey": "set_metadata",
+    "ConsumerGroupPartitionMetadataKey": "set_partition_metadata",
+    "ConsumerGroupMemberMetadataKey": "set_member",
+    "ConsumerGroupTargetAssignmentMetadataKey": "set_assignment_metadata",
+    "ConsumerGroupTargetAssignmentMemberKey": "set_target",
+    "ConsumerGroupCurrentMemberAssignmentKey": "set_current",
+    "ConsumerGroupRegularExpressionKey": "set_regex",
+}
+CONSUMER_RECORD_NAMES = frozenset(_SETTERS)
+
+
+def applied(group: ConsumerGroup, records: Iterable[Record]) -> ConsumerGroup:
+    """The group after these records of it."""
+    draft = ConsumerDraft(group)
+    for record in records:
+        draft.apply(record)
+    return draft.freeze()

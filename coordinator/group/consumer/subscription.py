@@ -1,0 +1,74 @@
+"""What a group subscribes to: names, regular expressions, and the topics that they mean now.
+
+1. Regular expressions have RE2's syntax and match whole names. Internal topics are matched by none.
+2. The topics of an expression are a record: after a failover members subscribe to what they subscribed to before, and new
+   topics are seen with the first heartbeat.
+3. Names and expressions are looked at again when a subscription or the topics have changed, and only then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+import re2
+
+from coordinator.group.consumer.records import regex_record, regex_tombstone
+from coordinator.group.consumer.state import ConsumerGroup
+from coordinator.group.values import Record, TopicsImage
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class InvalidRegexError(ValueError):
+    """Not a regular expression in RE2's syntax; the text says what is wrong."""
+
+
+@lru_cache(maxsize=1024)
+def compiled(regex: str) -> Callable[[str], object]:
+    """Matches a whole topic name. Raises InvalidRegexError."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        match: Callable[[str], object] = re2.compile(regex, options).fullmatch
+    except re2.error as error:
+        text = error.args[0] if error.args else error
+        raise InvalidRegexError(text.decode(errors="replace") if isinstance(text, bytes) else str(text)) from None
+    return match
+
+
+def matching_topics(regex: str, image: TopicsImage) -> frozenset[str]:
+    """The topics that a regular expression means."""
+    matches = compiled(regex)
+    return frozenset(name for name in image if name not in INTERNAL_TOPICS and matches(name))
+
+
+def regex_records(group: ConsumerGroup, image: TopicsImage, now_ms: int, *, all_of_them: bool) -> list[Record]:
+    """Records of regular expressions whose topics have changed, that are new, or that nobody uses any more.
+
+    ``all_of_them``: those that are known are looked at too, because the topics have changed.
+    """
+    records = []
+    for regex in sorted(group.patterns):
+        known = group.regexes.get(regex)
+        if known is not None and not all_of_them:
+            continue
+        topics = matching_topics(regex, image)
+        if known is None or known.topics != topics:
+            version = known.version + 1 if known is not None else 1
+            records.append(regex_record(group.group_id, regex, topics, version=version, timestamp_ms=now_ms))
+    unused = sorted(regex for regex in group.regexes if regex not in group.patterns)
+    return records + [regex_tombstone(group.group_id, regex) for regex in unused]
+
+
+def metadata_hash(names: Iterable[str], image: TopicsImage) -> int:
+    """A number that changes when a topic appears, grows, goes, or comes again; 0 if there is none."""
+    digest = hashlib.sha256()
+    found = False
+    for name in sorted(names):
+        topic = image.get(name)
+        if topic is not None:
+            found = True
+            digest.update(f"{name}\0{topic.partitions}\0".encode() + topic.id)
+    return int.from_bytes(digest.digest()[:8], "big", signed=True) if found else 0
