@@ -214,8 +214,7 @@ def test_lakes_without_offsets_are_replayed_in_the_order_of_time(spark: SparkSes
         sources[topic] = Lake(write_lake(scene.folder / f"lake-{topic}", found, KEYED, seed=len(topic)))
         found.sort(key=lambda each: (each.partition, each.timestamp, each.key or b"", each.value or b""))
         archives[topic] = archived(scene.folder / f"archive-{topic}", found)
-        scene.network.admin.delete_topics([topic])
-        scene.create_topics()
+        scene.create_topics(topic)
     backfill = Backfill(scene.folder / "plan", bootstrap_servers=scene.servers)
     plan = backfill.plan(APPLICATION, application_id="flights", sources=sources)
     assert sum("have no offsets" in text or "has no offsets" in text for text in plan.warnings) == 2
