@@ -27,7 +27,7 @@ from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, MissingTopicError, UserError
 from streamsrt.membership.member import Member
 from streamsrt.membership.topology_metadata import topology_metadata
-from streamsrt.membership.values import Endpoint, GroupMembership
+from streamsrt.membership.values import Endpoint, GroupMembership, SetTaskOffsets
 from streamsrt.queries.desk import QueryDesk
 from streamsrt.queries.errors import StreamsNotStartedError, StreamsRebalancingError, StreamsStoppedError
 from streamsrt.queries.local import LocalQueries
@@ -325,7 +325,8 @@ class KafkaStreams(Queryable):
             between_batches=desk.serve,
         )
         routing = Routing(self.store_directory, partitions, own_host(config))
-        member = network.join_group(Member(self._membership(str(directory.process_id))))
+        on_disk = SetTaskOffsets(*manager.task_offsets())
+        member = network.join_group(Member(self._membership(str(directory.process_id)), on_disk))
         self._loop = StreamThread(
             LoopSettings(
                 commit_interval_ms=config.commit_interval_ms,

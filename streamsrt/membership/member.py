@@ -12,7 +12,7 @@ from typing import Any
 from streamsrt.errors import StreamsError
 from streamsrt.membership import session as machine
 from streamsrt.membership import state as states
-from streamsrt.membership.state import MEMBER_STATES, MemberState, Session, Step
+from streamsrt.membership.state import MEMBER_STATES, MemberState, OffsetReport, Session, Step
 from streamsrt.membership.values import (
     Command,
     Event,
@@ -22,6 +22,7 @@ from streamsrt.membership.values import (
     Join,
     MembershipFailed,
     ReportOwned,
+    SetTaskOffsets,
     Status,
     StatusChanged,
     StatusCode,
@@ -38,8 +39,10 @@ class Member:
 
     request_type: type = types.StreamsGroupHeartbeatRequest
 
-    def __init__(self, membership: GroupMembership) -> None:
-        self.session = Session(membership=membership)
+    def __init__(self, membership: GroupMembership, known: SetTaskOffsets | None = None) -> None:
+        """``known``: the state that lies on disk, so that the first heartbeat tells of it."""
+        report = None if known is None else OffsetReport(known.offsets, known.end_offsets)
+        self.session = Session(membership=membership, report=report)
         self.group_id = membership.group_id
         self.member_id = membership.member_id
 

@@ -4,7 +4,8 @@
 2. Other heartbeats carry what changed since the last one that was answered. The three task lists come together or not at
    all.
 3. Task offsets are reported when a task with state comes or goes, when a warm-up task has caught up, at their interval, and
-   with everything else after a failure (KIP-1071); never to a broker that serves only version 0 of the heartbeat.
+   with everything else after a failure (KIP-1071); never to a broker that serves only version 0 of the heartbeat. A joining
+   heartbeat has them even if there are none: that says that this member reports them.
 """
 
 from __future__ import annotations
@@ -90,10 +91,10 @@ def _task_ids(tasks: frozenset[Task]) -> list[types.StreamsGroupHeartbeatRequest
 
 def _due_report(session: Session, now_ms: int) -> OffsetReport | None:
     """Task offsets where they are due. Brokers that serve only version 0 of the heartbeat refuse them."""
-    report = session.report
+    report = session.report or (OffsetReport({}, {}) if session.full else None)
     if report is None or not session.heartbeat_version:
         return None
-    tasks, caught_up = frozenset(report.offsets), _caught_up(session, report)
+    tasks, caught_up = frozenset(report.offsets), caught_up_warmups(session, report)
     due = (
         session.full
         or report.reported_at_ms is None
@@ -106,7 +107,8 @@ def _due_report(session: Session, now_ms: int) -> OffsetReport | None:
     return replace(report, reported_at_ms=now_ms, reported_tasks=tasks, reported_caught_up=caught_up)
 
 
-def _caught_up(session: Session, report: OffsetReport) -> frozenset[Task]:
+def caught_up_warmups(session: Session, report: OffsetReport) -> frozenset[Task]:
+    """The warm-up tasks that are near enough to their ends to be promoted."""
     if session.acceptable_recovery_lag < 0:
         return frozenset()
     return frozenset(

@@ -13,7 +13,7 @@ Rules that it keeps:
    UNKNOWN_MEMBER_ID and a vanished group cost all tasks: no heartbeat is sent until the processing thread, having heard of
    it, has reported that nothing is open; then the member joins anew under its old id.
 6. After a failure nothing is sent before the back-off is over. Otherwise the interval of the latest answer counts from
-   request to request.
+   request to request; only a member whose warm-up task has caught up asks more often, for a while.
 7. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.
 
 States are those of Kafka's ``MemberState``. Source: KIP-1071; KIP-848; ``StreamsMembershipManager``,
@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 
 from streamsrt.errors import StreamsError
 from streamsrt.membership.errors import refusal
-from streamsrt.membership.requests import heartbeat, leave_request
+from streamsrt.membership.requests import caught_up_warmups, heartbeat, leave_request
 from streamsrt.membership.state import (
     HEARTBEAT_STATES,
     MEMBER_STATES,
@@ -73,6 +73,9 @@ from streamsrt.membership.values import (
     UnknownStatus,
 )
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
+
+PROMOTION_INTERVAL_MS = 500
+PROMOTION_PATIENCE_MS = 30_000
 
 Change: TypeAlias = tuple[Session, tuple[Event, ...]]
 
@@ -137,7 +140,10 @@ def _owned_reported(session: Session, event: OwnedReported, now_ms: int) -> Chan
 
 def _set_task_offsets(session: Session, event: SetTaskOffsets, now_ms: int) -> Change:
     known = session.report or OffsetReport({}, {})
-    return replace(session, report=replace(known, offsets=event.offsets, end_offsets=event.end_offsets)), ()
+    report = replace(known, offsets=event.offsets, end_offsets=event.end_offsets)
+    session = replace(session, report=report)
+    is_news = bool(session.heartbeat_version) and not caught_up_warmups(session, report) <= report.reported_caught_up
+    return replace(session, urgent=True) if is_news and session.state in MEMBER_STATES else session, ()
 
 
 def _request_shutdown(session: Session, _: RequestShutdown, now_ms: int) -> Change:
@@ -453,8 +459,18 @@ def _act(session: Session, events: tuple[Event, ...], now_ms: int) -> Step:
 
 
 def _due_ms(session: Session, now_ms: int) -> int:
-    wanted_ms = now_ms if session.urgent else session.sent_at_ms + session.heartbeat_interval_ms
+    wanted_ms = now_ms if session.urgent else session.sent_at_ms + _interval_ms(session, now_ms)
     return max(wanted_ms, session.back_off_until_ms)
+
+
+def _interval_ms(session: Session, now_ms: int) -> int:
+    """Shorter while a warm-up task that was reported to have caught up waits to be promoted: its old owner may have
+    stopped already."""
+    report, interval_ms = session.report, session.heartbeat_interval_ms
+    if report is None or report.reported_at_ms is None or not report.reported_caught_up & session.owned.warmup:
+        return interval_ms
+    is_recent = now_ms - report.reported_at_ms < PROMOTION_PATIENCE_MS
+    return min(interval_ms, PROMOTION_INTERVAL_MS) if is_recent else interval_ms
 
 
 def _wake_at_ms(session: Session, due_ms: int | None) -> int | None:

@@ -31,6 +31,7 @@ from streamsrt.membership.values import (
     MembershipFailed,
     ReleaseTasks,
     ReportOwned,
+    SetTaskOffsets,
     SourceTopicsMissing,
     Status,
     StatusChanged,
@@ -44,6 +45,7 @@ from streamsrt.runtime.commit import Committing
 from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
 from streamsrt.tasks.owned_task import OwnedTask
 from streamsrt.tasks.task_manager import TaskManager
+from streamsrt.tasks.task_offsets import TaskOffsets
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +60,8 @@ _NO_TASKS_MS = 15_000
 _EPOCH_POLL_S = 0.05
 _EPOCH_ATTEMPTS = 100
 _PUBLISH_INTERVAL_MS = 100
+_OFFSETS_INTERVAL_MS = 500
+"""How often the membership hears how far the tasks' state is; it decides when the group is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +121,8 @@ class StreamThread:
         self._trouble: tuple[str, ...] = ()
         self._quiet_checked_at_ms = 0
         self._published_at_ms = 0
+        self._offsets_told_at_ms = 0
+        self._offsets_told: TaskOffsets | None = None
         self.progress = Progress()
 
     # ------------------------------------------------------------------------------------------------------------- loop
@@ -173,6 +179,7 @@ class StreamThread:
             self._start_over(error)
         self._maybe_commit(now_ms)
         self._manager.clean_up(now_ms)
+        self._tell_offsets(now_ms)
         self._publish(now_ms)
 
     def _poll(self, now_ms: int) -> None:
@@ -346,6 +353,15 @@ class StreamThread:
         self._member.tell(Leave())
         self._member.tell(ReportOwned(NOTHING))
         self._member.join(_QUIET_TIMEOUT_S)
+
+    def _tell_offsets(self, now_ms: int) -> None:
+        if now_ms - self._offsets_told_at_ms < _OFFSETS_INTERVAL_MS:
+            return
+        self._offsets_told_at_ms = now_ms
+        found = self._manager.task_offsets()
+        if found != self._offsets_told:
+            self._offsets_told = found
+            self._member.tell(SetTaskOffsets(found.offsets, found.end_offsets))
 
     # ---------------------------------------------------------------------------------------------------------- progress
 

@@ -62,6 +62,8 @@ class OwnedTask:
     inputs: dict[TopicPartition, InputBuffer] = field(default_factory=dict)
     changelogs: dict[str, ChangelogProgress] = field(default_factory=dict)
     paused: set[TopicPartition] = field(default_factory=set)
+    restored_to: dict[str, int] = field(default_factory=dict)
+    """By store, the end of its changelog when the task began to run."""
 
     def enter(self, phase: Phase) -> None:
         """Moves to another phase. Raises ValueError for a transition that is not in :data:`TRANSITIONS`."""

@@ -88,7 +88,7 @@ class Restorer:
         if known is None:
             return False
         progress = known.progress
-        progress.high_watermark = fetched.high_watermark
+        progress.high_watermark = fetched.readable_end
         for columns in iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted):
             known.apply(columns)
             progress.restored_records += len(columns)

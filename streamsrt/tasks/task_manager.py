@@ -35,6 +35,7 @@ from streamsrt.tasks.owned_task import OwnedTask, Phase
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.tasks.restore import ChangelogProgress, Restorer
 from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.tasks.task_offsets import DormantState, TaskOffsets, task_offsets
 from streamsrt.wire.primitives import DecodeError
 from topology.nodes import Subtopology, internal_topic_name
 
@@ -97,6 +98,7 @@ class TaskManager:
         self._directory = directory
         self._collector = collector
         self._restorer = Restorer()
+        self._dormant = DormantState(settings.subtopologies, directory)
         self._tasks: dict[TaskKey, OwnedTask] = {}
         self._by_input: dict[TopicPartition, OwnedTask] = {}
         self._by_changelog: dict[TopicPartition, tuple[OwnedTask, str]] = {}
@@ -131,6 +133,10 @@ class TaskManager:
             return frozenset(key for key, owned in self._tasks.items() if owned.role == role)
 
         return Tasks(of("active"), of("standby"), of("warmup"))
+
+    def task_offsets(self) -> TaskOffsets:
+        """How far the state of every task is that is open or on disk."""
+        return task_offsets(self._tasks.values(), self._dormant)
 
     @property
     def is_settled(self) -> bool:
@@ -224,6 +230,7 @@ class TaskManager:
     def _close(self, owned: OwnedTask) -> None:
         self._stop_reading(owned)
         self._stop_following(owned)
+        self._dormant.left(owned)
         owned.enter(Phase.CLOSED)
         del self._tasks[owned.key]
         self._counted.update(owned.task.counters())
@@ -240,6 +247,7 @@ class TaskManager:
         self._close(owned)
         for name in wiped:
             self._directory.wipe(name, owned.key[1])
+            self._dormant.deleted(name, owned.key[1])
         self._open(owned.key, role)
         self._share_cache()
 
@@ -256,6 +264,7 @@ class TaskManager:
         if first:
             return
         for store, partition in self._directory.clean_obsolete(now_ms, self._settings.state_cleanup_delay_ms):
+            self._dormant.deleted(store, partition)
             logger.info("store %s of partition %d is deleted: its task has been elsewhere for long", store, partition)
 
     def _stop_reading(self, owned: OwnedTask) -> None:
@@ -442,6 +451,7 @@ class TaskManager:
             return
         restored = sum(each.restored_records for each in owned.changelogs.values())
         self.restored_records += restored
+        owned.restored_to = {name: each.position for name, each in owned.changelogs.items()}
         self._stop_following(owned)
         owned.enter(Phase.RUNNING)
         self._by_input.update(dict.fromkeys(owned.inputs, owned))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -595,11 +596,44 @@ def test_task_offsets_are_reported_when_a_warmup_task_has_caught_up() -> None:
     scenario.at(scenario.now_ms + 5_000)
     assert offsets(scenario.sent().task_offsets) == {A0: 0}
     scenario.answer(2, acceptable_recovery_lag=100)
-    for position, reported in ((899, None), (900, {A0: 900}), (950, None)):
-        scenario.on(SetTaskOffsets({A0: position}, {A0: 1_000}))
-        scenario.at(scenario.now_ms + 5_000)
-        assert offsets(scenario.sent().task_offsets) == reported
-        scenario.answer(2, acceptable_recovery_lag=100)
+    scenario.on(SetTaskOffsets({A0: 899}, {A0: 1_000}))
+    scenario.at(scenario.now_ms + 5_000)
+    assert scenario.sent().task_offsets is None
+    scenario.answer(2, acceptable_recovery_lag=100)
+    # That it has caught up is told at once, and once.
+    scenario.on(SetTaskOffsets({A0: 900}, {A0: 1_000}))
+    assert offsets(scenario.sent().task_offsets) == {A0: 900}
+    scenario.answer(2, acceptable_recovery_lag=100)
+    scenario.on(SetTaskOffsets({A0: 950}, {A0: 1_000}))
+    scenario.at(scenario.now_ms + 5_000)
+    assert scenario.sent().task_offsets is None
+
+
+def test_a_warmup_task_that_has_caught_up_is_asked_for_more_often_for_a_while() -> None:
+    scenario = Scenario().joined(warmup=[A0])
+    scenario.on(ReportOwned(Tasks(warmup=frozenset({A0}))))
+    scenario.answer(2, acceptable_recovery_lag=100)
+    scenario.on(SetTaskOffsets({A0: 950}, {A0: 1_000}))
+    beats = []
+    while scenario.now_ms < 60_000:
+        if scenario.session.in_flight is not None:
+            beats.append(scenario.now_ms)
+            scenario.answer(2, acceptable_recovery_lag=100)
+        scenario.at(scenario.now_ms + 500)
+    gaps = [later - earlier for earlier, later in pairwise(beats)]
+    assert set(gaps[:50]) == {500}
+    assert set(gaps[-2:]) == {5_000}
+    scenario.answer(2, warmup=[], active=[A0])
+    scenario.on(ReportOwned(Tasks(active=frozenset({A0}))))
+    scenario.answer(2)
+    assert scenario.step.wake_at_ms == scenario.now_ms + 5_000
+
+
+def test_who_joins_without_state_says_that_it_has_none() -> None:
+    scenario = Scenario()
+    scenario.on(Join())
+    request = scenario.sent()
+    assert (request.member_epoch, request.task_offsets, request.task_end_offsets) == (0, [], [])
 
 
 @pytest.mark.requirement("SG-216")

@@ -1,0 +1,106 @@
+"""How far the state of each task is, as the group coordinator asks for it: one sum over the changelogs of a task.
+
+1. A running task: the end of what it had acknowledged of its changelogs at its last commit, which is its end offset too.
+2. A task that restores or follows: its positions; its end is the sum of the ends that the fetches brought last.
+3. State on disk of which no task is open: where it was left. It has no end, and is looked for once, at the start.
+4. A task without state has no entry; nor has a task an end while the end of one of its changelogs is unknown.
+
+Source: KIP-1071, "Cumulative task changelog offsets" and "Cumulative task changelog end offsets".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from streamsrt.membership.values import Task as TaskKey
+from streamsrt.state.directory import StateDirectory
+from streamsrt.tasks.owned_task import OwnedTask, Phase
+from topology.nodes import Subtopology
+
+
+class TaskOffsets(NamedTuple):
+    """Sums by task; ``end_offsets`` lacks tasks of which an end is unknown or nobody looks for it."""
+
+    offsets: dict[TaskKey, int]
+    end_offsets: dict[TaskKey, int]
+
+
+class DormantState:
+    """Where the stores are that lie on disk with their tasks closed."""
+
+    def __init__(self, subtopologies: Mapping[str, Subtopology], directory: StateDirectory) -> None:
+        self._stores = {
+            key: [spec.name for spec in each.stores if spec.logging and spec.persistent]
+            for key, each in subtopologies.items()
+        }
+        self._directory = directory
+        self._known: dict[tuple[str, int], int] | None = None
+
+    @property
+    def _places(self) -> dict[tuple[str, int], int]:
+        if self._known is None:
+            logged = {name for names in self._stores.values() for name in names}
+            self._known = {
+                (local.store, local.partition): local.changelog_offset
+                for local in self._directory.list_stores()
+                if local.store in logged and local.changelog_offset is not None
+            }
+        return self._known
+
+    def left(self, owned: OwnedTask) -> None:
+        """The task is about to be closed."""
+        for name in self._stores.get(owned.key[0], ()):
+            offset = owned.stores[name].changelog_offset() if owned.stores[name].is_open else None
+            if offset is not None:
+                self._places[name, owned.key[1]] = offset
+
+    def deleted(self, store: str, partition: int) -> None:
+        """The store is gone from the disk."""
+        self._places.pop((store, partition), None)
+
+    def offsets(self, unless: Iterable[TaskKey]) -> dict[TaskKey, int]:
+        """The sum for every task with state on disk, but for those that are open."""
+        found: dict[TaskKey, int] = {}
+        names = {name: key for key, listed in self._stores.items() for name in listed}
+        for (name, partition), offset in self._places.items():
+            task = (names[name], partition)
+            found[task] = found.get(task, 0) + offset
+        for task in unless:
+            found.pop(task, None)
+        return found
+
+
+def task_offsets(tasks: Iterable[OwnedTask], dormant: DormantState) -> TaskOffsets:
+    """What there is to report now."""
+    offsets: dict[TaskKey, int] = {}
+    ends: dict[TaskKey, int] = {}
+    opened = []
+    for owned in tasks:
+        opened.append(owned.key)
+        changelogs = [
+            spec.name for spec in owned.subtopology.stores if owned.task.restore_target(spec.name) is not None
+        ]
+        if not changelogs:
+            continue
+        offsets[owned.key] = sum(_position(owned, name) for name in changelogs)
+        end = _end(owned, changelogs)
+        if end is not None:
+            ends[owned.key] = end
+    return TaskOffsets({**dormant.offsets(opened), **offsets}, ends)
+
+
+def _position(owned: OwnedTask, store: str) -> int:
+    progress = owned.changelogs.get(store)
+    if progress is not None:
+        return progress.position
+    return max(owned.stores[store].changelog_offset() or 0, owned.restored_to.get(store, 0))
+
+
+def _end(owned: OwnedTask, changelogs: list[str]) -> int | None:
+    if owned.phase is Phase.RUNNING:
+        return sum(_position(owned, name) for name in changelogs)
+    known = [owned.changelogs[name].high_watermark for name in changelogs if name in owned.changelogs]
+    if len(known) < len(changelogs) or any(end < 0 for end in known):
+        return None
+    return sum(known)
