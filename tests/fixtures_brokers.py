@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -44,8 +44,10 @@ def require_kafka() -> None:
 class BundledBroker:
     """``python -m coordinator`` on a free port, which stays the same over restarts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        """``settings`` come in place of those that make groups quick."""
         self.folder = folder
+        self._settings = QUICK_GROUPS if settings is None else settings
         self.port = 0
         self._process: subprocess.Popen[str] | None = None
 
@@ -64,7 +66,7 @@ class BundledBroker:
             "--port",
             str(self.port),
         ]
-        for key, value in QUICK_GROUPS.items():
+        for key, value in self._settings.items():
             command += ["--config", f"{key}={value}"]
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
