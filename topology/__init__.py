@@ -17,6 +17,7 @@ from topology.errors import (
 )
 from topology.grouped import KGroupedStream, TimeWindowedKStream
 from topology.grouped_tables import KGroupedTable
+from topology.join_windows import JoinWindows
 from topology.nodes import Subtopology, Topology
 from topology.processor import (
     Cancellable,
@@ -51,6 +52,7 @@ __all__ = [
     "FixedKeyProcessor",
     "Headers",
     "IllegalNameError",
+    "JoinWindows",
     "KGroupedStream",
     "KGroupedTable",
     "KStream",

@@ -32,4 +32,32 @@ class TableJoinMerge:
     store: str | None = None
 
 
-JoinOperation: TypeAlias = TableTableJoin | TableJoinMerge
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamJoinWindow:
+    """Keeps the records of one side of a stream-stream join in ``store``, each after it was joined."""
+
+    store: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStreamJoin:
+    """One side of a join of two streams: joins a record with those that ``store`` has of the other side.
+
+    A record of time t meets those from t - ``before_ms`` to t + ``after_ms``. ``emits_unmatched``: a record without any is a
+    result by itself when its window is over; until then it waits in ``shared``, which both sides of a left or outer join
+    have. ``time`` names the stream time that both sides observe.
+    """
+
+    store: str
+    joiner: Callable[..., Any]
+    side: Side
+    time: str
+    before_ms: int
+    after_ms: int
+    grace_ms: int
+    emits_unmatched: bool = False
+    shared: str | None = None
+    with_key: bool = False
+
+
+JoinOperation: TypeAlias = TableTableJoin | TableJoinMerge | StreamJoinWindow | StreamStreamJoin

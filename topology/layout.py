@@ -31,6 +31,7 @@ from topology.plan import (
     SplitStep,
     Step,
     StoreStep,
+    StreamJoinStep,
     TableJoinStep,
     TableSourceStep,
     TableStep,
@@ -168,6 +169,14 @@ class Layout:
         self._processor(step, step.other_name, step.other_operation, (right.name,), step.this_stores, old)
         self._table(step, (step.this_name, step.other_name))
 
+    def _stream_join(self, step: StreamJoinStep) -> None:
+        left, right = step.parents
+        for store in step.own_stores:
+            self._store(store)
+        self._processor(step, step.this_name, step.this_operation, (left.name,), step.this_stores)
+        self._processor(step, step.other_name, step.other_operation, (right.name,), step.other_stores)
+        self._processor(step, step.name, step.merge_operation, (step.this_name, step.other_name))
+
     def _repartition(self, step: RepartitionStep, parents: tuple[str, ...]) -> None:
         if self.repartitions.setdefault(step.topic, step.partitions) != step.partitions or any(
             node.name == step.sink_name for node in self.nodes
@@ -238,6 +247,7 @@ _ADDERS: dict[type[Step], Callable[[Layout, Any, tuple[str, ...]], None]] = {
     TableStep: Layout._table,
     TableJoinStep: lambda layout, step, parents: layout._table_join(step),
     OperatorStep: Layout._operator,
+    StreamJoinStep: lambda layout, step, parents: layout._stream_join(step),
     SplitStep: Layout._split,
     RepartitionStep: Layout._repartition,
     SinkStep: Layout._sink,

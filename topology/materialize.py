@@ -40,7 +40,7 @@ def given_serdes(store: Store, key: AnySerde, value: AnySerde, operator: str) ->
 
 def key_value_store(store: Store, name: str, key: Carried, value: Carried) -> PlannedStore:
     """The store of a table by key: of kind key_value or versioned."""
-    spec = _spec(store, name, key.serde, value.serde)
+    spec = store_spec(store, name, key.serde, value.serde)
     if store.kind == "versioned":
         spec = versioned_spec(spec, store)
     elif store.kind != "key_value":
@@ -65,7 +65,7 @@ def window_store(store: Store, name: str, key: Carried, value: Carried, windows:
             "raise its retention",
             call_site(),
         )
-    spec = windowed_spec(_spec(store, name, key.serde, value.serde), retention_ms, windows.size_ms)
+    spec = windowed_spec(store_spec(store, name, key.serde, value.serde), retention_ms, windows.size_ms)
     return PlannedStore(spec, key, value)
 
 
@@ -74,7 +74,7 @@ def added_store(store: Store) -> PlannedStore:
     if store.name is None:
         raise TopologyError("a store for processors needs a name: Store('name', ...)", call_site())
     spec = replace(
-        _spec(store, store.name, store.key, store.value),
+        store_spec(store, store.name, store.key, store.value),
         caching=bool(store.caching),
         timestamped=bool(store.timestamped),
         default_persistence=False,
@@ -127,7 +127,8 @@ def generated_store_name(plan: Plan, prefix: str) -> str:
     return plan.number(prefix + STORE_INFIX)
 
 
-def _spec(store: Store, name: str, key: AnySerde, value: AnySerde) -> StoreSpec:
+def store_spec(store: Store, name: str, key: AnySerde, value: AnySerde) -> StoreSpec:
+    """What the program says of a key-value store; what it leaves open has the DSL's defaults."""
     return StoreSpec(
         name=name,
         key_serde=key,

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 from topology.codecs import Serde
 from topology.errors import CallSite
-from topology.join_operations import TableJoinMerge, TableTableJoin
+from topology.join_operations import StreamJoinWindow, StreamStreamJoin, TableJoinMerge, TableTableJoin
 from topology.operations import (
     Aggregate,
     Branch,
@@ -66,6 +66,8 @@ __all__ = [
     "SinkNode",
     "SourceNode",
     "StoreSpec",
+    "StreamJoinWindow",
+    "StreamStreamJoin",
     "StreamTableJoin",
     "Subtopology",
     "TableFilter",

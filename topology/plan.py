@@ -137,6 +137,20 @@ class TableJoinStep(TableStep):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
+class StreamJoinStep(Step):
+    """Joins the streams of its two parents: three nodes. ``name`` is that of the node which brings both sides together."""
+
+    this_name: str
+    other_name: str
+    this_operation: Operation
+    other_operation: Operation
+    merge_operation: Operation
+    this_stores: tuple[str, ...]
+    other_stores: tuple[str, ...]
+    own_stores: tuple[PlannedStore, ...] = ()
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
 class RepartitionStep(Step):
     """Writes to an internal topic and reads it again: three nodes. ``name`` is the source's.
 

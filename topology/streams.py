@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from topology.codecs import Serde
-from topology.errors import TopologyError, UnsupportedError, call_site
+from topology.errors import TopologyError, call_site
 from topology.functions import Partitioner, Predicate, TopicExtractor, check_function
 from topology.materialize import added_store, as_store, generated_store_name, given_serdes, key_value_store
 from topology.names import REPARTITION_SUFFIX, check_name, is_generated_prefix
@@ -34,7 +34,6 @@ from topology.nodes import (
     Peek,
     Process,
     SelectKey,
-    StreamTableJoin,
     TableSource,
 )
 from topology.plan import (
@@ -51,6 +50,7 @@ from topology.plan import (
 )
 from topology.processor import FixedKeyProcessor, Processor
 from topology.stores import Store
+from topology.stream_joins import StreamJoins
 
 if TYPE_CHECKING:
     from topology.grouped import KGroupedStream
@@ -60,7 +60,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
-VT = TypeVar("VT")
 
 
 def add_repartition(
@@ -92,7 +91,7 @@ def add_repartition(
     )
 
 
-class KStream(Generic[K, V]):
+class KStream(StreamJoins[K, V]):
     """A stream of records with keys of type ``K`` and values of type ``V``."""
 
     __slots__ = ("_joined_through", "_key", "_plan", "_repartition_required", "_sources", "_step", "_value")
@@ -349,133 +348,6 @@ class KStream(Generic[K, V]):
         plan.add(step)
         return KTable(plan, step, table, own_key, own_value, sources)
 
-    # ------------------------------------------------------------------------------------------------------ joins
-
-    @overload
-    def join(
-        self,
-        table: KTable[K, VT],
-        joiner: Callable[[V, VT], V2],
-        *,
-        with_key: Literal[False] = False,
-        name: str | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-    ) -> KStream[K, V2]: ...
-    @overload
-    def join(
-        self,
-        table: KTable[K, VT],
-        joiner: Callable[[K, V, VT], V2],
-        *,
-        with_key: Literal[True],
-        name: str | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-    ) -> KStream[K, V2]: ...
-    def join(
-        self,
-        table: KTable[K, VT],
-        joiner: Callable[..., Any],
-        *,
-        with_key: bool = False,
-        name: str | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-    ) -> KStream[K, Any]:
-        """Looks each record's key up in ``table``: ``joiner(value, table value)``; with the key first where ``with_key``.
-
-        A record without a match, without a key or without a value is dropped. ``key``, ``value``: serdes of this stream,
-        needed where it is repartitioned. ``name`` names the step and the repartition topic. The topics of both sides need
-        equal partition counts.
-        """
-        return self._join_table("join", table, joiner, with_key=with_key, left=False, name=name, key=key, value=value)
-
-    @overload
-    def left_join(
-        self,
-        table: KTable[K, VT],
-        joiner: Callable[[V, VT | None], V2],
-        *,
-        with_key: Literal[False] = False,
-        name: str | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-    ) -> KStream[K, V2]: ...
-    @overload
-    def left_join(
-        self,
-        table: KTable[K, VT],
-        joiner: Callable[[K, V, VT | None], V2],
-        *,
-        with_key: Literal[True],
-        name: str | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-    ) -> KStream[K, V2]: ...
-    def left_join(
-        self,
-        table: KTable[K, VT],
-        joiner: Callable[..., Any],
-        *,
-        with_key: bool = False,
-        name: str | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-    ) -> KStream[K, Any]:
-        """As :meth:`join`, but a record without a match (or without a key) is joined with None."""
-        return self._join_table(
-            "left_join", table, joiner, with_key=with_key, left=True, name=name, key=key, value=value
-        )
-
-    def _join_table(
-        self,
-        operator: str,
-        table: KTable[K, VT],
-        joiner: Callable[..., Any],
-        *,
-        with_key: bool,
-        left: bool,
-        name: str | None,
-        key: Serde[K] | None,
-        value: Serde[V] | None,
-    ) -> KStream[K, Any]:
-        from topology.tables import KTable
-
-        other: object = table
-        if not isinstance(other, KTable):
-            what = "a KStream" if isinstance(other, KStream) else repr(other)
-            raise UnsupportedError(f"{operator}() joins a stream with a KTable; {what} is not supported", call_site())
-        self._same_builder(table, operator)
-        check_function(joiner, operator)
-        _checked(name)
-        own_key, own_value = self._key.or_given(key), self._value.or_given(value)
-        parent, sources = self._step, self._sources
-        if self._repartition_required:
-            through = self._repartition_for_join(name or self._step.name, own_key, own_value)
-            through.keeps_null_keys |= left
-            parent, sources = through, frozenset((through.name,))
-        sources |= table._sources
-        self._plan.copartitioned.append((sources, call_site()))
-        step = OperatorStep(
-            name=self._plan.named(name, "KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-"),
-            site=call_site(),
-            parents=(parent,),
-            operation=StreamTableJoin(table=table._table.name, joiner=joiner, left=left, with_key=with_key),
-            stores=table._table.materialize(),
-        )
-        self._plan.add(step)
-        return KStream(self._plan, step, own_key, own_value.changed(operator, step.site, keep=False), sources, False)
-
-    def _repartition_for_join(self, prefix: str, key: Carried, value: Carried) -> RepartitionStep:
-        """The repartition of this stream for joins: unnamed joins share one."""
-        step = add_repartition(self._plan, self._step, prefix, key, value)
-        if self._joined_through is not None and prefix == self._step.name:
-            return self._joined_through
-        self._joined_through = step
-        self._plan.add(step)
-        return step
-
     # -------------------------------------------------------------------------------------------------- processors
 
     def process(
@@ -542,6 +414,15 @@ class KStream(Generic[K, V]):
         return step
 
     # ---------------------------------------------------------------------------------------------------- internal
+
+    def _repartition_for_join(self, prefix: str, key: Carried, value: Carried) -> RepartitionStep:
+        """The repartition of this stream for joins: unnamed joins share one."""
+        step = add_repartition(self._plan, self._step, prefix, key, value)
+        if self._joined_through is not None and prefix == self._step.name:
+            return self._joined_through
+        self._joined_through = step
+        self._plan.add(step)
+        return step
 
     def _operator(
         self,

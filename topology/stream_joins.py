@@ -1,0 +1,421 @@
+"""Joins of streams: with another stream, within windows, and with a table.
+
+1. A stream whose key may have changed goes through a repartition topic first; then both sides' topics need equal partition
+   counts.
+2. Steps, stores and repartition topics are named as in Kafka Streams, and take their numbers in its order.
+
+Source: KStreamImpl and KStreamImplJoin of Kafka Streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+from topology.codecs import Serde
+from topology.errors import TopologyError, UnsupportedError, call_site
+from topology.functions import check_function
+from topology.join_operations import JoinKind, StreamJoinWindow, StreamStreamJoin
+from topology.join_stores import JoinStores, side_suffix, stream_join_stores
+from topology.join_windows import JoinWindows
+from topology.names import check_name
+from topology.nodes import PassThrough, StreamTableJoin
+from topology.plan import Carried, OperatorStep, Plan, PlannedStore, RepartitionStep, Step, StreamJoinStep
+
+if TYPE_CHECKING:
+    from topology.streams import KStream
+    from topology.tables import KTable
+
+K = TypeVar("K")
+V = TypeVar("V")
+V2 = TypeVar("V2")
+VO = TypeVar("VO")
+VT = TypeVar("VT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """What the arguments of a join say."""
+
+    operator: str
+    kind: JoinKind
+    joiner: Callable[..., Any]
+    with_key: bool
+    name: str | None
+    key: Serde[Any] | None
+    value: Serde[Any] | None
+    other_value: Serde[Any] | None = None
+    store: JoinStores = None
+
+
+class StreamJoins(Generic[K, V]):
+    """The joins of a :class:`topology.KStream`."""
+
+    __slots__ = ()
+
+    _key: Carried
+    _plan: Plan
+    _repartition_required: bool
+    _sources: frozenset[str]
+    _step: Step
+    _value: Carried
+
+    @overload
+    def join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[V, VO], V2],
+        windows: JoinWindows,
+        *,
+        with_key: Literal[False] = False,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        store: JoinStores = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[K, V, VO], V2],
+        windows: JoinWindows,
+        *,
+        with_key: Literal[True],
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        store: JoinStores = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[K, VT],
+        joiner: Callable[[V, VT], V2],
+        *,
+        with_key: Literal[False] = False,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[K, VT],
+        joiner: Callable[[K, V, VT], V2],
+        *,
+        with_key: Literal[True],
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+    ) -> KStream[K, V2]: ...
+    def join(
+        self,
+        other: KStream[K, VO] | KTable[K, VT],
+        joiner: Callable[..., Any],
+        windows: JoinWindows | None = None,
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[Any] | None = None,
+        store: JoinStores = None,
+    ) -> KStream[K, Any]:
+        """Joins with the records of another stream, or looks each record's key up in a table.
+
+        ``joiner(value, other value)``, with the key first where ``with_key``. ``name`` names the steps and the repartition
+        topics; ``key``, ``value``, ``other_value`` are the serdes of what is kept or repartitioned. The topics of both sides
+        need equal partition counts.
+
+        A **stream** needs ``windows``: all pairs of records of one key whose timestamps lie that near are joined, each with
+        the later timestamp. ``store``: a name for the stores to begin with; a :class:`Store` that also says whether they are
+        in memory and logged; or two stores of kind ``window`` that retain duplicates.
+
+        With a **table**, a record without a match, without a key or without a value is dropped. A result has the timestamp
+        of the stream's record.
+        """
+        options = _Options(
+            operator="join",
+            kind="inner",
+            joiner=joiner,
+            with_key=with_key,
+            name=name,
+            key=key,
+            value=value,
+            other_value=other_value,
+            store=store,
+        )
+        return self._join(other, windows, options)
+
+    @overload
+    def left_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[V, VO | None], V2],
+        windows: JoinWindows,
+        *,
+        with_key: Literal[False] = False,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        store: JoinStores = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[K, V, VO | None], V2],
+        windows: JoinWindows,
+        *,
+        with_key: Literal[True],
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        store: JoinStores = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, VT],
+        joiner: Callable[[V, VT | None], V2],
+        *,
+        with_key: Literal[False] = False,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, VT],
+        joiner: Callable[[K, V, VT | None], V2],
+        *,
+        with_key: Literal[True],
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+    ) -> KStream[K, V2]: ...
+    def left_join(
+        self,
+        other: KStream[K, VO] | KTable[K, VT],
+        joiner: Callable[..., Any],
+        windows: JoinWindows | None = None,
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[Any] | None = None,
+        store: JoinStores = None,
+    ) -> KStream[K, Any]:
+        """As :meth:`join`, but a record of this stream without a match is joined with None.
+
+        With a stream that is known, and the result flows, when the record's window and the grace period are over in stream
+        time. A record without a key is joined with None at once.
+        """
+        options = _Options(
+            operator="left_join",
+            kind="left",
+            joiner=joiner,
+            with_key=with_key,
+            name=name,
+            key=key,
+            value=value,
+            other_value=other_value,
+            store=store,
+        )
+        return self._join(other, windows, options)
+
+    @overload
+    def outer_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[V | None, VO | None], V2],
+        windows: JoinWindows,
+        *,
+        with_key: Literal[False] = False,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        store: JoinStores = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def outer_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[K, V | None, VO | None], V2],
+        windows: JoinWindows,
+        *,
+        with_key: Literal[True],
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        store: JoinStores = None,
+    ) -> KStream[K, V2]: ...
+    def outer_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[..., Any],
+        windows: JoinWindows,
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        store: JoinStores = None,
+    ) -> KStream[K, Any]:
+        """As :meth:`left_join` with a stream, for both sides: a record of either stream without a match is a result."""
+        options = _Options(
+            operator="outer_join",
+            kind="outer",
+            joiner=joiner,
+            with_key=with_key,
+            name=name,
+            key=key,
+            value=value,
+            other_value=other_value,
+            store=store,
+        )
+        return self._join(other, windows, options)
+
+    # --------------------------------------------------------------------------------------------------------- steps
+
+    if TYPE_CHECKING:
+
+        def _repartition_for_join(self, prefix: str, key: Carried, value: Carried) -> RepartitionStep: ...
+
+    def _join(self, other: object, windows: JoinWindows | None, options: _Options) -> KStream[K, Any]:
+        from topology.streams import KStream
+        from topology.tables import KTable
+
+        operator = options.operator
+        if not isinstance(other, KStream | KTable):
+            raise UnsupportedError(
+                f"{operator}() joins a stream with a KStream or a KTable, not with {other!r}", call_site()
+            )
+        if other._plan is not self._plan:
+            raise TopologyError(f"{operator}() needs both sides from one StreamsBuilder", call_site())
+        check_function(options.joiner, operator)
+        if options.name is not None:
+            check_name(options.name, "step")
+        if isinstance(other, KStream):
+            if not isinstance(windows, JoinWindows):
+                raise TopologyError(f"{operator}() of two streams needs windows=JoinWindows(...)", call_site())
+            return self._join_stream(other, windows, options)
+        if options.kind == "outer":
+            raise UnsupportedError("outer_join() joins a stream with a stream; a table is looked up only", call_site())
+        if windows is not None or options.other_value is not None or options.store is not None:
+            raise TopologyError(
+                f"{operator}() with a table takes no windows, other_value or store: it looks the newest row up",
+                call_site(),
+            )
+        return self._join_table(other, options)
+
+    def _join_table(self, table: KTable[K, Any], options: _Options) -> KStream[K, Any]:
+        from topology.streams import KStream
+
+        operator, name, left = options.operator, options.name, options.kind == "left"
+        own_key, own_value = self._key.or_given(options.key), self._value.or_given(options.value)
+        parent, sources = self._step, self._sources
+        if self._repartition_required:
+            through = self._repartition_for_join(name or self._step.name, own_key, own_value)
+            through.keeps_null_keys |= left
+            parent, sources = through, frozenset((through.name,))
+        sources |= table._sources
+        self._plan.copartitioned.append((sources, call_site()))
+        step = OperatorStep(
+            name=self._plan.named(name, "KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-"),
+            site=call_site(),
+            parents=(parent,),
+            operation=StreamTableJoin(
+                table=table._table.name, joiner=options.joiner, left=left, with_key=options.with_key
+            ),
+            stores=table._table.materialize(),
+        )
+        self._plan.add(step)
+        return KStream(self._plan, step, own_key, own_value.changed(operator, step.site, keep=False), sources, False)
+
+    def _join_stream(self, other: KStream[K, Any], windows: JoinWindows, options: _Options) -> KStream[K, Any]:
+        from topology.streams import KStream
+
+        plan, name, kind, site = self._plan, options.name, options.kind, call_site()
+        key = self._key.or_given(options.key)
+        values = (self._value.or_given(options.value), other._value.or_given(options.other_value))
+        left, left_sources = self._side(name, "left", kind, key, values[0])
+        right, right_sources = other._side(name, "right", kind, key, values[1])
+        plan.copartitioned.append((left_sources | right_sources, site))
+        windowed = [plan.suffixed(name, f"-{side}-windowed", "KSTREAM-WINDOWED-") for side in ("this", "other")]
+        generated = (
+            plan.number("KSTREAM-OUTERTHIS-" if kind == "outer" else "KSTREAM-JOINTHIS-"),
+            plan.number("KSTREAM-JOINOTHER-" if kind == "inner" else "KSTREAM-OUTEROTHER-"),
+        )
+        merge = plan.suffixed(name, "-merge", "KSTREAM-MERGE-")
+        stores = stream_join_stores(kind, options.store, windows, generated, key, values)
+        steps = [
+            self._window_step(step_name, parent, store)
+            for step_name, parent, store in zip(windowed, (left, right), (stores.left, stores.right), strict=True)
+        ]
+        shared = () if stores.shared is None else (stores.shared.name,)
+
+        def side(this: Literal["left", "right"]) -> StreamStreamJoin:
+            is_left = this == "left"
+            return StreamStreamJoin(
+                store=stores.right.name if is_left else stores.left.name,
+                joiner=options.joiner,
+                side=this,
+                time=merge,
+                before_ms=windows.before_ms if is_left else windows.after_ms,
+                after_ms=windows.after_ms if is_left else windows.before_ms,
+                grace_ms=windows.grace_ms,
+                emits_unmatched=kind == "outer" or (kind == "left" and is_left),
+                shared=None if stores.shared is None else stores.shared.name,
+                with_key=options.with_key,
+            )
+
+        step = StreamJoinStep(
+            name=merge,
+            site=site,
+            parents=(steps[0], steps[1]),
+            this_name=generated[0] if name is None else name + side_suffix(kind, "this"),
+            other_name=generated[1] if name is None else name + side_suffix(kind, "other"),
+            this_operation=side("left"),
+            other_operation=side("right"),
+            merge_operation=PassThrough(),
+            this_stores=(stores.right.name, *shared),
+            other_stores=(stores.left.name, *shared),
+            own_stores=() if stores.shared is None else (stores.shared,),
+        )
+        plan.add(step)
+        value = values[0].changed(options.operator, site, keep=False)
+        return KStream(plan, step, key, value, left_sources | right_sources, False)
+
+    def _side(
+        self, name: str | None, side: str, kind: JoinKind, key: Carried, value: Carried
+    ) -> tuple[Step, frozenset[str]]:
+        """The step that this stream is joined behind, and the sources above it."""
+        if not self._repartition_required:
+            return self._step, self._sources
+        prefix = self._step.name if name is None else f"{name}-{side}"
+        through = self._repartition_for_join(prefix, key, value)
+        through.keeps_null_keys |= kind != "inner"
+        return through, frozenset((through.name,))
+
+    def _window_step(self, name: str, parent: Step, store: PlannedStore) -> OperatorStep:
+        step = OperatorStep(
+            name=name,
+            site=call_site(),
+            parents=(parent,),
+            operation=StreamJoinWindow(store=store.name),
+            stores=(store.name,),
+            own_stores=(store,),
+        )
+        self._plan.add(step)
+        return step
