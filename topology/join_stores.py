@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 from topology.codecs import bytes_
 from topology.errors import TopologyError, WindowError, call_site
-from topology.join_operations import JoinKind
 from topology.join_windows import JoinWindows
 from topology.materialize import store_spec, windowed_spec
 from topology.names import check_name
+from topology.operations.joins import JoinKind
 from topology.plan import Carried, PlannedStore
 from topology.stores import Store
 

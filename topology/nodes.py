@@ -18,7 +18,6 @@ from typing import Any, Literal, TypeAlias
 
 from topology.codecs import Serde
 from topology.errors import CallSite
-from topology.join_operations import StreamJoinWindow, StreamStreamJoin, TableJoinMerge, TableTableJoin
 from topology.operations import (
     Aggregate,
     Branch,
@@ -41,6 +40,7 @@ from topology.operations import (
     TableSource,
     TableToStream,
 )
+from topology.operations.joins import StreamJoinWindow, StreamStreamJoin, TableJoinMerge, TableTableJoin
 
 __all__ = [
     "Aggregate",

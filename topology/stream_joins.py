@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from topology.codecs import Serde
 from topology.errors import TopologyError, UnsupportedError, call_site
 from topology.functions import check_function
-from topology.join_operations import JoinKind, StreamJoinWindow, StreamStreamJoin
 from topology.join_stores import JoinStores, side_suffix, stream_join_stores
 from topology.join_windows import JoinWindows
 from topology.names import check_name
 from topology.nodes import PassThrough, StreamTableJoin
+from topology.operations.joins import JoinKind, StreamJoinWindow, StreamStreamJoin
 from topology.plan import Carried, OperatorStep, Plan, PlannedStore, RepartitionStep, Step, StreamJoinStep
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from topology.codecs import Serde
 from topology.errors import TopologyError, UnsupportedError, call_site
 from topology.functions import check_function
-from topology.join_operations import JoinKind, TableJoinMerge, TableTableJoin
 from topology.materialize import as_store, generated_store_name, given_serdes, key_value_store
 from topology.names import check_name
+from topology.operations.joins import JoinKind, TableJoinMerge, TableTableJoin
 from topology.plan import Carried, Plan, Step, TableJoinStep, TableState
 from topology.stores import Store
 

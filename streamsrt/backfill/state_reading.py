@@ -76,7 +76,7 @@ class LocalState:
             start: int | None = None
             if windowed:
                 if not key:
-                    oldest_ms = _TIME.unpack(row)[0] - (self.spec.retention_ms or 0)
+                    oldest_ms = _TIME.unpack_from(row)[0] - (self.spec.retention_ms or 0)
                     continue
                 key, start = split_window_key(key[_SEGMENT_BYTES:])
                 if start <= oldest_ms:

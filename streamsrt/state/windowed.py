@@ -56,7 +56,9 @@ class WindowBytesStore:
         self.dropped_rows = 0
         """How many rows were expired when they were written."""
         stored = store.get(_STREAM_TIME_KEY)
-        self._stream_time_ms = -1 if stored is None else int(_TIME.unpack(stored)[0])
+        self._stream_time_ms = -1 if stored is None else int(_TIME.unpack_from(stored)[0])
+        self.last_sequence = 0 if stored is None else int.from_bytes(stored[_TIME.size :], "big")
+        self._stored_marks = self._marks()
         self._live_segment = self._oldest_live_segment()
         self._oldest_segment = self._first_stored_segment()
         self._prefixes: dict[bytes, bytes | None] = {}
@@ -120,7 +122,6 @@ class WindowBytesStore:
 
     def write(self, puts: Iterable[tuple[bytes, int, bytes | None]], *, changelog_offset: int | None = None) -> None:
         """Writes (key, start, value) as one atomic batch; None deletes. Expired rows are dropped."""
-        before_ms = self._stream_time_ms
         rows: list[tuple[bytes, bytes | None]] = []
         pack = _TIME.pack
         start_ms: int | None = None
@@ -136,11 +137,10 @@ class WindowBytesStore:
                 self.dropped_rows += 1
             else:
                 rows.append((prefix + key + suffix, value))
-        self._write(rows, before_ms, changelog_offset)
+        self._write(rows, changelog_offset)
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:
         """Writes columns of the changelog, together with the offset at which restoring goes on. Expired rows are dropped."""
-        before_ms = self._stream_time_ms
         stored_keys: list[bytes] = []
         stored_values: list[bytes | None] = []
         prefixes = self._prefixes
@@ -157,9 +157,11 @@ class WindowBytesStore:
             else:
                 stored_keys.append(prefix + key)
                 stored_values.append(value)
-        if self._stream_time_ms > before_ms:
+        marks = self._marks()
+        if marks != self._stored_marks:
+            self._stored_marks = marks
             stored_keys.append(_STREAM_TIME_KEY)
-            stored_values.append(_TIME.pack(self._stream_time_ms))
+            stored_values.append(marks)
         self._store.restore(stored_keys, stored_values, next_offset)
         self._delete_expired()
 
@@ -170,11 +172,18 @@ class WindowBytesStore:
             "topic, or a key-value store once had this name: reset the application, or give the store another name."
         )
 
-    def _write(self, rows: list[tuple[bytes, bytes | None]], before_ms: int, changelog_offset: int | None) -> None:
-        if self._stream_time_ms > before_ms:
-            rows.append((_STREAM_TIME_KEY, _TIME.pack(self._stream_time_ms)))
+    def _write(self, rows: list[tuple[bytes, bytes | None]], changelog_offset: int | None) -> None:
+        marks = self._marks()
+        if marks != self._stored_marks:
+            self._stored_marks = marks
+            rows.append((_STREAM_TIME_KEY, marks))
         self._store.write(rows, changelog_offset=changelog_offset)
         self._delete_expired()
+
+    def _marks(self) -> bytes:
+        """What is stored under the empty key: stream time, and the last sequence number of a store that counts."""
+        sequence = self.last_sequence.to_bytes(4, "big") if self.last_sequence else b""
+        return _TIME.pack(self._stream_time_ms) + sequence
 
     def _delete_expired(self) -> None:
         oldest = self._oldest_segment
@@ -185,9 +194,8 @@ class WindowBytesStore:
     def expire(self, stream_time_ms: int) -> None:
         """Moves stream time on, if it is behind, and deletes the segments that are beyond retention."""
         if stream_time_ms > self._stream_time_ms:
-            before_ms = self._stream_time_ms
             self._advance(stream_time_ms)
-            self._write([], before_ms, None)
+            self._write([], None)
         else:
             self._delete_expired()
 
@@ -205,6 +213,12 @@ class WindowBytesStore:
 
     def fetch(self, key: bytes, from_ms: int, to_ms: int, *, reverse: bool = False) -> Iterator[tuple[int, bytes]]:
         """(start, value) of the windows of ``key`` that start in ``from_ms``..``to_ms``, both included, by start."""
+        return _starts_and_values(self._fetch_rows(key, from_ms, to_ms, reverse=reverse))
+
+    def _fetch_rows(
+        self, key: bytes, from_ms: int, to_ms: int, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """The rows of ``key`` with the keys that they are stored under."""
         low_ms, high_ms = self._bounds(from_ms, to_ms)
         if low_ms > high_ms:
             return iter(())
@@ -216,7 +230,9 @@ class WindowBytesStore:
             self._store.range(prefix + low, prefix + high, reverse=reverse)
             for prefix in map(_TIME.pack, reversed(segments) if reverse else segments)
         ]
-        return _starts_and_values(chain.from_iterable(scans), len(key) + _SEGMENT_BYTES + _SUFFIX_BYTES)
+        row_key_bytes = len(key) + _SEGMENT_BYTES + _SUFFIX_BYTES
+        # Between two windows of a key there may be windows of longer keys that begin with it.
+        return (row for row in chain.from_iterable(scans) if len(row[0]) == row_key_bytes)
 
     def fetch_all(
         self, from_ms: int = 0, to_ms: int = _LATEST_MS, *, reverse: bool = False
@@ -225,9 +241,11 @@ class WindowBytesStore:
         low_ms, high_ms = self._bounds(from_ms, to_ms)
         if low_ms > high_ms:
             return iter(())
-        low = _TIME.pack(low_ms // self.segment_interval_ms)
-        high = _TIME.pack(high_ms // self.segment_interval_ms + 1)
-        return _windows(self._store.range(low, high, reverse=reverse), low_ms, high_ms)
+        return _windows(self._store.range(*self._segments(low_ms, high_ms), reverse=reverse), low_ms, high_ms)
+
+    def _segments(self, low_ms: int, high_ms: int) -> tuple[bytes, bytes]:
+        """Between which bytes all segments of these times lie."""
+        return _TIME.pack(low_ms // self.segment_interval_ms), _TIME.pack(high_ms // self.segment_interval_ms + 1)
 
     # ----------------------------------------------------------------------------------------------------- forwarding
 
@@ -250,13 +268,10 @@ class WindowBytesStore:
         self._store.wipe()
 
 
-def _starts_and_values(rows: Iterable[tuple[bytes, bytes]], row_key_bytes: int) -> Iterator[tuple[int, bytes]]:
+def _starts_and_values(rows: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[int, bytes]]:
     start_of = _TIME.unpack_from
-    at = row_key_bytes - _SUFFIX_BYTES
     for row_key, value in rows:
-        # Between two windows of a key there may be windows of longer keys that begin with it.
-        if len(row_key) == row_key_bytes:
-            yield start_of(row_key, at)[0], value
+        yield start_of(row_key, len(row_key) - _SUFFIX_BYTES)[0], value
 
 
 def _windows(rows: Iterable[tuple[bytes, bytes]], low_ms: int, high_ms: int) -> Iterator[tuple[bytes, int, bytes]]:

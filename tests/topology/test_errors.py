@@ -240,7 +240,7 @@ MISTAKES: dict[Callable[[StreamsBuilder], None], tuple[type[TopologyError], str]
     not_a_name: (IllegalNameError, "must be a str, not 7"),
     not_a_function: (TopologyError, "filter() takes a function, not True"),
     async_function: (UnsupportedError, "filter() calls waits"),
-    stream_join: (UnsupportedError, "a KStream is not supported"),
+    stream_join: (TopologyError, "needs windows=JoinWindows"),
     other_builder: (TopologyError, "one StreamsBuilder"),
     other_builder_table: (TopologyError, "one StreamsBuilder"),
     other_windows: (UnsupportedError, "takes TimeWindows"),

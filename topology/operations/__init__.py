@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from topology.join_operations import JoinOperation
 from topology.operations.basic import (
     Aggregate,
     Branch,
@@ -33,6 +32,7 @@ from topology.operations.basic import (
     TableToStream,
 )
 from topology.operations.grouped_tables import GroupTable, TableAggregate, TableTransformValues
+from topology.operations.joins import JoinOperation
 
 Operation: TypeAlias = (
     Filter

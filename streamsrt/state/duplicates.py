@@ -1,0 +1,222 @@
+"""Stores of windows that keep several records of one key and time: what stream-stream joins remember.
+
+1. Every record has a sequence number behind its key and timestamp (``retain_duplicates``). It counts the records that are
+   written to the changelog, per store, from 1 on; the store remembers the last one, so that it goes on after a restart.
+   In Kafka Streams it starts again, and a record may then take the place of another one.
+2. The cache holds records by key in the order of time. A record is kept as it comes: nothing is dirty, and its bytes are
+   pending until :meth:`DuplicatesCache.write`.
+3. Which records are visible depends on the latest timestamp that was ever put: those that lie ``retention_ms`` or more
+   before it are not, though they may still be in memory or on disk.
+4. What is not in memory is looked up on disk only where it may be there: an empty store never is, nor one whose records
+   from before the cache was last emptied are all beyond retention.
+
+Source: RocksDBWindowStore and InMemoryWindowStore of Kafka Streams.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
+from typing import Any, Protocol
+
+from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, Entry, RowFormat
+from streamsrt.state.windowed import WindowBytesStore
+
+_SUFFIX = Struct(">qI")
+_LAST_SEQUENCE = 0x7FFFFFFF
+_PRUNED_ROWS = 8
+
+Row = tuple[int, int, Any]
+"""Timestamp, sequence number, value."""
+Pending = tuple[bytes, int, int, bytes]
+
+
+class DuplicatesBytesStore(WindowBytesStore):
+    """Rows by key, timestamp and sequence number. ``last_sequence``: the number of the latest record; 0 before the first."""
+
+    def write_rows(self, rows: Iterable[Pending], last_sequence: int, *, changelog_offset: int | None = None) -> None:
+        """Writes (key, timestamp, sequence, value) as one atomic batch. Expired rows are dropped."""
+        stored: list[tuple[bytes, bytes | None]] = []
+        for key, timestamp_ms, sequence, value in rows:
+            suffix = _SUFFIX.pack(timestamp_ms, sequence)
+            prefix = self._prefix(suffix[:8])
+            if prefix is None:
+                self.dropped_rows += 1
+            else:
+                stored.append((prefix + key + suffix, value))
+        self.last_sequence = last_sequence
+        self._write(stored, changelog_offset)
+
+    def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:
+        """Writes columns of the changelog. A record without a value has a number, but is not kept."""
+        if keys and len(keys[-1]) >= _SUFFIX.size:
+            self.last_sequence = int.from_bytes(keys[-1][-4:], "big")
+        kept = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
+        super().restore([key for key, _ in kept], [value for _, value in kept], next_offset)
+
+    def rows_of(self, key: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """(timestamp, sequence, value) of a key, oldest first, as far as they are within retention."""
+        for row_key, value in self._fetch_rows(key, 0, self.stream_time_ms):
+            timestamp_ms, sequence = _SUFFIX.unpack_from(row_key, len(row_key) - _SUFFIX.size)
+            yield timestamp_ms, sequence, value
+
+    def all_rows(self) -> Iterator[tuple[bytes, int, int, bytes]]:
+        """(key, timestamp, sequence, value) of everything within retention, by segment, key and timestamp."""
+        low_ms, high_ms = self._bounds(0, self.stream_time_ms)
+        for row_key, value in self._store.range(*self._segments(low_ms, high_ms)) if low_ms <= high_ms else ():
+            timestamp_ms, sequence = _SUFFIX.unpack_from(row_key, len(row_key) - _SUFFIX.size)
+            if low_ms <= timestamp_ms:
+                yield row_key[8 : -_SUFFIX.size], timestamp_ms, sequence, value
+
+
+class _Store(Protocol):
+    """What the cache needs of a store: :class:`DuplicatesBytesStore`."""
+
+    @property
+    def stream_time_ms(self) -> int: ...
+
+    @property
+    def last_sequence(self) -> int: ...
+
+    def write_rows(
+        self, rows: Iterable[Pending], last_sequence: int, *, changelog_offset: int | None = None
+    ) -> None: ...
+
+    def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None: ...
+
+    def rows_of(self, key: bytes) -> Iterable[tuple[int, int, bytes]]: ...
+
+    def all_rows(self) -> Iterable[tuple[bytes, int, int, bytes]]: ...
+
+
+class ChangelogColumns(Protocol):
+    """Records of a changelog."""
+
+    keys: list[bytes]
+    values: list[bytes | None]
+    next_offset: int
+
+
+class DuplicatesCache(dict[bytes, list[Row]]):
+    """The cache of a store with duplicates. ``cache[key]``: the key's rows in the order of time; never a KeyError."""
+
+    def __init__(self, name: str, store: _Store, row_format: RowFormat, *, retention_ms: int) -> None:
+        super().__init__()
+        self.name = name
+        self.store = store
+        self.format = row_format
+        self.retention_ms = retention_ms
+        self.dirty: list[Entry] = []
+        """Always empty: records are logged when they are put."""
+        self.pending: list[Pending] = []
+        self.newest_ms = store.stream_time_ms
+        self.sequence = store.last_sequence
+        self._unknown_until_ms = store.stream_time_ms
+        self._pruned_at_ms = store.stream_time_ms
+        self._rows = 0
+        self._row_bytes = 64
+
+    def __missing__(self, key: bytes) -> list[Row]:
+        rows: list[Row] = []
+        if self._unknown_until_ms > self.newest_ms - self.retention_ms:
+            load = self.format.deserialize
+            rows = [(time, number, load(value)) for time, number, value in self.store.rows_of(key)]
+            self._rows += len(rows)
+        self[key] = rows
+        return rows
+
+    def put(self, key: bytes, timestamp_ms: int, value: Any, raw: bytes | None) -> bytes:
+        """Keeps a record, and returns its key in the changelog. A record without a value only gets a number."""
+        sequence = self.sequence = (self.sequence + 1) & _LAST_SEQUENCE
+        if raw is not None:
+            rows = self[key]
+            if timestamp_ms > self.newest_ms:
+                self.newest_ms = timestamp_ms
+            row = (timestamp_ms, sequence, value)
+            if rows and rows[-1][0] > timestamp_ms:
+                insort(rows, row, key=_place)
+            else:
+                rows.append(row)
+            self._rows += 1
+            if len(rows) > _PRUNED_ROWS:
+                self._prune(rows)
+            self.pending.append((key, timestamp_ms, sequence, raw))
+        return key + _SUFFIX.pack(timestamp_ms, sequence)
+
+    def fetch(self, key: bytes, from_ms: int, to_ms: int) -> list[Row]:
+        """The rows of ``key`` from ``from_ms`` to ``to_ms``, both included, in the order of time."""
+        rows = self[key]
+        if not rows:
+            return rows
+        low_ms = max(from_ms, self.newest_ms - self.retention_ms + 1)
+        if rows[0][0] >= low_ms and rows[-1][0] <= to_ms:
+            return rows[:]
+        return rows[bisect_left(rows, (low_ms,)) : bisect_left(rows, (to_ms + 1,))]
+
+    def _prune(self, rows: list[Row]) -> None:
+        expired = bisect_left(rows, (self.newest_ms - self.retention_ms + 1,))
+        if expired:
+            del rows[:expired]
+            self._rows -= expired
+
+    def flush(self, *, forwards: bool = True) -> None:
+        """Nothing: records are logged when they are put."""
+
+    def write(self, changelog_offset: int | None) -> None:
+        """Puts everything pending into the store as one batch, and drops what is beyond retention."""
+        if self.pending or changelog_offset is not None:
+            rows = sorted(self.pending, key=_by_key)
+            if rows:
+                self._row_bytes = sum(len(row[0]) + len(row[3]) for row in rows) // len(rows) + _SUFFIX.size
+            self.store.write_rows(rows, self.sequence, changelog_offset=changelog_offset)
+            self.pending = []
+        if self.newest_ms - self._pruned_at_ms > self.retention_ms:
+            self._pruned_at_ms = self.newest_ms
+            for rows in self.values():
+                self._prune(rows)
+            for key in [key for key, rows in self.items() if not rows]:
+                del self[key]
+
+    def size_bytes(self) -> int:
+        return (self._rows + len(self)) * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
+
+    def evict(self, limit_bytes: int) -> None:
+        """Drops everything, where there are more than ``limit_bytes`` of it."""
+        if not self.pending and self.size_bytes() > limit_bytes:
+            self._empty()
+
+    def _empty(self) -> None:
+        self.clear()
+        self._rows = 0
+        self._unknown_until_ms = self.newest_ms
+
+    def restore(self, columns: ChangelogColumns) -> None:
+        """Applies records of the changelog to the store."""
+        self.store.restore(columns.keys, columns.values, columns.next_offset)
+        self.forget()
+
+    def forget(self) -> None:
+        """Drops everything: the store was rewritten from its changelog."""
+        self.pending = []
+        self.newest_ms = self.store.stream_time_ms
+        self.sequence = self.store.last_sequence
+        self._empty()
+
+    def rows(self) -> Iterator[Entry]:
+        """Every row within retention by key, timestamp and sequence number; what is not written yet included."""
+        load, low_ms = self.format.deserialize, self.newest_ms - self.retention_ms
+        found = {(k, t, n): raw for k, t, n, raw in (*self.store.all_rows(), *self.pending) if t > low_ms}
+        for (key, timestamp_ms, sequence), raw in sorted(found.items()):
+            entry = Entry(key, load(raw), -1, timestamp_ms)
+            entry.sequence = sequence
+            yield entry
+
+
+def _place(row: Row) -> tuple[int, int]:
+    return row[0], row[1]
+
+
+def _by_key(row: Pending) -> Any:
+    return row[:3]
+
