@@ -83,6 +83,9 @@ class StreamsConfig(BaseModel):
     num_standby_replicas: int = Field(default=0, ge=0, le=2)
     """Set at the group when it is first joined (the broker's group config ``streams.num.standby.replicas``)."""
     max_task_idle_ms: Milliseconds = 0
+    emit_interval_ms_kstreams_outer_join_spurious_results_fix: Milliseconds = Field(default=0, ge=0)
+    """How long, by the wall clock, a left or outer join of streams waits at least between two looks for records whose
+    windows are over. Kafka Streams waits 1000; without a wait results do not depend on the wall clock."""
     max_poll_interval_ms: Milliseconds = Field(default=300_000, ge=1)
     poll_ms: Milliseconds = Field(default=100, ge=0)
     deserialization_exception_handler: Any = "fail"

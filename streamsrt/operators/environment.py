@@ -36,6 +36,8 @@ class Environment:
         self.task_id = f"{plan.subtopology.id}_{task_partition}"
         self.partitions_of_topic = partitions_of_topic
         self.sequence = count()
+        self.shared_states: dict[str, Any] = {}
+        """What several nodes of one operator share, by a name of the operator's."""
         self.metadata: RecordMetadata | None = None
         self.stream_time_ms = -1
         self.system_time_ms = 0

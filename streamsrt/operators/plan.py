@@ -55,6 +55,8 @@ class Plan:
     default_value_serde: Serde[Any] | None = None
     caching: bool = True
     handlers: ExceptionHandlers = field(default_factory=ExceptionHandlers)
+    outer_join_emit_interval_ms: int = 0
+    """How long, by the wall clock, a stream-stream join waits at least between two scans for unmatched records."""
     specs: Mapping[str, StoreSpec] = field(init=False)
     flushed_stores: tuple[str, ...] = field(init=False)
 

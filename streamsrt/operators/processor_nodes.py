@@ -149,10 +149,12 @@ class PathBuilder:
         spec = self.plan.specs[store]
         serialize = self.plan.value_serde(spec).serialize
         topic, collect, partition = self.plan.changelog_topic(store), self.env.collect, self.env.task_partition
-        windowed = spec.kind == "window"
+        windowed, numbered = spec.kind == "window", spec.retain_duplicates
 
         def log(entry: Any) -> None:
-            key = entry.key + pack_start(entry.start) + b"\0\0\0\0" if windowed else entry.key
+            key = entry.key
+            if windowed:
+                key += pack_start(entry.start) + (entry.sequence.to_bytes(4, "big") if numbered else b"\0\0\0\0")
             value = None if entry.value is None else serialize(entry.value)
             collect(topic, [key], [value], [entry.timestamp], None, partition)
 

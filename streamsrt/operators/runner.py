@@ -21,6 +21,7 @@ from streamsrt.operators import (  # noqa: F401  # they register their operation
     aggregate,
     grouped_tables,
     stateless,
+    stream_joins,
     table_joins,
     tables,
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from streamsrt.state.cache import Entry, KeyValueCache, WindowCache
+from streamsrt.state.duplicates import DuplicatesCache
 from streamsrt.state.kinds import Cache
 from streamsrt.state.store import after_prefix
 from streamsrt.state.versioned_cache import VersionedCache
@@ -26,8 +27,10 @@ def store_access(
     timestamped = timestamped and spec.timestamped
     if isinstance(cache, VersionedCache):
         return VersionedAccess(cache, key_serde, now, on_change=on_change)
+    size_ms = spec.window_size_ms or 0
+    if isinstance(cache, DuplicatesCache):
+        return DuplicatesAccess(cache, key_serde, now, size_ms=size_ms, timestamped=timestamped, on_change=on_change)
     if isinstance(cache, WindowCache):
-        size_ms = spec.window_size_ms or 0
         return WindowAccess(cache, key_serde, now, size_ms=size_ms, timestamped=timestamped, on_change=on_change)
     return KeyValueAccess(cache, key_serde, now, timestamped=timestamped, on_change=on_change)
 
@@ -119,7 +122,7 @@ class WindowAccess:
 
     def __init__(
         self,
-        cache: WindowCache,
+        cache: Any,
         key_serde: Serde[Any],
         now: Now,
         *,
@@ -181,6 +184,24 @@ class WindowAccess:
 
     def all(self) -> Iterator[tuple[Windowed[Any], Any]]:
         return self.fetch_all(0, 2**63 - 1)
+
+
+class DuplicatesAccess(WindowAccess):
+    """A window store that keeps several values of one key and window."""
+
+    def put(self, key: Any, value: Any, window_start: int) -> None:
+        timestamp, _, _ = self._now()
+        raw_key = self._serde.serialize(key)
+        self._cache.put(raw_key, window_start, value, None if value is None else self._cache.format.serialize(value))
+        if self._on_change is not None:
+            entry = Entry(raw_key, value, timestamp, window_start)
+            entry.sequence = self._cache.sequence
+            self._on_change(entry)
+
+    def fetch(self, key: Any, time: int) -> Any:
+        """The first value of that key and window."""
+        rows = self._cache.fetch(self._serde.serialize(key), time, time)
+        return rows[0][2] if rows else None
 
 
 class VersionedAccess:

@@ -21,6 +21,7 @@ from struct import Struct
 from typing import Any, Protocol
 
 from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, Entry, RowFormat
+from streamsrt.state.columns import ChangelogColumns
 from streamsrt.state.windowed import WindowBytesStore
 
 _SUFFIX = Struct(">qI")
@@ -88,14 +89,6 @@ class _Store(Protocol):
     def rows_of(self, key: bytes) -> Iterable[tuple[int, int, bytes]]: ...
 
     def all_rows(self) -> Iterable[tuple[bytes, int, int, bytes]]: ...
-
-
-class ChangelogColumns(Protocol):
-    """Records of a changelog."""
-
-    keys: list[bytes]
-    values: list[bytes | None]
-    next_offset: int
 
 
 class DuplicatesCache(dict[bytes, list[Row]]):
@@ -173,9 +166,9 @@ class DuplicatesCache(dict[bytes, list[Row]]):
             self.pending = []
         if self.newest_ms - self._pruned_at_ms > self.retention_ms:
             self._pruned_at_ms = self.newest_ms
-            for rows in self.values():
-                self._prune(rows)
-            for key in [key for key, rows in self.items() if not rows]:
+            for kept in self.values():
+                self._prune(kept)
+            for key in [key for key, kept in self.items() if not kept]:
                 del self[key]
 
     def size_bytes(self) -> int:
@@ -219,4 +212,3 @@ def _place(row: Row) -> tuple[int, int]:
 
 def _by_key(row: Pending) -> Any:
     return row[:3]
-

@@ -10,23 +10,27 @@ from typing import Any, TypeAlias
 
 from streamsrt.errors import ConfigError
 from streamsrt.state.cache import KeyValueCache, RowFormat, WindowCache
+from streamsrt.state.duplicates import DuplicatesBytesStore, DuplicatesCache
 from streamsrt.state.store import BytesStore
 from streamsrt.state.versioned import VersionedBytesStore
 from streamsrt.state.versioned_cache import VersionedCache
 from streamsrt.state.windowed import WindowBytesStore
 from topology.nodes import StoreSpec
 
-LaidOut: TypeAlias = BytesStore | WindowBytesStore | VersionedBytesStore
-Cache: TypeAlias = KeyValueCache | WindowCache | VersionedCache
+LaidOut: TypeAlias = BytesStore | WindowBytesStore | DuplicatesBytesStore | VersionedBytesStore
+Cache: TypeAlias = KeyValueCache | WindowCache | DuplicatesCache | VersionedCache
 
 
 def check_kind(spec: StoreSpec) -> None:
     """Raises ConfigError for a store that can't be kept."""
-    if spec.kind not in ("key_value", "window", "versioned") or spec.retain_duplicates:
-        kind = "window store that retains duplicates" if spec.retain_duplicates else f"{spec.kind} store"
+    if spec.kind not in ("key_value", "window", "versioned") or (spec.retain_duplicates and spec.kind != "window"):
+        kind = f"{spec.kind} store{' that retains duplicates' if spec.retain_duplicates else ''}"
         raise ConfigError(
-            f"state store {spec.name!r} is a {kind}: only key-value, window and versioned stores can be kept"
+            f"state store {spec.name!r} is a {kind}: only key-value, window and versioned stores can be kept, and only "
+            "window stores can retain duplicates"
         )
+    if spec.retain_duplicates and spec.timestamped:
+        raise ConfigError(f"window store {spec.name!r} retains duplicates: it can't keep timestamps beside them")
     if spec.kind != "key_value" and spec.retention_ms is None:
         raise ConfigError(f"{spec.kind} store {spec.name!r} has no retention: give it one with retention=")
 
@@ -36,7 +40,8 @@ def lay_out(spec: StoreSpec, store: BytesStore) -> LaidOut:
     check_kind(spec)
     if spec.kind == "window":
         assert spec.retention_ms is not None
-        return WindowBytesStore(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
+        layout = DuplicatesBytesStore if spec.retain_duplicates else WindowBytesStore
+        return layout(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
     if spec.kind == "versioned":
         assert spec.retention_ms is not None
         assert spec.segment_interval_ms is not None
@@ -51,6 +56,8 @@ def cache_over(spec: StoreSpec, store: Any, row_format: RowFormat) -> Cache:
     check_kind(spec)
     if spec.kind == "window":
         assert spec.retention_ms is not None
+        if spec.retain_duplicates:
+            return DuplicatesCache(spec.name, store, row_format, retention_ms=spec.retention_ms)
         return WindowCache(
             spec.name,
             store,

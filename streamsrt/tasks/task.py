@@ -67,6 +67,7 @@ class TaskConfig:
     handlers: ExceptionHandlers = field(default_factory=ExceptionHandlers)
     default_timestamp_extractor: Callable[[Any, int], int] | None = None
     generate: bool = True
+    outer_join_emit_interval_ms: int = 0
 
     @classmethod
     def of(cls, config: StreamsConfig, tasks: int = 1) -> TaskConfig:
@@ -82,6 +83,7 @@ class TaskConfig:
                 production=handler_of(config.production_exception_handler),
             ),
             default_timestamp_extractor=config.default_timestamp_extractor,
+            outer_join_emit_interval_ms=config.emit_interval_ms_kstreams_outer_join_spurious_results_fix,
         )
 
 
@@ -134,6 +136,7 @@ class Task:
             default_value_serde=config.default_value_serde,
             caching=config.cache_max_bytes > 0,
             handlers=config.handlers,
+            outer_join_emit_interval_ms=config.outer_join_emit_interval_ms,
         )
         self._stores = stores
         self.caches: dict[str, Cache] = {spec.name: self._cache(spec) for spec in subtopology.stores}

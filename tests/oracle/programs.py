@@ -17,6 +17,7 @@ from uuid import UUID
 from tests.oracle.expressions import evaluate, truth
 from tests.oracle.scripts import ScriptedProcessor, ScriptedTransformer
 from topology import (
+    JoinWindows,
     KGroupedStream,
     KStream,
     KTable,
@@ -40,8 +41,8 @@ OPERATORS = {
     "": {"add_state_store", "stream", "table"},
     "KStream": {
         "filter", "filter_not", "flat_map", "flat_map_values", "foreach", "group_by", "group_by_key", "join", "left_join",
-        "map", "map_values", "merge", "peek", "process", "process_values", "repartition", "select_key", "split", "to",
-        "to_table",
+        "map", "map_values", "merge", "outer_join", "peek", "process", "process_values", "repartition", "select_key",
+        "split", "to", "to_table",
     },
     "KTable": {
         "filter", "filter_not", "group_by", "join", "left_join", "map_values", "outer_join", "to_stream", "transform_values",
@@ -51,7 +52,9 @@ OPERATORS = {
     "TimeWindowedKStream": {"aggregate", "count", "reduce"},
 }  # fmt: skip
 WINDOWS = {"tumbling", "hopping"}
+EMIT_INTERVAL = "emit.interval.ms.kstreams.outer.join.spurious.results.fix"
 CONFIG = {
+    f"__{EMIT_INTERVAL}__",
     "default.key.serde",
     "default.value.serde",
     "deserialization.exception.handler",
@@ -300,16 +303,19 @@ class _Interpreter:
         self.variables.update(zip(names, streams.values(), strict=True))
 
     def on_join(self, on: KStream[Any, Any], step: Step) -> Any:
-        other, joined = self.variables[step["other"]], step.get("joined") or {}
+        other = self.variables[step["other"]]
+        join = getattr(on, step["op"])
+        joiner = _function(step["fn"], "k", "v1", "v2")
+        if isinstance(other, KStream):
+            return join(other, joiner, join_windows(step["windows"]), with_key=True, **_stream_joined(step))
         if not isinstance(other, KTable):
             raise UnsupportedCase(f"unsupported operator: KStream.{step['op']} with a {type(other).__name__}")
+        joined = step.get("joined") or {}
         if joined.get("grace_ms") is not None:
             raise UnsupportedCase("unsupported option: joined.grace_ms")
-        join = on.join if step["op"] == "join" else on.left_join
-        joiner = _function(step["fn"], "k", "v1", "v2")
         return join(other, joiner, with_key=True, **_serdes(joined), **_given(joined, "name"))
 
-    on_left_join = on_join
+    on_left_join = on_outer_join = on_join
 
     def on_process(self, on: KStream[Any, Any], step: Step) -> Any:
         script, fixed_key = step["processor"], step["op"] == "process_values"
@@ -395,6 +401,28 @@ def _given(options: Step, *names: str) -> dict[str, Any]:
 
 def _serdes(options: Step | None) -> dict[str, Any]:
     return {side: serde(options[side]) for side in ("key", "value") if options and options.get(side) is not None}
+
+
+def join_windows(given: Step) -> JoinWindows:
+    """The windows of a stream-stream join."""
+    before_ms, after_ms = (given.get(f"{side}_ms", given.get("diff_ms")) for side in ("before", "after"))
+    return JoinWindows(before_ms, after_ms, grace=given.get("grace_ms") or 0)
+
+
+def _stream_joined(step: Step) -> dict[str, Any]:
+    given = step.get("stream_joined") or {}
+    options = {**_serdes(given), **_given(given, "name")}
+    if given.get("other") is not None:
+        options["other_value"] = serde(given["other"])
+    if given.get("this_supplier") is not None:
+        options["store"] = tuple(
+            _store_builder({"builder": "window", "supplier": given[supplier], "caching": True})
+            for supplier in ("this_supplier", "other_supplier")
+        )
+    elif any(given.get(name) is not None for name in ("store_name", "store_type", "logging")):
+        in_memory = {"in_memory": True} if given.get("store_type") == "in_memory" else {}
+        options["store"] = Store(given.get("store_name"), **_logging(given), **in_memory)
+    return options
 
 
 def _named(step: Step) -> dict[str, Any]:

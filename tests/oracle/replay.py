@@ -7,8 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from streamsrt.errors import StreamsError
+from streamsrt.operators.stream_joins import listed_values
 from streamsrt.testing.topology_test_driver import ProducedRecord, TopologyTestDriver
-from tests.oracle.programs import Case, application_config, build, serde, to_value
+from tests.oracle.programs import EMIT_INTERVAL, Case, application_config, build, serde, to_value
 from topology import ValueAndTimestamp
 
 HANDLERS = ("deserialization.exception.handler", "processing.exception.handler", "production.exception.handler")
@@ -46,7 +47,16 @@ def replay(case: Case, *, generate: bool) -> Replayed:
     for key in HANDLERS:
         if key in config:
             config[key] = "continue" if config[key] == "continue" else "fail"
-    known = {"default.key.serde", "default.value.serde", "statestore.cache.max.bytes", "application.id", *HANDLERS}
+    if f"__{EMIT_INTERVAL}__" in config:
+        config[EMIT_INTERVAL] = config[f"__{EMIT_INTERVAL}__"]
+    known = {
+        "default.key.serde",
+        "default.value.serde",
+        "statestore.cache.max.bytes",
+        "application.id",
+        EMIT_INTERVAL,
+        *HANDLERS,
+    }
     done = Replayed()
     try:
         driver = TopologyTestDriver(
@@ -119,12 +129,29 @@ def _entries(driver: TopologyTestDriver, case: Case, name: str) -> list[Any]:
     kind = driver.store_kind(name)
     if kind == "versioned":
         return _versions(driver, case, name)
+    if name.endswith("-shared-join-store") or "-OUTERSHARED-" in name:
+        return _unmatched(driver, case, name)
     rows: Any = (
         driver.get_window_store(name, timestamped=True)
         if kind == "window"
         else driver.get_key_value_store(name, timestamped=True)
     )
     return [{"key": _json(key), "value": _json(value)} for key, value in rows.all()]
+
+
+def _unmatched(driver: TopologyTestDriver, case: Case, name: str) -> list[Any]:
+    """What waits for a match in a stream-stream join with string keys, in the words of Java's toString()."""
+    joined = [step.get("stream_joined") or {} for step in case["dsl"] if "windows" in step][-1]
+    serdes = {side: serde(joined.get(name, "string")) for side, name in (("left", "value"), ("right", "other"))}
+    entries = []
+    for key, values in driver.get_key_value_store(name).all():
+        side = "left" if key[8] else "right"
+        text = f"TimestampedKeyAndJoinSide:<{side},{key[9:].decode()}:{int.from_bytes(key[:8], 'big')}>"
+        entries += [
+            {"key": text, "value": f"LeftOrRightValue:<{side},{serdes[side].deserialize(value)}>"}
+            for value in listed_values(values)
+        ]
+    return entries
 
 
 def _versions(driver: TopologyTestDriver, case: Case, name: str) -> list[Any]:

@@ -50,7 +50,15 @@ def _check_stores(case: Case, stores: dict[str, list[Any]]) -> None:
     for name, expected in case["stores"].items():
         if expected["kind"] == "unconnected":
             continue
-        assert _sorted(stores[name]) == _sorted(expected["entries"]), f"store {name}"
+        entries = expected["entries"]
+        if expected["kind"].startswith("headers_"):
+            entries = [_without_headers(entry) for entry in entries]
+        assert _sorted(stores[name]) == _sorted(entries), f"store {name}"
+
+
+def _without_headers(entry: Any) -> Any:
+    """A join's store may keep headers in Java, though nobody reads them; a timestamp of -1 stands for none."""
+    return {"key": entry["key"], "value": entry["value"]["value"]}
 
 
 def _sorted(entries: list[Any]) -> list[Any]:
