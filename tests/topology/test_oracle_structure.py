@@ -42,7 +42,9 @@ def test_description(name: str) -> None:
     assert re.sub(r"extractor class: \S+\)", "extractor class: <extractor>)", described) == CASES[name]["describe"]
 
 
-@pytest.mark.parametrize("name", sorted({*BUILT} - DIFFERENT_ON_PURPOSE - OTHER_TOPIC_SETTINGS - OTHER_GROUPS_ON_PURPOSE))
+@pytest.mark.parametrize(
+    "name", sorted({*BUILT} - DIFFERENT_ON_PURPOSE - OTHER_TOPIC_SETTINGS - OTHER_GROUPS_ON_PURPOSE)
+)
 def test_topics_and_copartition_groups(name: str) -> None:
     case = CASES[name]
     # Java finds topics of patterns only when it runs; a subtopology without other topics is left out.
