@@ -15,10 +15,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from types import FrameType, TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from streamsrt.client.interface import GroupMember
 from streamsrt.client.network import NetworkThread
@@ -29,13 +29,27 @@ from streamsrt.membership.member import Member
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.membership.values import Endpoint, GroupMembership, SetTaskOffsets
 from streamsrt.queries.desk import QueryDesk
-from streamsrt.queries.errors import StreamsNotStartedError, StreamsRebalancingError, StreamsStoppedError
+from streamsrt.queries.errors import (
+    InvalidStateStoreError,
+    StreamsNotStartedError,
+    StreamsRebalancingError,
+    StreamsStoppedError,
+)
 from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.queryable import Queryable
 from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.values import HostInfo
 from streamsrt.runtime.commit import Committer, Committing
 from streamsrt.runtime.exactly_once import ExactlyOnceCommitter, transactional_sink
+from streamsrt.runtime.health import why_not_alive, why_not_ready
+from streamsrt.runtime.metrics import (
+    Metric,
+    client_metrics,
+    store_metrics,
+    task_metrics,
+    thread_metrics,
+    updater_metrics,
+)
 from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
 from streamsrt.runtime.topology_version import LocalVersion, check_members, digest_tag
 from streamsrt.runtime.tuning import tune_process
@@ -48,6 +62,10 @@ from streamsrt.tasks.task import TaskConfig
 from streamsrt.tasks.task_manager import TaskManager, TaskSettings
 from streamsrt.wire.compression import Compression
 from topology.nodes import Topology
+
+if TYPE_CHECKING:
+    # It needs packages that an application without HTTP does not have.
+    from streamsrt.http.server import HttpServer
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +100,8 @@ class KafkaStreams(Queryable):
         self._loop: StreamThread | None = None
         self.store_directory = StoreDirectory(topology, self.config.application_id)
         self._queries: LocalQueries | None = None
+        self._failed_threads = 0
+        self._thread_number = 1
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._stop_requested = False
@@ -110,6 +130,49 @@ class KafkaStreams(Queryable):
             self._listener(state, old)
 
     # ----------------------------------------------------------------------------------------------------------- queries
+
+    # -------------------------------------------------------------------------------------------------- health, metrics
+
+    @property
+    def routing(self) -> Routing:
+        """Which instance has what. Raises InvalidStateStoreError where nothing runs."""
+        return self._local_queries().routing
+
+    def why_not_ready(self) -> list[str]:
+        """Why not all tasks of this instance process; empty where they do."""
+        return why_not_ready(self._state, self.progress)
+
+    def why_not_alive(self) -> list[str]:
+        """Why this instance should be started anew; empty where it should not."""
+        loop, state = self._loop, self._state
+        if loop is None:
+            return why_not_alive(state, 0.0, 1.0, "")
+        silent_s = (time.monotonic_ns() - loop.meter.turned_ns) / 1e9
+        return why_not_alive(state, silent_s, self.config.max_poll_interval_ms / 1000, loop.doing())
+
+    def metrics(self) -> list[Metric]:
+        """What this instance counts, under Kafka Streams' names. Source: ``KafkaStreams.metrics``."""
+        config, loop = self.config, self._loop
+        client = {"client-id": config.client_id or f"streamsrt-{config.application_id}"}
+        found = list(
+            client_metrics(
+                {**client, "application-id": config.application_id},
+                self._state,
+                alive=int(self._state in (State.RUNNING, State.REBALANCING)),
+                failed=self._failed_threads,
+            )
+        )
+        if loop is None:
+            return found
+        thread = {**client, "thread-id": f"{client['client-id']}-StreamThread-{self._thread_number}"}
+        progress = loop.progress
+        found += thread_metrics(thread, progress, loop.meter)
+        found += task_metrics(thread, progress.tasks)
+        found += updater_metrics(thread, progress)
+        if self._queries is not None:
+            with suppress(InvalidStateStoreError):
+                found += store_metrics(thread, self._queries.store_sizes(timeout_s=_SIZES_TIMEOUT_S))
+        return found
 
     def _local_queries(self) -> LocalQueries:
         name, state = self.config.application_id, self._state
@@ -238,11 +301,14 @@ class KafkaStreams(Queryable):
         config = self.config
         tune_process()
         try:
-            with StateDirectory(
-                config.state_dir, config.application_id, rocksdb=RocksDBOptions(memory_bytes=config.rocksdb_cache_bytes)
-            ) as directory:
+            with ExitStack() as stack:
+                rocksdb = RocksDBOptions(memory_bytes=config.rocksdb_cache_bytes)
+                directory = stack.enter_context(
+                    StateDirectory(config.state_dir, config.application_id, rocksdb=rocksdb)
+                )
                 version = LocalVersion(directory.path, self.topology)
                 version.check()
+                stack.callback(self._stop_http, self._start_http())
                 network = NetworkThread(client_config(config, str(directory.process_id)))
                 network.start(config.default_api_timeout_ms / 1000)
                 try:
@@ -260,6 +326,28 @@ class KafkaStreams(Queryable):
             raise
         self._enter(State.PENDING_SHUTDOWN)
         self._enter(State.NOT_RUNNING)
+
+    def _start_http(self) -> HttpServer | None:
+        """Where it is asked for, before the group is joined: the others are told where it is."""
+        if not self.config.http_listen:
+            return None
+        try:
+            from streamsrt.http.server import HttpServer, bound_socket
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"http.listen={self.config.http_listen} needs packages that are not installed ({error.name}): "
+                "pip install 'streamsrt[http]'"
+            ) from error
+        listening = bound_socket(self.config.http_listen)
+        if not self.config.application_server:
+            host, port = self.config.http_listen.rpartition(":")[0], listening.getsockname()[1]
+            self.config = self.config.model_copy(update={"application_server": f"{host}:{port}"})
+        logger.info("HTTP at %s:%d", *listening.getsockname()[:2])
+        return HttpServer(self, listening)
+
+    def _stop_http(self, server: HttpServer | None) -> None:
+        if server is not None:
+            server.stop()
 
     def _check_topics(self, network: NetworkThread) -> None:
         outputs = {
@@ -392,6 +480,7 @@ _BATCH_SLACK_BYTES = 16_384
 """What a request has around its batches; a batch of that much less than ``max.request.size`` fits into one."""
 
 _TURN_MS = 100
+_SIZES_TIMEOUT_S = 2.0
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

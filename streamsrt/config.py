@@ -29,6 +29,7 @@ def _to_ms(value: object) -> object:
 
 Milliseconds = Annotated[int, BeforeValidator(_to_ms)]
 EXACTLY_ONCE_COMMIT_INTERVAL_MS = 100
+_ALL_ADDRESSES = ("0.0.0.0", "[::]", "::", "")
 _TOPIC_PREFIX, _TAG_PREFIX = "topic.", "client.tag."
 
 
@@ -56,7 +57,9 @@ class StreamsConfig(BaseModel):
     bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
     client_id: str = ""
     application_server: str = ""
-    """``host:port`` that the other instances are told for interactive queries."""
+    """``host:port`` that the other instances are told for interactive queries; without it, that of ``http.listen``."""
+    http_listen: str = ""
+    """``host:port`` where this instance answers queries, health and metrics over HTTP; port 0 takes a free one."""
     group_instance_id: str | None = None
     group_protocol: Literal["streams"] = "streams"
     state_dir: Path = Path(".streamsrt/state")
@@ -181,6 +184,11 @@ class StreamsConfig(BaseModel):
                     f"commit.interval.ms={self.commit_interval_ms} must be below transaction.timeout.ms="
                     f"{self.transaction_timeout_ms}: the cluster would abort every transaction before it is committed"
                 )
+        if self.http_listen and not self.application_server and self.http_listen.rpartition(":")[0] in _ALL_ADDRESSES:
+            raise ValueError(
+                f"http.listen={self.http_listen} is no address that other instances can ask: set application.server to "
+                "HOST:PORT as they reach it"
+            )
         if self.num_stream_threads != 1:
             raise ValueError(
                 "num.stream.threads above 1 is not supported by this version: start the application several times "

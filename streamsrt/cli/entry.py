@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import typer
 
-from streamsrt.cli import backfill, broker, groups, records, state, topics, topology
+from streamsrt.cli import backfill, broker, groups, query, records, state, topics, topology
 from streamsrt.cli.run import run
 from streamsrt.errors import StreamsError
 from topology.errors import TopologyError
@@ -29,6 +29,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.add_typer(backfill.app, name="backfill")
 app.add_typer(state.app, name="state")
+app.add_typer(query.app, name="query")
 
 INTERRUPTED = 130
 

@@ -33,6 +33,9 @@ def run(
     config_file: Annotated[
         Path | None, typer.Option("--config-file", help="a Java properties file of settings")
     ] = None,
+    http: Annotated[
+        str | None, typer.Option("--http", help="HOST:PORT for queries, health and metrics over HTTP (http.listen)")
+    ] = None,
     until: Annotated[
         str, typer.Option("--until", help="stopped, or quiet: all input that is there is processed")
     ] = "stopped",
@@ -49,6 +52,8 @@ def run(
     if config_file is not None:
         values.update(_read_properties(config_file))
     values.update(key_value_pairs(config or []))
+    if http is not None:
+        values["http.listen"] = http
     if bootstrap_servers is None:
         bootstrap_servers = values.get("bootstrap.servers", values.get("bootstrap_servers"))
     # What can be refused without a cluster is refused before one is started.

@@ -30,6 +30,7 @@ from streamsrt.queries.values import (
     QueryResult,
     RangeQuery,
     StateQueryResult,
+    StoreSize,
     TimestampedKeyQuery,
     TimestampedRangeQuery,
     WindowKeyQuery,
@@ -105,6 +106,24 @@ class LocalQueries:
         return self._desk.run(
             lambda: {owned.key[1]: (owned.role, owned.phase) for owned in self._with_store(store)}, timeout_s
         )
+
+    def store_sizes(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[StoreSize]:
+        """What each store of this instance takes."""
+
+        def look() -> list[StoreSize]:
+            return [
+                StoreSize(
+                    str(owned),
+                    name,
+                    store.approximate_count(),
+                    store.approximate_size_bytes(),
+                    owned.task.caches[name].size_bytes(),
+                )
+                for owned in self._tasks
+                for name, store in owned.stores.items()
+            ]
+
+        return self._desk.run(look, timeout_s)
 
     def _with_store(self, store: str) -> list[OwnedTask]:
         return [owned for owned in self._tasks if store in owned.stores]

@@ -267,5 +267,16 @@ class KeyQueryMetadata:
     partition: int
 
 
+@dataclass(frozen=True, slots=True)
+class StoreSize:
+    """What a store of a task takes, about."""
+
+    task_id: str
+    store: str
+    entries: int
+    size_bytes: int
+    cache_bytes: int
+
+
 Partitioner: TypeAlias = Callable[[Any, int], int]
 """``(key, partitions) -> partition``, for input that is not partitioned by the key's bytes as Kafka's producers do."""

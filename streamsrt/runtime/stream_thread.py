@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from streamsrt.client.interface import GroupMember, Network
@@ -42,6 +44,8 @@ from streamsrt.membership.values import (
 from streamsrt.queries.desk import QueryDesk
 from streamsrt.queries.routing import Routing
 from streamsrt.runtime.commit import Committing
+from streamsrt.runtime.health import where_is
+from streamsrt.runtime.meter import ThreadMeter
 from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
 from streamsrt.tasks.owned_task import OwnedTask
 from streamsrt.tasks.task_manager import TaskManager
@@ -97,6 +101,8 @@ class StreamThread:
     ) -> None:
         self._desk = desk or QueryDesk()
         self._routing = routing
+        self.meter = ThreadMeter()
+        self._thread_id: int | None = None
         self._settings = settings
         self._network = network
         self._member = member
@@ -139,6 +145,7 @@ class StreamThread:
 
     def run(self, until: Callable[[StreamThread], bool] | None = None) -> None:
         """Runs until :meth:`stop`, until ``until`` holds, or until something fails; what failed is raised."""
+        self._thread_id = threading.get_ident()
         try:
             while not self._ended:
                 self._turn()
@@ -156,6 +163,7 @@ class StreamThread:
 
     def _turn(self) -> None:
         now_ms = self._now_ms()
+        self.meter.sample(time.monotonic_ns())
         self._poll(now_ms)
         for event in self._member.events():
             self._handle(event)
@@ -185,26 +193,36 @@ class StreamThread:
     def _poll(self, now_ms: int) -> None:
         # Input alone is no reason to hurry: a task may wait for its other partitions (max.task.idle.ms).
         if not self._advanced or not self._manager.has_work():
+            began_ns = time.monotonic_ns()
             with self._desk.idle:
                 self._network.wait(self._patience_ms(now_ms) / 1000)
+            self.meter.blocked_ns += time.monotonic_ns() - began_ns
         else:
             self._desk.serve()
+        began_ns = time.monotonic_ns()
         for fetched in self._network.restorer.poll(0.0):
             self._manager.restore(fetched)
             self._desk.serve()
-        for fetched in self._network.fetcher.poll(0.0):
+        arrived = self._network.fetcher.poll(0.0)
+        for fetched in arrived:
             self._manager.add_input(fetched)
+        self.meter.poll.add(began_ns, time.monotonic_ns(), len(arrived))
 
     def _patience_ms(self, now_ms: int) -> int:
         until_commit = self._committed_at_ms + self._settings.commit_interval_ms - now_ms
         return max(0, min(self._settings.poll_ms, until_commit))
 
     def _process(self, now_ms: int) -> None:
+        began_ns = time.monotonic_ns()
         processed = self._manager.process(self._limit_records, now_ms)
+        ended_ns = time.monotonic_ns()
+        if processed:
+            self.meter.process.add(began_ns, ended_ns, processed)
         if self._settings.turn_max_ms and processed:
             self._limit_records = _next_limit(self._limit_records, self._now_ms() - now_ms, self._settings.turn_max_ms)
-        for owned in self._manager.running():
-            owned.task.punctuate(now_ms)
+        punctuated = sum(owned.task.punctuate(now_ms) for owned in self._manager.running())
+        if punctuated:
+            self.meter.punctuate.add(ended_ns, time.monotonic_ns(), punctuated)
         self._processed += processed
         self._advanced = processed > 0
         # What was processed must not wait for more records of the same partition longer than the linger time.
@@ -227,10 +245,12 @@ class StreamThread:
 
     def _commit(self, tasks: list[OwnedTask]) -> None:
         together = self._manager.running() if tasks and self._committer.is_atomic else tasks
+        began_ns = time.monotonic_ns()
         try:
             self._committer.commit(together, self._member.member_id, self._member.member_epoch)
         except _WORK_LOST as error:
             self._start_over(error)
+        self.meter.commit.add(began_ns, time.monotonic_ns(), 1)
 
     def _start_over(self, error: StreamsError) -> None:
         logger.warning("results could not be written, the tasks start over from what is committed: %s", error)
@@ -380,7 +400,20 @@ class StreamThread:
             commits=self._committer.commits,
             counters=self._manager.counters(),
             statuses=self._statuses + self._trouble,
+            member_id=self._member.member_id,
+            member_epoch=self._member.member_epoch,
+            opened_tasks=self._manager.opened,
+            closed_tasks=self._manager.closed,
         )
+
+    def doing(self) -> str:
+        """What it does at this moment, for whoever wonders why it does not come around. For any thread."""
+        with suppress(RuntimeError):
+            # The tasks may change while another thread looks.
+            places = [where for owned in list(self._manager) if (where := owned.task.processing)]
+            line = where_is(self._thread_id)
+            return " ".join(([f"it processes {places[0]}"] if places else []) + ([f"at {line}"] if line else []))
+        return ""
 
     @property
     def processed_records(self) -> int:

@@ -74,6 +74,12 @@ class Progress:
     statuses: tuple[str, ...] = field(default=())
     """Why nothing happens, if nothing happens: what the group coordinator says of the group."""
 
+    member_id: str = ""
+    member_epoch: int = -1
+    opened_tasks: int = 0
+    closed_tasks: int = 0
+    """How many tasks were opened and closed since the start."""
+
     @property
     def lag_records(self) -> int:
         """Input that was seen at the broker and is not processed yet."""

@@ -158,6 +158,7 @@ class Task:
         self._behind_caches = stores_behind_caches(self._plan)
         self._uncommitted: set[TopicPartition] = set()
         self._processed = 0
+        self._current: Run | None = None
         self._dropped_timestamps = 0
 
     def _source_of_topic(self, matched: Mapping[str, tuple[str, ...]]) -> dict[str, SourceNode]:
@@ -278,9 +279,20 @@ class Task:
             done += self._process_run(run)
         return done
 
+    @property
+    def processing(self) -> str:
+        """The batch that is being processed, in words; empty between two. May be asked by another thread."""
+        run = self._current
+        if run is None:
+            return ""
+        topic, partition = run.topic_partition
+        first, last = run.columns.offset_at(0), run.columns.next_offset - 1
+        return f"{topic}-{partition} offset {first}" + (f" to {last}" if last > first else "")
+
     def _process_run(self, run: Run) -> int:
         topic, partition = run.topic_partition
         columns = run.columns
+        self._current = run
         try:
             self._runner.run(self._sources[topic].name, topic, partition, columns)
         except RecordError:
@@ -288,6 +300,8 @@ class Task:
             self._done(run.topic_partition, columns.cut(0, index))
             self._group.put_back(run.topic_partition, columns.cut(index))
             raise
+        finally:
+            self._current = None
         self._done(run.topic_partition, columns)
         self._request_commit_if_full()
         return len(columns.keys)

@@ -106,6 +106,8 @@ class TaskManager:
         self._failing_since_ms: int | None = None
         self._cleaned_at_ms: int | None = None
         self.restored_records = 0
+        self.opened = 0
+        self.closed = 0
         self._counted: Counter[str] = Counter()
 
     # --------------------------------------------------------------------------------------------------------- what is
@@ -191,6 +193,7 @@ class TaskManager:
         subtopology = self._settings.subtopologies[key[0]]
         stores = {spec.name: self._open_store(subtopology, spec.name, key[1]) for spec in subtopology.stores}
         self._tasks[key] = OwnedTask(key, role, subtopology, self._make_task(subtopology, key[1], stores), stores)
+        self.opened += 1
         logger.info("task %s_%d: opened as %s", *key, role)
 
     def _make_task(self, subtopology: Subtopology, partition: int, stores: dict[str, object]) -> Task:
@@ -239,6 +242,7 @@ class TaskManager:
             for store in owned.stores.values():
                 stack.callback(store.close)
             stack.callback(owned.task.close)
+        self.closed += 1
         logger.info("task %s: closed", owned)
 
     def _restart(self, owned: OwnedTask, role: Role, *, wipe: Iterable[str] = ()) -> None:

@@ -1,0 +1,132 @@
+"""``streamsrt query``: asks a running instance over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from streamsrt.cli.output import print_json, print_rows
+from streamsrt.cli.session import AsJson
+from streamsrt.errors import ConfigError, StreamsError
+from streamsrt.http.forwarding import fetch
+from streamsrt.queries.values import HostInfo
+
+app = typer.Typer(help="Asks a running application (started with --http) for its state.", no_args_is_help=True)
+
+Server = Annotated[
+    str,
+    typer.Option("--server", "-s", envvar="STREAMSRT_QUERY_SERVER", help="host:port of any instance (http.listen)"),
+]
+Store = Annotated[str, typer.Argument(help="name of the store")]
+Stale = Annotated[bool, typer.Option("--stale", help="standbys may answer too")]
+Partition = Annotated[int | None, typer.Option("--partition", help="only this partition")]
+Position = Annotated[str | None, typer.Option("--position", help="what the answer must contain, as an answer had it")]
+Limit = Annotated[int, typer.Option("--limit", help="rows at the most")]
+_TIMEOUT_S = 60.0
+
+
+class QueryFailedError(StreamsError):
+    """The instance could not answer."""
+
+    exit_code = 1
+
+
+def _ask(server: str, path: str, **params: object) -> dict[str, Any]:
+    host, _, port = server.rpartition(":")
+    if not host or not port.isdigit():
+        raise ConfigError(f"--server {server}: give HOST:PORT")
+    given = {name: str(value).lower() if value is True else str(value) for name, value in params.items() if value}
+    status, body = fetch(HostInfo(host, int(port)), path, given, _TIMEOUT_S)
+    if status != 200 and "message" in body:
+        raise QueryFailedError(body["message"])
+    return body
+
+
+def _given(partition: int | None) -> str:
+    return "" if partition is None else str(partition)
+
+
+@app.command("key")
+def key(
+    store: Store,
+    key: Annotated[str, typer.Argument(help="as text; 0x... for bytes")],
+    server: Server = "127.0.0.1:8080",
+    stale: Stale = False,
+    partition: Partition = None,
+    position: Position = None,
+    as_json: AsJson = False,
+) -> None:
+    """The value of a key, from whichever instance has it."""
+    path = f"/stores/{quote(store, safe='')}/keys/{quote(key, safe='')}"
+    row = _ask(server, path, stale=stale, partition=_given(partition), position=position)
+    if as_json:
+        print_json(row)
+    else:
+        print_rows(["key", "value", "timestamp", "partition"], [row], as_json=False)
+
+
+@app.command("range")
+def rows(
+    store: Store,
+    server: Server = "127.0.0.1:8080",
+    low: Annotated[str | None, typer.Option("--from", help="first key")] = None,
+    high: Annotated[str | None, typer.Option("--to", help="last key, included")] = None,
+    prefix: Annotated[str | None, typer.Option("--prefix", help="keys that begin with this text")] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="the last key first")] = False,
+    limit: Limit = 1_000,
+    stale: Stale = False,
+    partition: Partition = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rows of all partitions, one after the other."""
+    params = {"from": low, "to": high, "prefix": prefix, "reverse": reverse, "limit": limit, "stale": stale}
+    body = _ask(server, f"/stores/{quote(store, safe='')}/range", **params, partition=_given(partition))
+    print_rows(["key", "value", "timestamp", "partition"], body["rows"], as_json=as_json)
+
+
+@app.command("windows")
+def windows(
+    store: Store,
+    key: Annotated[str | None, typer.Argument(help="without it, the windows of all keys")] = None,
+    server: Server = "127.0.0.1:8080",
+    low: Annotated[int, typer.Option("--from", help="first start of a window, epoch milliseconds")] = 0,
+    high: Annotated[int | None, typer.Option("--to", help="last start of a window, included")] = None,
+    limit: Limit = 1_000,
+    stale: Stale = False,
+    partition: Partition = None,
+    as_json: AsJson = False,
+) -> None:
+    """The windows of a key, or of all keys."""
+    path = f"/stores/{quote(store, safe='')}/windows" + ("" if key is None else f"/{quote(key, safe='')}")
+    params = {"from": low, "to": _given(high), "limit": limit, "stale": stale}
+    body = _ask(server, path, **params, partition=_given(partition))
+    found = [{"key": key, **row} for row in body["rows"]]
+    print_rows(["key", "start", "value", "timestamp"], found, as_json=as_json)
+
+
+@app.command("tasks")
+def tasks(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
+    """The tasks of one instance, and what each waits for."""
+    body = _ask(server, "/tasks")
+    print_rows(["task_id", "role", "phase", "lag_records", "why"], body["tasks"], as_json=as_json)
+
+
+@app.command("instances")
+def instances(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
+    """Which instance has which stores."""
+    body = _ask(server, "/metadata")
+    print_rows(["host", "stores", "standby_stores"], body["instances"], as_json=as_json)
+
+
+@app.command("ready")
+def ready(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
+    """Whether all tasks of an instance process, and why not. Exit code 1 where they don't."""
+    body = _ask(server, "/readyz")
+    if as_json:
+        print_json(body)
+    else:
+        print_rows(["state", "ready", "why"], [{**body, "why": "; ".join(body["why"])}], as_json=False)
+    if not body["ready"]:
+        raise typer.Exit(1)

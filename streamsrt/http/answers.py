@@ -1,0 +1,363 @@
+"""What each path answers, as ``(status, body)``: a body is made of what JSON knows.
+
+1. A key is asked for in its partition: here, or at the instance that has it. A range is asked for in all partitions, of all
+   instances; the rows of a partition are in order, partitions follow one another.
+2. A request that was forwarded once is not forwarded again: while tasks move, the answer is an error that may be retried.
+3. ``stale``: standbys answer too, also where nobody has the partition active.
+4. Status: 200; 400 the question is wrong; 404 no such store or key; 412 not up to the position that was asked for; 503 not
+   now, try again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import orjson
+
+from streamsrt.errors import StreamsError, UserError
+from streamsrt.http.forwarding import InstanceUnreachableError, ask
+from streamsrt.http.instance import Instance
+from streamsrt.http.text import key_of, row_json
+from streamsrt.queries.errors import InvalidStateStoreError, UnknownStateStoreError
+from streamsrt.queries.values import (
+    LATEST_MS,
+    FailureReason,
+    HostInfo,
+    KeyQuery,
+    Position,
+    PositionBound,
+    PrefixQuery,
+    Query,
+    QueryResult,
+    RangeQuery,
+    TimestampedKeyQuery,
+    TimestampedRangeQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+)
+from streamsrt.runtime.health import why_task
+from topology import serdes
+from topology.nodes import StoreSpec
+
+Answer: TypeAlias = tuple[int, dict[str, Any]]
+Params: TypeAlias = Mapping[str, str]
+
+LIMIT_ROWS = 1_000
+TIMEOUT_S = 10.0
+_RETRY = 503
+_STATUS = {
+    FailureReason.UNKNOWN_QUERY_TYPE: 400,
+    FailureReason.DOES_NOT_EXIST: 404,
+    FailureReason.NOT_UP_TO_BOUND: 412,
+    FailureReason.STORE_EXCEPTION: 500,
+}
+_ELSEWHERE = (FailureReason.NOT_PRESENT, FailureReason.NOT_ACTIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the parameters of a query say. ``params`` are given on to other instances."""
+
+    params: Params
+    forwarded: bool
+    stale: bool
+    bound: PositionBound
+    partitions: tuple[int, ...] | None
+    limit: int
+    reverse: bool
+
+    @classmethod
+    def of(cls, params: Params, *, forwarded: bool) -> Question:
+        """Raises UserError."""
+        return cls(
+            params,
+            forwarded,
+            _flag(params, "stale"),
+            _bound(params),
+            tuple(_numbers(params, "partition")) or None,
+            _number(params, "limit", LIMIT_ROWS),
+            _flag(params, "reverse"),
+        )
+
+
+def _flag(params: Params, name: str) -> bool:
+    text = params.get(name, "false").lower()
+    if text not in ("true", "false", "1", "0", ""):
+        raise UserError(f"{name}={text}: give true or false")
+    return text not in ("false", "0")
+
+
+def _number(params: Params, name: str, default: int) -> int:
+    text = params.get(name, str(default))
+    if not text.isascii() or not text.isdigit():
+        raise UserError(f"{name}={text}: give a number of 0 or more")
+    return int(text)
+
+
+def _numbers(params: Params, name: str) -> list[int]:
+    parts = [part for part in params.get(name, "").split(",") if part]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise UserError(f"{name}={params[name]}: give a number, or several with commas between them")
+    return [int(part) for part in parts]
+
+
+def _bound(params: Params) -> PositionBound:
+    text = params.get("position", "")
+    try:
+        return PositionBound.at(Position.from_json(orjson.loads(text))) if text else PositionBound.unbounded()
+    except (ValueError, TypeError, AttributeError):
+        raise UserError(f'position={text}: give what an answer had as its position, {{"topic":{{"0":17}}}}') from None
+
+
+# ------------------------------------------------------------------------------------------------------------ queries
+
+
+def key_value(instance: Instance, store: str, text: str, question: Question) -> Answer:
+    """``/stores/STORE/keys/KEY``: the row of a key."""
+    spec = instance.store_directory.spec(store)
+    key = key_of(spec, text)
+    partition = _partition_of(instance, store, key, question)
+    result = _at(instance, store, (TimestampedKeyQuery if spec.timestamped else KeyQuery)(key), partition, question)
+    if isinstance(result, tuple):
+        return result
+    if not result.is_success:
+        return _elsewhere(instance, store, partition, question, f"keys/{quote(text, safe='')}", result)
+    if result.result is None:
+        return 404, {
+            "error": "KeyNotFound",
+            "message": f"store {store!r} has no key {text!r}",
+            "partition": partition,
+            "position": result.position.to_json(),
+        }
+    return 200, {**row_json(key, result.result), "partition": partition, "position": result.position.to_json()}
+
+
+def windows_of_key(instance: Instance, store: str, text: str, question: Question) -> Answer:
+    """``/stores/STORE/windows/KEY``: the windows of a key."""
+    key = key_of(instance.store_directory.spec(store), text)
+    partition = _partition_of(instance, store, key, question)
+    low, high = _times(question)
+    result = _at(instance, store, WindowKeyQuery(key, low, high, reverse=question.reverse), partition, question)
+    if isinstance(result, tuple):
+        return result
+    if not result.is_success:
+        return _elsewhere(instance, store, partition, question, f"windows/{quote(text, safe='')}", result)
+    rows, truncated = _limited(result.result or (), question.limit)
+    return 200, {
+        "rows": [{"start": start, **row_json(key, value)} for start, value in rows],
+        "truncated": truncated,
+        "partition": partition,
+        "position": result.position.to_json(),
+    }
+
+
+def _times(question: Question) -> tuple[int, int]:
+    return _number(question.params, "from", 0), _number(question.params, "to", LATEST_MS)
+
+
+def _partition_of(instance: Instance, store: str, key: Any, question: Question) -> int:
+    if question.partitions is not None:
+        return question.partitions[0]
+    return instance.routing.partition_of(store, key)
+
+
+def _at(instance: Instance, store: str, query: Query, partition: int, question: Question) -> QueryResult[Any] | Answer:
+    result = instance.query(
+        store,
+        query,
+        partitions=(partition,),
+        require_active=not question.stale,
+        position_bound=question.bound,
+        timeout_s=TIMEOUT_S,
+    ).partition_results[partition]
+    if result.failure_reason in _STATUS:
+        return _failed(result)
+    return result
+
+
+def _failed(result: QueryResult[Any]) -> Answer:
+    reason = result.failure_reason
+    assert reason is not None
+    return _STATUS.get(reason, _RETRY), {
+        "error": reason.value,
+        "message": result.failure_message,
+        "position": result.position.to_json(),
+    }
+
+
+def _elsewhere(
+    instance: Instance, store: str, partition: int, question: Question, path: str, result: QueryResult[Any]
+) -> Answer:
+    """The answer of an instance that has the partition."""
+    hosts = [] if question.forwarded else _hosts(instance, store, partition, stale=question.stale)
+    params = {**question.params, "partition": str(partition)}
+    last: Answer = _failed(result)
+    for host in hosts:
+        try:
+            last = ask(host, f"/stores/{quote(store, safe='')}/{path}", params, TIMEOUT_S)
+        except InstanceUnreachableError as error:
+            last = failure(error)
+        if last[0] != _RETRY:
+            return last
+    return last
+
+
+def _hosts(instance: Instance, store: str, partition: int, *, stale: bool) -> list[HostInfo]:
+    active, standbys = instance.routing.hosts_of(store, partition)
+    found = [active] if active is not None else []
+    if stale:
+        found += sorted(standbys)
+    return [host for host in found if host != instance.routing.own_host]
+
+
+def rows(instance: Instance, store: str, question: Question) -> Answer:
+    """``/stores/STORE/range``: rows from ``from`` to ``to``, or with ``prefix``."""
+    spec = instance.store_directory.spec(store)
+    low, high = (None if (text := question.params.get(name)) is None else key_of(spec, text) for name in ("from", "to"))
+    prefix = question.params.get("prefix")
+    query: Query
+    if prefix is not None:
+        query = PrefixQuery(prefix, serdes.string, question.reverse)
+    else:
+        query = (TimestampedRangeQuery if spec.timestamped else RangeQuery)(low, high, question.reverse)
+    return _from_all(instance, store, query, question, "range")
+
+
+def windows(instance: Instance, store: str, question: Question) -> Answer:
+    """``/stores/STORE/windows``: the windows that start in ``from``..``to``."""
+    low, high = _times(question)
+    query = WindowRangeQuery(low, high, reverse=question.reverse)
+    return _from_all(instance, store, query, question, "windows")
+
+
+def _from_all(instance: Instance, store: str, query: Query, question: Question, path: str) -> Answer:
+    wanted = question.partitions or tuple(range(instance.routing.partition_count(store)))
+    results = instance.query(
+        store,
+        query,
+        partitions=wanted,
+        require_active=not question.stale,
+        position_bound=question.bound,
+        timeout_s=TIMEOUT_S,
+    ).partition_results
+    by_partition: dict[int, list[dict[str, Any]]] = {}
+    position, truncated = Position(), False
+    for partition in wanted:
+        result = results[partition]
+        if result.is_success:
+            found, more = _limited(result.result or (), question.limit)
+            by_partition[partition] = [{**row_json(*row), "partition": partition} for row in found]
+            position = position.merge(result.position)
+        elif result.failure_reason in _ELSEWHERE:
+            status, body = _elsewhere(instance, store, partition, question, path, result)
+            if status != 200:
+                return status, body
+            by_partition[partition], more = body["rows"], body["truncated"]
+            position = position.merge(Position.from_json(body["position"]))
+        else:
+            return _failed(result)
+        truncated = truncated or more
+        if sum(map(len, by_partition.values())) > question.limit:
+            break
+    found = [row for partition in wanted for row in by_partition.get(partition, ())]
+    truncated = truncated or len(found) > question.limit or len(by_partition) < len(wanted)
+    return 200, {"rows": found[: question.limit], "truncated": truncated, "position": position.to_json()}
+
+
+def _limited(found: Iterable[Any], limit: int) -> tuple[list[Any], bool]:
+    taken = list(islice(found, limit + 1))
+    return taken[:limit], len(taken) > limit
+
+
+# ----------------------------------------------------------------------------------------------------- what it is, how
+
+
+def stores(instance: Instance) -> Answer:
+    """``/stores``: the stores of the topology."""
+    return 200, {"stores": [_store(instance.store_directory.spec(name)) for name in instance.store_directory.names]}
+
+
+def _store(spec: StoreSpec) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "kind": spec.kind,
+        "timestamped": spec.timestamped,
+        "key_serde": getattr(spec.key_serde, "name", None),
+        "value_serde": getattr(spec.value_serde, "name", None),
+    }
+
+
+def metadata(instance: Instance) -> Answer:
+    """``/metadata``: which instance has what."""
+    return 200, {
+        "instances": [
+            {
+                "host": str(each.host_info),
+                "stores": sorted(each.state_store_names),
+                "partitions": sorted(each.topic_partitions),
+                "standby_stores": sorted(each.standby_state_store_names),
+                "standby_partitions": sorted(each.standby_topic_partitions),
+            }
+            for each in instance.routing.all_metadata()
+        ]
+    }
+
+
+def tasks(instance: Instance) -> Answer:
+    """``/tasks``: what this instance does, and what each task waits for."""
+    progress = instance.progress
+    return 200, {
+        "application_id": instance.config.application_id,
+        "state": instance.state.value,
+        "member_id": progress.member_id,
+        "member_epoch": progress.member_epoch,
+        "statuses": progress.statuses,
+        "processed_records": progress.processed_records,
+        "lag_records": progress.lag_records,
+        "tasks": [{**asdict(task), "counters": dict(task.counters), "why": why_task(task)} for task in progress.tasks],
+    }
+
+
+def health(instance: Instance) -> Answer:
+    """``/healthz``: 503 where the instance should be started anew."""
+    why = instance.why_not_alive()
+    return (_RETRY if why else 200), {"alive": not why, "state": instance.state.value, "why": why}
+
+
+def readiness(instance: Instance) -> Answer:
+    """``/readyz``: 503 until all of its tasks process."""
+    why = instance.why_not_ready()
+    return (_RETRY if why else 200), {"ready": not why, "state": instance.state.value, "why": why}
+
+
+def failure(error: StreamsError) -> Answer:
+    """What an error is answered with."""
+    status = 500
+    if isinstance(error, UnknownStateStoreError):
+        status = 404
+    elif isinstance(error, InvalidStateStoreError | InstanceUnreachableError):
+        status = _RETRY
+    elif isinstance(error, UserError):
+        status = 400
+    return status, {"error": type(error).__name__.removesuffix("Error"), "message": str(error)}
+
+
+QUERIES: Mapping[str, Callable[[Instance, str, Question], Answer]] = {
+    "/stores/{store}/range": rows,
+    "/stores/{store}/windows": windows,
+}
+KEY_QUERIES: Mapping[str, Callable[[Instance, str, str, Question], Answer]] = {
+    "/stores/{store}/keys/{key:path}": key_value,
+    "/stores/{store}/windows/{key:path}": windows_of_key,
+}
+VIEWS: Mapping[str, Callable[[Instance], Answer]] = {
+    "/stores": stores,
+    "/metadata": metadata,
+    "/tasks": tasks,
+    "/healthz": health,
+    "/readyz": readiness,
+}

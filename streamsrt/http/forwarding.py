@@ -1,0 +1,50 @@
+"""Asking another instance over HTTP, with the standard library: once, with a deadline."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import orjson
+
+from streamsrt.errors import StreamsError
+from streamsrt.queries.values import HostInfo
+
+FORWARDED = "x-streamsrt-forwarded"
+"""A request with this header is answered by the instance that gets it, or by nobody."""
+
+
+class InstanceUnreachableError(StreamsError):
+    """Another instance does not answer: it may just have ended."""
+
+    exit_code = 3
+
+
+def fetch(host: HostInfo, path: str, params: Mapping[str, str], timeout_s: float) -> tuple[int, dict[str, Any]]:
+    """Status and body of what an instance answers, which may ask others. Raises InstanceUnreachableError."""
+    return _get(host, path, params, timeout_s, {})
+
+
+def ask(host: HostInfo, path: str, params: Mapping[str, str], timeout_s: float) -> tuple[int, dict[str, Any]]:
+    """Status and body of what another instance has itself. Raises InstanceUnreachableError."""
+    return _get(host, path, params, timeout_s, {FORWARDED: "1"})
+
+
+def _get(
+    host: HostInfo, path: str, params: Mapping[str, str], timeout_s: float, headers: dict[str, str]
+) -> tuple[int, dict[str, Any]]:
+    connection = http.client.HTTPConnection(host.host, host.port, timeout=timeout_s)
+    try:
+        query = f"?{urlencode(params)}" if params else ""
+        connection.request("GET", path + query, headers=headers)
+        response = connection.getresponse()
+        return response.status, orjson.loads(response.read())
+    except (OSError, http.client.HTTPException, orjson.JSONDecodeError) as error:
+        raise InstanceUnreachableError(
+            f"the instance at {host} can't be asked ({error or type(error).__name__}). It may have "
+            "ended a moment ago: try again"
+        ) from error
+    finally:
+        connection.close()

@@ -1,0 +1,48 @@
+"""What HTTP asks of a running application; :class:`streamsrt.app.KafkaStreams` is one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, Protocol
+
+from streamsrt.config import StreamsConfig
+from streamsrt.queries.routing import Routing, StoreDirectory
+from streamsrt.queries.values import PositionBound, Query, StateQueryResult
+from streamsrt.runtime.metrics import Metric
+from streamsrt.runtime.values import Progress, State
+from topology.nodes import Topology
+
+
+class Instance(Protocol):
+    """Every method may be called by any thread."""
+
+    config: StreamsConfig
+    topology: Topology
+    store_directory: StoreDirectory
+
+    @property
+    def state(self) -> State: ...
+
+    @property
+    def progress(self) -> Progress: ...
+
+    @property
+    def routing(self) -> Routing:
+        """Raises InvalidStateStoreError where nothing runs."""
+
+    def query(
+        self,
+        store: str,
+        query: Query,
+        *,
+        partitions: Collection[int] | None = None,
+        require_active: bool = False,
+        position_bound: PositionBound | None = None,
+        timeout_s: float = 30.0,
+    ) -> StateQueryResult[Any]: ...
+
+    def metrics(self) -> Iterable[Metric]: ...
+
+    def why_not_alive(self) -> list[str]: ...
+
+    def why_not_ready(self) -> list[str]: ...

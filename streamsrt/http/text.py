@@ -1,0 +1,88 @@
+"""Keys out of text, and keys and values as JSON.
+
+Text becomes what the store's key serde takes: numbers, UUIDs and booleans by their names, ``bytes`` as UTF-8 or, with ``0x``
+in front, as hexadecimal digits. For every other serde it is read as JSON, or taken as text where it is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from streamsrt.errors import UserError
+from topology.nodes import StoreSpec
+from topology.stores import ValueAndTimestamp
+from topology.windows import Windowed
+
+
+def _truth(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text[2:]) if text.startswith("0x") else text.encode()
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "string": str,
+    "short": int,
+    "integer": int,
+    "long": int,
+    "float": float,
+    "double": float,
+    "boolean": _truth,
+    "uuid": UUID,
+    "bytes": _bytes,
+}
+
+
+def key_of(spec: StoreSpec, text: str) -> Any:
+    """The key that a text means. Raises UserError."""
+    name = getattr(spec.key_serde, "name", "")
+    try:
+        return _READERS.get(name, _json_or_text)(text)
+    except (ValueError, KeyError):
+        raise UserError(f"{text!r} is no key of store {spec.name!r}: its keys are of serde {name!r}") from None
+
+
+def row_json(key: Any, value: Any) -> dict[str, Any]:
+    """One row: the key (with its window), the value, and its timestamp where there is one."""
+    row: dict[str, Any] = {}
+    if isinstance(key, Windowed):
+        row.update(key=key.key, start=key.start_ms, end=key.end_ms)
+    else:
+        row["key"] = key
+    if isinstance(value, ValueAndTimestamp):
+        row.update(value=value.value, timestamp=value.timestamp)
+    else:
+        row["value"] = value
+    return row
+
+
+def to_json(value: Any) -> bytes:
+    """JSON, with what it does not know as text: bytes as UTF-8, or as hexadecimal digits behind ``0x``."""
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return f"0x{value.hex()}"
+    dump = getattr(value, "model_dump", None)
+    if dump is not None:
+        return dump(mode="json")
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=str)
+    return str(value)

@@ -1,0 +1,72 @@
+"""Whether an instance is alive and ready, and if not, why: in words for logs, probes and people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from streamsrt.runtime.values import Progress, State, TaskProgress
+
+_OURS = str(Path(__file__).resolve().parent.parent)
+
+
+def why_not_ready(state: State, progress: Progress) -> list[str]:
+    """Why not all of its tasks process; empty where they do."""
+    if state is not State.RUNNING:
+        reasons = [f"the application is {state.value}"]
+    elif not all(task.phase == "running" for task in progress.tasks if task.role == "active"):
+        reasons = ["not all tasks run"]
+    else:
+        return []
+    reasons += [why_task(task) for task in progress.tasks if task.role == "active" and task.phase != "running"]
+    reasons += progress.statuses
+    return reasons
+
+
+def why_task(task: TaskProgress) -> str:
+    """What a task does, and what it waits for."""
+    what = f"task {task.task_id} ({task.role}) is {task.phase}"
+    left = sum(each.remaining_records for each in task.restoring)
+    if task.phase == "created":
+        return f"{what}: it waits for its offsets and topics, or for the store that another task is closing"
+    if task.phase == "restoring":
+        stores = ", ".join(each.store for each in task.restoring if each.remaining_records)
+        return f"{what}: {left} changelog records are left" + (f" ({stores})" if stores else "")
+    if task.phase == "standby":
+        return f"{what}: {left} changelog records behind"
+    return f"{what}: {task.lag_records} records of input are waiting" if task.lag_records else f"{what}: nothing waits"
+
+
+def why_not_alive(state: State, silent_s: float, limit_s: float, doing: str) -> list[str]:
+    """Why the instance should be started anew; empty where it should not. ``silent_s``: since the last turn of its loop."""
+    if state in (State.ERROR, State.NOT_RUNNING):
+        return [f"the application is {state.value}"]
+    if state is not State.CREATED and silent_s > limit_s:
+        return [
+            f"the processing thread has not come around for {silent_s:.0f} s, longer than max.poll.interval.ms "
+            f"({limit_s:g} s){': ' if doing else ''}{doing}"
+        ]
+    return []
+
+
+def where_is(thread_id: int | None) -> str:
+    """The line of the application's code that a thread is in, as ``file:line in function``; empty where it is in none."""
+    frame = None if thread_id is None else sys._current_frames().get(thread_id)
+    stack = list(_frames(frame))
+    stack.reverse()
+    below_ours = False
+    for each in stack:
+        file = each.f_code.co_filename
+        ours = file.startswith((_OURS, "<"))
+        if below_ours and not ours and "lib/python" not in file and "site-packages" not in file:
+            return f"{file}:{each.f_lineno} in {each.f_code.co_name}"
+        below_ours = below_ours or ours
+    return ""
+
+
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

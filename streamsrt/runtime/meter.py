@@ -1,0 +1,92 @@
+"""What the processing thread counts about itself: plain integers, changed once a turn, never once a record.
+
+Rates, ratios and maxima are of the last half minute, as Kafka's metrics have it (``metrics.sample.window.ms``); totals are
+since the start. Another thread may read at any time: each number is whole, two of them may be of neighbouring turns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+WINDOW_NS = 30_000_000_000
+_SAMPLE_NS = 1_000_000_000
+
+
+class Work:
+    """One kind of work: how often, how long, and how much of it was done. Times in nanoseconds."""
+
+    __slots__ = ("_before_ns", "_now_ns", "_window_began_ns", "count", "items", "time_ns")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.items = 0
+        self.time_ns = 0
+        self._window_began_ns = 0
+        self._now_ns = 0
+        self._before_ns = 0
+
+    def add(self, began_ns: int, ended_ns: int, items: int) -> None:
+        """It was done once, for so many records."""
+        took_ns = ended_ns - began_ns
+        self.count += 1
+        self.items += items
+        self.time_ns += took_ns
+        if ended_ns - self._window_began_ns > WINDOW_NS:
+            self._window_began_ns, self._before_ns, self._now_ns = ended_ns, self._now_ns, took_ns
+        elif took_ns > self._now_ns:
+            self._now_ns = took_ns
+
+    @property
+    def longest_ns(self) -> int:
+        """The longest one of the last half minute to minute."""
+        return max(self._now_ns, self._before_ns)
+
+
+class ThreadMeter:
+    """The work of one processing thread."""
+
+    KINDS = ("poll", "process", "punctuate", "commit")
+
+    def __init__(self) -> None:
+        self.started_ms = time.time_ns() // 1_000_000
+        self.poll = Work()
+        self.process = Work()
+        self.punctuate = Work()
+        self.commit = Work()
+        self.blocked_ns = 0
+        """Waiting for input."""
+        self.turned_ns = time.monotonic_ns()
+        """When the last turn began (``time.monotonic_ns``)."""
+        self._samples: deque[tuple[int, tuple[tuple[int, int, int], ...]]] = deque()
+        self.sample(self.turned_ns)
+
+    def _numbers(self) -> tuple[tuple[int, int, int], ...]:
+        return tuple((work.count, work.items, work.time_ns) for work in self.works())
+
+    def works(self) -> tuple[Work, ...]:
+        """In the order of :data:`KINDS`."""
+        return self.poll, self.process, self.punctuate, self.commit
+
+    def sample(self, now_ns: int) -> None:
+        """Called once a turn: keeps what the rates are computed from."""
+        self.turned_ns = now_ns
+        samples = self._samples
+        if samples and now_ns - samples[-1][0] < _SAMPLE_NS:
+            return
+        samples.append((now_ns, self._numbers()))
+        while len(samples) > 2 and now_ns - samples[1][0] >= WINDOW_NS:
+            samples.popleft()
+
+    def rates(self) -> dict[str, tuple[float, float, float]]:
+        """By kind of work: how often a second, for how many records a second, and which part of the time it takes."""
+        began_ns, before = self._samples[0]
+        passed_ns = max(1, time.monotonic_ns() - began_ns)
+        return {
+            kind: (
+                (now[0] - then[0]) * 1e9 / passed_ns,
+                (now[1] - then[1]) * 1e9 / passed_ns,
+                min(1.0, (now[2] - then[2]) / passed_ns),
+            )
+            for kind, now, then in zip(self.KINDS, self._numbers(), before, strict=True)
+        }

@@ -1,0 +1,51 @@
+"""Keys out of URLs, and what JSON does not know."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import orjson
+import pytest
+
+from streamsrt.errors import UserError
+from streamsrt.http.text import key_of, row_json, to_json
+from topology import serdes
+from topology.nodes import StoreSpec
+from topology.stores import ValueAndTimestamp
+from topology.windows import Windowed
+
+SOME = UUID("0b8f2f0e-6d0c-4ee8-a0e0-3f4a8a4a6c10")
+
+
+@pytest.mark.parametrize(
+    ("serde", "text", "key"),
+    [
+        (serdes.string, "7", "7"),
+        (serdes.long, "-7", -7),
+        (serdes.double, "1.5", 1.5),
+        (serdes.uuid, str(SOME), SOME),
+        (serdes.bytes, "0xff00", b"\xff\x00"),
+        (serdes.bytes, "ab", b"ab"),
+        (serdes.json, '{"a":1}', {"a": 1}),
+        (serdes.json, "a word", "a word"),
+    ],
+)
+def test_text_becomes_what_the_serde_takes(serde: Any, text: str, key: object) -> None:
+    assert key_of(StoreSpec(name="s", key_serde=serde), text) == key
+
+
+def test_text_that_is_no_key() -> None:
+    with pytest.raises(UserError, match="'seven' is no key of store 's': its keys are of serde 'long'"):
+        key_of(StoreSpec(name="s", key_serde=serdes.long), "seven")
+
+
+def test_rows() -> None:
+    assert row_json("k", ValueAndTimestamp(3, 9)) == {"key": "k", "value": 3, "timestamp": 9}
+    assert row_json(Windowed("k", 5, 6), 3) == {"key": "k", "start": 5, "end": 6, "value": 3}
+    assert orjson.loads(to_json({"a": b"text", "b": b"\xff", "c": frozenset({2, 1}), "d": SOME})) == {
+        "a": "text",
+        "b": "0xff",
+        "c": [1, 2],
+        "d": str(SOME),
+    }
