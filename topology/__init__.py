@@ -31,6 +31,7 @@ from topology.processor import (
     RecordMetadata,
     ValueTransformer,
 )
+from topology.processor_api import TopologyBuilder
 from topology.stores import (
     KeyValueStore,
     ReadOnlyKeyValueStore,
@@ -75,6 +76,7 @@ __all__ = [
     "TimeWindows",
     "TopicInUseError",
     "Topology",
+    "TopologyBuilder",
     "TopologyError",
     "UnknownStoreError",
     "UnsupportedError",

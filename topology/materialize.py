@@ -90,6 +90,12 @@ def added_store(store: Store) -> PlannedStore:
     return PlannedStore(spec, Carried(store.key), Carried(store.value), shared=True)
 
 
+def read_only_store(store: Store, topic: str) -> PlannedStore:
+    """A store whose changelog is the topic that it is filled from."""
+    planned = added_store(store)
+    return replace(planned, spec=replace(planned.spec, logging=False, source_topic=topic))
+
+
 def windowed_spec(spec: StoreSpec, retention_ms: int, window_size_ms: int) -> StoreSpec:
     return replace(
         spec,

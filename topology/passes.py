@@ -143,7 +143,7 @@ def merge_sources(draft: Draft) -> Draft:
     of_topic: dict[str, SourceStep] = {}
     merged: dict[str, str] = {}
     for step in sorted(draft.plan.steps, key=lambda step: step.order):
-        if type(step) is not SourceStep:
+        if type(step) is not SourceStep or not step.is_shared:
             kept.append(step)
             continue
         main = first.setdefault((tuple(sorted(step.topics)), step.pattern), step)
@@ -453,7 +453,7 @@ def _subtopology(draft: Draft, number: int, nodes: tuple[Node, ...]) -> Subtopol
 
 
 def _changelogs(stores: Iterable[StoreSpec], config: Mapping[str, Any]) -> tuple[InternalTopic, ...]:
-    topics = [changelog_topic(store, config) for store in stores if store.logging]
+    topics = [changelog_topic(store, config) for store in stores if store.logging or store.source_topic is not None]
     return tuple(sorted(topics, key=lambda topic: topic.name))
 
 

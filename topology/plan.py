@@ -82,6 +82,8 @@ class SourceStep(Step):
     value: Carried
     timestamp_extractor: Function | None = None
     offset_reset: Literal["earliest", "latest"] | None = None
+    is_shared: bool = True
+    """Whether it may be one with another source of the same topics."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -41,6 +41,8 @@ class Environment:
         self.metadata: RecordMetadata | None = None
         self.stream_time_ms = -1
         self.system_time_ms = 0
+        self.punctuation_time_ms: int | None = None
+        """What the punctuation that runs was told; None outside of one."""
         self.commit_requested = False
         self.is_latest = True
         """Whether the change that is being forwarded is its key's newest: False behind an older version only."""
@@ -101,12 +103,15 @@ class Environment:
         self.metadata = None
 
         def run(schedule: Schedule) -> None:
+            self.punctuation_time_ms = now_ms
             try:
                 schedule.callback(now_ms)
             except RecordError:
                 raise
             except Exception as error:  # noqa: BLE001  # a user's function may raise anything
                 self.failed(schedule.node, error, None, None, now_ms, ())
+            finally:
+                self.punctuation_time_ms = None
 
         return self._schedules[type_].run_due(now_ms, run)
 

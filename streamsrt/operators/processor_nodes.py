@@ -461,7 +461,8 @@ class Context:
 
     def _now(self) -> tuple[int, Any, int]:
         if self.current is None:
-            return max(self._env.stream_time_ms, 0), (), next(self._env.sequence)
+            time = self._env.punctuation_time_ms
+            return max(self._env.stream_time_ms, 0) if time is None else time, (), next(self._env.sequence)
         return self.current.timestamp, self.current.headers, next(self._env.sequence)
 
     def schedule(

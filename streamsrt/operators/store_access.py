@@ -148,6 +148,7 @@ class WindowAccess:
         if self._timestamped and value is not None:
             value, timestamp = value
         entry = self._cache.put(self._serde.serialize(key), window_start, value, timestamp, headers, sequence)
+        self._cache.count_if_expired(window_start)
         if self._on_change is not None:
             self._on_change(entry)
 

@@ -315,6 +315,9 @@ class WindowCache(dict[int, WindowRows]):
         self.dirty: list[Entry] = []
         self.pending: dict[tuple[bytes, int], bytes | None] = {}
         self.newest_start = -1
+        self.expired_puts = 0
+        self.expires_by_ms = 1
+        """How much of what is beyond retention goes at once."""
         self._stored = newest_stored_start
         self._row_bytes = 64
 
@@ -405,6 +408,12 @@ class WindowCache(dict[int, WindowRows]):
         """Applies records of the changelog to the store."""
         self.store.restore(columns.keys, self.format.rows(columns.timestamps, columns.values), columns.next_offset)
         self.forget(self.store.stream_time_ms)
+
+    def count_if_expired(self, start: int) -> None:
+        """Counts a row that was just put where its window is beyond retention."""
+        live = max(0, self.newest() - self.retention_ms + (self.expires_by_ms == 1))
+        if start // self.expires_by_ms < live // self.expires_by_ms:
+            self.expired_puts += 1
 
     def newest(self) -> int:
         """The latest start of a window that was ever seen here."""

@@ -58,13 +58,11 @@ def cache_over(spec: StoreSpec, store: Any, row_format: RowFormat) -> Cache:
         assert spec.retention_ms is not None
         if spec.retain_duplicates:
             return DuplicatesCache(spec.name, store, row_format, retention_ms=spec.retention_ms)
-        return WindowCache(
-            spec.name,
-            store,
-            row_format,
-            retention_ms=spec.retention_ms,
-            newest_stored_start=getattr(store, "stream_time_ms", None),
-        )
+        newest = getattr(store, "stream_time_ms", None)
+        cache = WindowCache(spec.name, store, row_format, retention_ms=spec.retention_ms, newest_stored_start=newest)
+        if spec.persistent and spec.segment_interval_ms is not None:
+            cache.expires_by_ms = spec.segment_interval_ms
+        return cache
     if spec.kind == "versioned":
         return VersionedCache(spec.name, store, row_format)
     return KeyValueCache(spec.name, store, row_format)

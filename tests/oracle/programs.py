@@ -107,8 +107,8 @@ def case_name(case: Case) -> str:
 
 def unsupported(case: Case) -> str | None:
     """What keeps the case from being built, e.g. ``unsupported operator: KTable.suppress``; None: it must build."""
-    if "dsl" not in case:
-        return "unsupported program: " + ("Processor API" if "topology" in case else "no topology")
+    if "special" in case:
+        return "unsupported program: no topology"
     for key, value in case.get("config", {}).items():
         if key.startswith("topic."):
             continue
@@ -117,7 +117,7 @@ def unsupported(case: Case) -> str | None:
         if key == "topology.optimization" and value != "none":
             return f"unsupported setting: {key}={value}"
     try:
-        _Interpreter().run(case)
+        _interpreter(case).run(case)
     except UnsupportedCase as error:
         return str(error)
     except Exception:
@@ -129,7 +129,7 @@ def unsupported(case: Case) -> str | None:
 
 def build(case: Case, epoch: int = 0) -> Program:
     """The case's topology. Raises TopologyError where the case is one of those that must not build."""
-    interpreter = _Interpreter()
+    interpreter = _interpreter(case)
     interpreter.run(case)
     topology = interpreter.builder.build(application_config(case), epoch)
     return Program(topology, interpreter.topic_serdes)
@@ -179,6 +179,12 @@ def _string_refusing(refused: str) -> Serde[str]:
     return serdes.CallableSerde(f"string refusing {refused}", serialize, bytes.decode)
 
 
+def _interpreter(case: Case) -> Any:
+    from tests.oracle.processor_programs import ProcessorInterpreter
+
+    return _Interpreter() if "dsl" in case else ProcessorInterpreter()
+
+
 class _Interpreter:
     def __init__(self) -> None:
         self.builder = StreamsBuilder()
@@ -214,17 +220,17 @@ class _Interpreter:
     # --------------------------------------------------------------------------------------------- the builder's
 
     def do_add_state_store(self, step: Step) -> None:
-        self.builder.add_state_store(_store_builder(step["store"]))
+        self.builder.add_state_store(store_builder(step["store"]))
 
     def do_stream(self, step: Step) -> KStream[Any, Any]:
         if "pattern" in step:
-            return self.builder.stream(re.compile(step["pattern"]), **_consumed(step.get("consumed")))
+            return self.builder.stream(re.compile(step["pattern"]), **consumed(step.get("consumed")))
         self.note(step["topic"], step.get("consumed"))
-        return self.builder.stream(step["topic"], **_consumed(step.get("consumed")))
+        return self.builder.stream(step["topic"], **consumed(step.get("consumed")))
 
     def do_table(self, step: Step) -> KTable[Any, Any]:
         self.note(step["topic"], step.get("consumed"))
-        return self.builder.table(step["topic"], store=_materialized(step), **_consumed(step.get("consumed")))
+        return self.builder.table(step["topic"], store=_materialized(step), **consumed(step.get("consumed")))
 
     # ------------------------------------------------------------------------------------------------- streams'
 
@@ -262,18 +268,18 @@ class _Interpreter:
 
     def on_repartition(self, on: KStream[Any, Any], step: Step) -> Any:
         given = step.get("repartitioned") or {}
-        options = {**_serdes(given), **_given(given, "name", "partitions")}
+        options = {**serdes_of(given), **_given(given, "name", "partitions")}
         if given.get("partitioner") is not None:
-            options["partitioner"] = _partitioner(given["partitioner"])
+            options["partitioner"] = partitioner(given["partitioner"])
         return on.repartition(**options)
 
     def on_to(self, on: KStream[Any, Any], step: Step) -> None:
         produced = step.get("produced") or {}
-        options = {**_serdes(produced), **_given(produced, "name")}
+        options = {**serdes_of(produced), **_given(produced, "name")}
         if produced.get("partitioner") is not None:
-            options["partitioner"] = _partitioner(produced["partitioner"])
+            options["partitioner"] = partitioner(produced["partitioner"])
         if "topic_fn" in step:
-            on.to(_topic_extractor(step["topic_fn"]), **options)
+            on.to(topic_extractor(step["topic_fn"]), **options)
             return
         if "produced" in step:
             self.note(step["topic"], produced)
@@ -284,11 +290,11 @@ class _Interpreter:
 
     def on_group_by_key(self, on: KStream[Any, Any], step: Step) -> Any:
         grouped = step.get("grouped") or {}
-        return on.group_by_key(**_serdes(grouped), **_given(grouped, "name"))
+        return on.group_by_key(**serdes_of(grouped), **_given(grouped, "name"))
 
     def on_group_by(self, on: KStream[Any, Any], step: Step) -> Any:
         grouped = step.get("grouped") or {}
-        return on.group_by(_function(step["fn"], "k", "v"), **_serdes(grouped), **_given(grouped, "name"))
+        return on.group_by(_function(step["fn"], "k", "v"), **serdes_of(grouped), **_given(grouped, "name"))
 
     def on_split(self, on: KStream[Any, Any], step: Step) -> None:
         split = on.split(**_named(step))
@@ -313,13 +319,13 @@ class _Interpreter:
         joined = step.get("joined") or {}
         if joined.get("grace_ms") is not None:
             raise UnsupportedCase("unsupported option: joined.grace_ms")
-        return join(other, joiner, with_key=True, **_serdes(joined), **_given(joined, "name"))
+        return join(other, joiner, with_key=True, **serdes_of(joined), **_given(joined, "name"))
 
     on_left_join = on_outer_join = on_join
 
     def on_process(self, on: KStream[Any, Any], step: Step) -> Any:
         script, fixed_key = step["processor"], step["op"] == "process_values"
-        stores = [*step.get("stores", ()), *map(_store_builder, script.get("stores", ()))]
+        stores = [*step.get("stores", ()), *map(store_builder, script.get("stores", ()))]
         process = on.process_values if fixed_key else on.process
         return process(lambda: ScriptedProcessor(script, fixed_key=fixed_key), stores=stores, **_named(step))
 
@@ -350,11 +356,11 @@ class _Interpreter:
     def on_ktable_group_by(self, on: KTable[Any, Any], step: Step) -> Any:
         grouped = step.get("grouped") or {}
         pair = _function(step["fn"], "k", "v")
-        return on.group_by(lambda key, value: tuple(pair(key, value)), **_serdes(grouped), **_given(grouped, "name"))
+        return on.group_by(lambda key, value: tuple(pair(key, value)), **serdes_of(grouped), **_given(grouped, "name"))
 
     def on_transform_values(self, on: KTable[Any, Any], step: Step) -> Any:
         script = step["processor"]
-        stores = [*(step.get("stores") or ()), *map(_store_builder, script.get("stores", ()))]
+        stores = [*(step.get("stores") or ()), *map(store_builder, script.get("stores", ()))]
         return on.transform_values(lambda: ScriptedTransformer(script), stores=stores, **_named(step), **_store(step))
 
     def on_kgroupedtable_reduce(self, on: Any, step: Step) -> Any:
@@ -384,11 +390,11 @@ def _predicate(expression: Any) -> Callable[[Any, Any], bool]:
     return lambda key, value: truth(expression, {"k": key, "v": value})
 
 
-def _partitioner(expression: Any) -> Callable[[str, Any, Any, int], Any]:
+def partitioner(expression: Any) -> Callable[[str, Any, Any, int], Any]:
     return lambda topic, key, value, partitions: evaluate(expression, {"k": key, "v": value, "n": partitions})
 
 
-def _topic_extractor(expression: Any) -> Callable[[Any, Any, RecordContext], Any]:
+def topic_extractor(expression: Any) -> Callable[[Any, Any, RecordContext], Any]:
     def topic(key: Any, value: Any, context: RecordContext) -> Any:
         return evaluate(expression, {"k": key, "v": value, "ts": context.timestamp, "topic": context.topic})
 
@@ -399,7 +405,7 @@ def _given(options: Step, *names: str) -> dict[str, Any]:
     return {name: options[name] for name in names if options.get(name) is not None}
 
 
-def _serdes(options: Step | None) -> dict[str, Any]:
+def serdes_of(options: Step | None) -> dict[str, Any]:
     return {side: serde(options[side]) for side in ("key", "value") if options and options.get(side) is not None}
 
 
@@ -411,12 +417,12 @@ def join_windows(given: Step) -> JoinWindows:
 
 def _stream_joined(step: Step) -> dict[str, Any]:
     given = step.get("stream_joined") or {}
-    options = {**_serdes(given), **_given(given, "name")}
+    options = {**serdes_of(given), **_given(given, "name")}
     if given.get("other") is not None:
         options["other_value"] = serde(given["other"])
     if given.get("this_supplier") is not None:
         options["store"] = tuple(
-            _store_builder({"builder": "window", "supplier": given[supplier], "caching": True})
+            store_builder({"builder": "window", "supplier": given[supplier], "caching": True})
             for supplier in ("this_supplier", "other_supplier")
         )
     elif any(given.get(name) is not None for name in ("store_name", "store_type", "logging")):
@@ -429,15 +435,15 @@ def _named(step: Step) -> dict[str, Any]:
     return {"name": step["named"]} if step.get("named") is not None else {}
 
 
-def _consumed(consumed: Step | None) -> dict[str, Any]:
-    consumed = consumed or {}
-    options = {**_serdes(consumed), **_given(consumed, "name")}
-    if consumed.get("ts_extractor") is not None:
-        options["timestamp_extractor"] = _timestamp_extractor(consumed["ts_extractor"])
-    if consumed.get("reset") is not None:
-        if consumed["reset"] not in ("earliest", "latest"):
-            raise UnsupportedCase(f"unsupported option: consumed.reset {consumed['reset']}")
-        options["offset_reset"] = consumed["reset"]
+def consumed(given: Step | None) -> dict[str, Any]:
+    given = given or {}
+    options = {**serdes_of(given), **_given(given, "name")}
+    if given.get("ts_extractor") is not None:
+        options["timestamp_extractor"] = _timestamp_extractor(given["ts_extractor"])
+    if given.get("reset") is not None:
+        if given["reset"] not in ("earliest", "latest"):
+            raise UnsupportedCase(f"unsupported option: consumed.reset {given['reset']}")
+        options["offset_reset"] = given["reset"]
     return options
 
 
@@ -461,7 +467,7 @@ def _materialized(step: Step) -> Store | None:
     given = step.get("materialized")
     if given is None:
         return None
-    options: dict[str, Any] = {**_serdes(given), **_logging(given)}
+    options: dict[str, Any] = {**serdes_of(given), **_logging(given)}
     if given.get("store_type") is not None:
         options["in_memory"] = given["store_type"] == "in_memory"
     if given.get("caching") is not None:
@@ -476,9 +482,9 @@ def _materialized(step: Step) -> Store | None:
     return Store(given["supplier"]["name"], **{**options, **supplied})
 
 
-def _store_builder(given: Step) -> Store:
+def store_builder(given: Step) -> Store:
     """A store for processors. Where builder and supplier disagree, the bytes on disk do; the store is the builder's."""
-    options: dict[str, Any] = {**_serdes(given), **_logging(given), "caching": bool(given.get("caching"))}
+    options: dict[str, Any] = {**serdes_of(given), **_logging(given), "caching": bool(given.get("caching"))}
     options |= _supplier(given["supplier"])
     if given["builder"].startswith("timestamped") != options["timestamped"]:
         raise UnsupportedCase(f"unsupported option: {given['builder']} store over supplier {given['supplier']['kind']}")
@@ -491,7 +497,8 @@ def _supplier(supplier: Step) -> dict[str, Any]:
     options: dict[str, Any] = {"in_memory": kind != supplier["kind"], "timestamped": kind.startswith("timestamped")}
     if kind in ("window", "timestamped_window"):
         options |= {"kind": "window", "retention": supplier["retention_ms"], "window_size": supplier["window_ms"]}
-        options["retain_duplicates"] = supplier.get("retain_duplicates", False)
+        if supplier.get("retain_duplicates"):
+            raise UnsupportedCase("unsupported option: window store with duplicates for processors")
     elif kind == "versioned":
         options |= {"kind": "versioned", "retention": supplier["retention_ms"]}
         options["segment_interval"] = supplier.get("segment_ms")

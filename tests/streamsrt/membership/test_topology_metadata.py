@@ -87,9 +87,7 @@ def expected(case: Case) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("SG-108", "SG-109", "SG-110", "SG-111", "SG-112", "SG-113")
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if case_name(case) not in DIFFERENT], ids=case_name
-)
+@pytest.mark.parametrize("case", [case for case in CASES if case_name(case) not in DIFFERENT], ids=case_name)
 def test_the_metadata_is_that_of_kafka_streams(case: Case) -> None:
     topology = build(case).topology
     replication_factor = case.get("config", {}).get("replication.factor", -1)
