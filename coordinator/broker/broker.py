@@ -12,7 +12,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any, TypeAlias
@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 from coordinator.broker.config_definitions import Value
 from coordinator.broker.group_shards import GroupShards
 from coordinator.broker.keyed_log import KeyedLog
+from coordinator.broker.log_cleaner import LogCleaner
 from coordinator.broker.producer_ids import ProducerIds
 from coordinator.broker.purgatory import Purgatory
 from coordinator.broker.topics import BROKER_LOG, GROUP_CONFIGS_LOG, TopicRegistry
@@ -105,6 +106,7 @@ class Broker:
             on_append=self.appended,
             durable=self.durable if self.fsync is Fsync.GROUP else None,
         )
+        self.cleaner = LogCleaner(self.compacted_logs, surroundings.now_ms)
         self._internal_logs = (self._rows.log, self.topics.log, self.producer_ids.log, group_configs.log)
         self.host = "127.0.0.1"
         self.port = 0
@@ -165,6 +167,21 @@ class Broker:
     def topics_changed(self) -> None:
         """To be called after topics came, went or grew."""
         self.groups.topics_changed()
+
+    def compacted_logs(self) -> Iterator[PartitionLog]:
+        """Every log of which only the last record of each key has to stay."""
+        yield from self._internal_logs
+        for topic in self.topics:
+            if topic.partitions and topic.partitions[0].config.is_compacted:
+                yield from topic.partitions
+
+    async def run_cleaner(self) -> None:
+        """Compacts logs, for as long as it runs."""
+        if self.configs["log.cleaner.enable"]:
+            await self.cleaner.run(
+                backoff_ms=self.integer("log.cleaner.backoff.ms"),
+                map_bytes_max=self.integer("log.cleaner.dedupe.buffer.size"),
+            )
 
     def run_retention(self) -> int:
         """Deletes what the topics' retention allows; how many segments went."""

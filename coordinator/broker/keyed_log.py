@@ -1,7 +1,7 @@
 """A small durable map: the broker's own facts, as records of an internal log.
 
-The map is the replay of the log, the last record of a key wins, a tombstone removes it. A change is appended before it
-is visible, so that a failed append changes nothing.
+The map is the replay of the log, the last record of a key wins, a tombstone removes it; so the log may be compacted. A
+change is appended before it is visible, so that a failed append changes nothing.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ from coordinator.log import Fsync, LogConfig, LogDirectory, PartitionLog
 from streamsrt.wire.records import decode_batches, encode_batch
 
 _READ_BYTES = 1 << 20
+_SEGMENT_BYTES = 4 << 20
 
 
 class KeyedLog:
     """Keys and values of one internal log."""
 
     def __init__(self, directory: LogDirectory, name: str, *, fsync: Fsync) -> None:
-        self._log = directory.partition(name, 0, LogConfig(retention_ms=-1, fsync=fsync))
+        config = LogConfig(
+            retention_ms=-1, fsync=fsync, segment_bytes=_SEGMENT_BYTES, cleanup_policy=frozenset({"compact"})
+        )
+        self._log = directory.partition(name, 0, config)
         self.removed: set[str] = set()
         """Keys that were removed in the end, as of :meth:`load`."""
 
@@ -40,6 +44,8 @@ class KeyedLog:
                     else:
                         rows[name] = bytes(value)
                         self.removed.discard(name)
+            if result.next_offset <= offset:
+                break
             offset = result.next_offset
         return rows
 

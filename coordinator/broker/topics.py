@@ -96,8 +96,9 @@ def log_config(values: Mapping[str, Value], fsync: Fsync) -> LogConfig:
         assert isinstance(value, int)
         return value
 
-    policy = values["cleanup.policy"]
+    policy, dirty_ratio = values["cleanup.policy"], values["min.cleanable.dirty.ratio"]
     assert isinstance(policy, tuple)
+    assert isinstance(dirty_ratio, int | float)
     return LogConfig(
         segment_bytes=number("segment.bytes"),
         segment_ms=number("segment.ms"),
@@ -108,6 +109,12 @@ def log_config(values: Mapping[str, Value], fsync: Fsync) -> LogConfig:
         fsync=fsync,
         message_timestamp_type=TimestampType(values["message.timestamp.type"]),
         max_message_bytes=number("max.message.bytes"),
+        message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        delete_retention_ms=number("delete.retention.ms"),
+        min_cleanable_dirty_ratio=dirty_ratio,
+        min_compaction_lag_ms=number("min.compaction.lag.ms"),
+        max_compaction_lag_ms=number("max.compaction.lag.ms"),
     )
 
 

@@ -10,6 +10,7 @@ module              what is in it
 ``producer_state``  sequences of idempotent producers, open and aborted transactions
 ``validation``      what a producer may send
 ``scan``            walking over a file's batches and judging them
+``compaction``      of each key, the last record stays
 ``recovery``        what is done at start after an unclean stop, and the repair after corruption
 ``checkpoint``      recovery point, log start offset, leader epochs
 ``fsync``           :class:`Syncer`: the thread that forces bytes to disk, for many waiters at once

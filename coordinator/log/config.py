@@ -7,6 +7,7 @@ from enum import Enum
 
 #: Records are kept for a week unless the topic says otherwise (``log.retention.hours``).
 WEEK_MS = 7 * 24 * 60 * 60 * 1000
+FOREVER_MS = (1 << 63) - 1
 
 
 class Fsync(Enum):
@@ -47,7 +48,13 @@ class LogConfig:
     fsync: Fsync = Fsync.INTERVAL
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     max_message_bytes: int = 1_048_588
+    message_timestamp_before_max_ms: int = FOREVER_MS
+    message_timestamp_after_max_ms: int = FOREVER_MS
     producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
+    delete_retention_ms: int = 24 * 60 * 60 * 1000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = FOREVER_MS
 
     def __post_init__(self) -> None:
         if not 14 <= self.segment_bytes < 1 << 31:
@@ -56,3 +63,13 @@ class LogConfig:
             raise ValueError("segment_ms must be positive; index_interval_bytes and max_message_bytes not negative")
         if unknown := self.cleanup_policy - {"delete", "compact"}:
             raise ValueError(f"cleanup_policy knows delete and compact, not {', '.join(sorted(unknown))}")
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether only the last record of each key has to stay."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def roll_ms(self) -> int:
+        """How long a segment may be appended to: one that is never closed is never compacted."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms

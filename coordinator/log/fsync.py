@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from coordinator.log.errors import LogClosedError, LogFailedError, LogStorageError
+from coordinator.log.errors import LogClosedError, LogError, LogFailedError, LogStorageError
 from coordinator.log.files import sync_directory
 
 logger = logging.getLogger(__name__)
@@ -133,6 +133,21 @@ class Syncer:
             self._check_open()
             self._actions.append(action)
             self._wake(urgent=True)
+
+    def call(self, action: Callable[[], None]) -> Future[None]:
+        """Runs ``action`` on the sync thread as :meth:`run` does; the future says when it is done, or how it failed."""
+        future: Future[None] = Future()
+
+        def work() -> None:
+            try:
+                action()
+            except (OSError, LogError) as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+        self.run(work)
+        return future
 
     def close(self) -> None:
         """Does what is pending and ends the thread."""

@@ -17,17 +17,25 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import struct
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from coordinator.log import recovery
 from coordinator.log.checkpoint import Checkpoint
+from coordinator.log.compaction.assessment import Assessment, assess, group_segments
+from coordinator.log.compaction.rewriting import CleanedFile, LatestOffsets
+from coordinator.log.compaction.survivors import AbortedData, Survivors
+from coordinator.log.compaction.swap import discard_swaps, swap_path
 from coordinator.log.config import Fsync, LogConfig, TimestampType
 from coordinator.log.errors import LogClosedError, LogFailedError, OffsetOutOfRangeError
+from coordinator.log.files import sync_directory
 from coordinator.log.fsync import Syncer, SyncRequest
 from coordinator.log.producer_state import ProducerState, WrittenBatch
 from coordinator.log.segment import OFFSETS_MAX, SNAPSHOT_SUFFIX, Segment
@@ -80,6 +88,7 @@ class PartitionLog:
         self._start = 0
         self._end = 0
         self._synced_offset = 0
+        self._cleaned_offset = 0
         self._saved: Checkpoint | None = None
         if not directory.exists():
             directory.mkdir()
@@ -104,7 +113,11 @@ class PartitionLog:
         self._producers = recovered.producers
         self._end = segments[-1].next_offset
         self._start = max(start, segments[0].base_offset)
-        self._synced_offset = min(checkpoint.recovery_point, self._end) if checkpoint is not None else self._start
+        if checkpoint is not None:
+            self._synced_offset = min(checkpoint.recovery_point, self._end)
+        else:
+            self._synced_offset = max(self._start, recovery.sync_closed(segments))
+        self._cleaned_offset = min(checkpoint.cleaned_offset, self._end) if checkpoint is not None else 0
         self._epoch_max = max((epoch for epoch, _ in recovered.epochs), default=0)
         self._epochs = tuple(pair for pair in recovered.epochs if pair[1] <= self._end) or (
             (self._epoch_max, self._start),
@@ -266,7 +279,7 @@ class PartitionLog:
         active = self._segments[-1]
         if active.size_bytes and (
             active.size_bytes + size_bytes > self._config.segment_bytes
-            or now_ms - active.first_append_ms >= self._config.segment_ms
+            or now_ms - active.first_append_ms >= self._config.roll_ms
             or next_offset - active.base_offset > OFFSETS_MAX
         ):
             self.roll()
@@ -317,7 +330,7 @@ class PartitionLog:
         while offset < end and i < len(self._segments):
             segment = self._segments[i]
             i += 1
-            if offset >= segment.next_offset:
+            if not segment.size_bytes or offset >= segment.next_offset:
                 continue
             limit, limit_offset = segment.limit_at(end)
             first = min_one_batch and not buffers
@@ -418,7 +431,9 @@ class PartitionLog:
         if retention_ms < 0:
             return 0
         for i, segment in enumerate(self._segments):
-            if not segment.size_bytes or now_ms - segment.newest_ms() <= retention_ms:
+            if segment.size_bytes and now_ms - segment.newest_ms() <= retention_ms:
+                return i
+            if self._is_empty_active(segment):
                 return i
         return len(self._segments)
 
@@ -429,9 +444,12 @@ class PartitionLog:
             return 0
         for i, segment in enumerate(self._segments):
             excess_bytes -= segment.size_bytes
-            if excess_bytes < 0 or not segment.size_bytes:
+            if excess_bytes < 0 or self._is_empty_active(segment):
                 return i
         return len(self._segments)
+
+    def _is_empty_active(self, segment: Segment) -> bool:
+        return segment is self._segments[-1] and not segment.size_bytes
 
     def _delete_oldest(self, count: int) -> int:
         doomed = self._segments[:count]
@@ -469,9 +487,103 @@ class PartitionLog:
             epochs = tuple(pair for pair in self._epochs if pair[1] < cut_offset) or (
                 (self._epochs[0][0], self._start),
             )
-            Checkpoint(min(self._synced_offset, cut_offset), self._start, epochs).save(self.directory, durable=False)
+            discard_swaps(self.directory)
+            cleaned_offset = min(self._cleaned_offset, cut_offset)
+            checkpoint = Checkpoint(min(self._synced_offset, cut_offset), self._start, epochs, cleaned_offset)
+            checkpoint.save(self.directory, durable=False)
             self._rolled = [segment for segment in self._rolled if segment.base_offset < cut_offset]
             self._load()
+
+    # -------------------------------------------------------------------------------------------------- compacting
+
+    def assess_compaction(self, now_ms: int) -> Assessment:
+        """What could be compacted now."""
+        limit_offset = min(self._synced_offset, self.last_stable_offset)
+        return assess(self._segments, self._cleaned_offset, limit_offset, self._config, now_ms)
+
+    def compact(self, now_ms: int, *, map_bytes_max: int = 128 << 20) -> Iterator[Future[None] | None]:
+        """Compacts what can be, in steps: other work goes on between them, the next one after the future it gave.
+
+        ``map_bytes_max`` bounds the memory for keys. Offsets stay; readers notice nothing. What is left of a pass that
+        ends early is done by the next one. Raises the log's errors, ``OSError`` and DecodeError; the log is whole then.
+        """
+        self._check_open()
+        discard_swaps(self.directory)
+        plan = self.assess_compaction(now_ms)
+        aborted = AbortedData(tuple(self._producers.aborted))
+        dirty = [s for s in self._segments[:-1] if plan.first_dirty_offset < s.next_offset <= plan.end_offset]
+        latest = LatestOffsets(aborted, plan.first_dirty_offset, map_bytes_max)
+        for step in latest.read(dirty, plan.end_offset):
+            yield step
+            self._check_open()
+        survivors = Survivors(
+            latest.offsets,
+            aborted,
+            self._producers,
+            end_offset=latest.end_offset,
+            now_ms=now_ms,
+            delete_retention_ms=self._config.delete_retention_ms,
+        )
+        closed = [segment for segment in self._segments[:-1] if segment.base_offset < latest.end_offset]
+        for group in group_segments(closed, self._config.segment_bytes):
+            yield from self._compact_group(group, survivors)
+        self._cleaned_offset = max(self._cleaned_offset, latest.end_offset)
+        self._save_checkpoint(durable=False)
+
+    def _compact_group(self, group: list[Segment], survivors: Survivors) -> Iterator[Future[None] | None]:
+        if not self._still_has(group):
+            return
+        cleaned = CleanedFile(group, self._config.index_interval_bytes)
+        swap = swap_path(self.directory, group[0].base_offset, self._base_after(group[-1]))
+        try:
+            for step in cleaned.write(survivors):
+                yield step
+                self._check_open()
+            self._producers.forget_aborted(survivors.forgotten)
+            forgotten = frozenset(survivors.forgotten)
+            yield self._syncer.call(partial(self._prepare_swap, cleaned, swap, forgotten))
+            self._check_open()
+            if self._still_has(group):
+                self._swap(group, cleaned, swap)
+        finally:
+            if not self._closed:
+                cleaned.discard()
+                swap.unlink(missing_ok=True)
+
+    def _prepare_swap(self, cleaned: CleanedFile, swap: Path, forgotten: frozenset[int]) -> None:
+        """On the sync thread: from here on a start would do what is left, so all that it builds on must be on disk."""
+        os.fdatasync(cleaned.file.fd)
+        if forgotten:
+            recovery.forget_aborted(self.directory, forgotten)
+        with self._checkpoint_lock:
+            self._check_open()
+            self._checkpoint().save(self.directory, durable=True)
+            os.rename(cleaned.path, swap)
+            sync_directory(self.directory)
+
+    def _base_after(self, segment: Segment) -> int:
+        return self._segments[self._segments.index(segment) + 1].base_offset
+
+    def _still_has(self, group: list[Segment]) -> bool:
+        """Whether retention left the group alone meanwhile."""
+        at = bisect_left(self._bases, group[0].base_offset)
+        return self._segments[at : at + len(group)] == group
+
+    def _swap(self, group: list[Segment], cleaned: CleanedFile, swap: Path) -> None:
+        first = group[0]
+        at = self._segments.index(first)
+        for segment in group[1:]:
+            self._remove_files(segment)
+        if first in self._open_closed:
+            self._open_closed.remove(first)
+        first.close()
+        first.index_path.unlink(missing_ok=True)
+        os.replace(swap, first.path)
+        self._unsynced_directories.add(self.directory)
+        replacement = Segment.existing(first.path, self._config.index_interval_bytes)
+        replacement.index = cleaned.index
+        replacement.save_index()
+        self._set_segments([*self._segments[:at], replacement, *self._segments[at + len(group) :]])
 
     # -------------------------------------------------------------------------------------------- syncing, closing
 
@@ -537,7 +649,7 @@ class PartitionLog:
             segment.close()
 
     def _checkpoint(self) -> Checkpoint:
-        return Checkpoint(self._synced_offset, self._start, self._epochs)
+        return Checkpoint(self._synced_offset, self._start, self._epochs, self._cleaned_offset)
 
     def _save_checkpoint(self, *, durable: bool) -> None:
         """``durable`` on the sync thread only. If that thread is busy saving, the other one leaves the work to it."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -162,6 +162,8 @@ class ProducerState:
             entry.batches.clear()
         entry.last_append_ms = append_ms
         last_offset = base_offset + header.last_offset_delta
+        if header.is_control and header.records_count == 0:
+            return  # All of its transaction was compacted away.
         if header.is_control:
             self._close_transaction(header.producer_id, entry, last_offset, aborts=aborts)
             return
@@ -231,10 +233,27 @@ class ProducerState:
             del self._aborted[:cut]
             del self._aborted_last_offsets[:cut]
 
+    def forget_aborted(self, marker_offsets: Collection[int]) -> bool:
+        """Drops the aborted transactions with these markers, which compaction takes away; whether there was one."""
+        kept = [transaction for transaction in self._aborted if transaction.last_offset not in marker_offsets]
+        found = len(kept) < len(self._aborted)
+        self._aborted = kept
+        self._aborted_last_offsets = [transaction.last_offset for transaction in kept]
+        return found
+
+    @property
+    def aborted(self) -> Sequence[AbortedTransaction]:
+        """Every aborted transaction with its marker in the log, by the offset of the marker."""
+        return self._aborted
+
     # -------------------------------------------------------------------------------------------------- snapshots
 
     def save(self, path: Path, end_offset: int) -> None:
         """Writes a snapshot of the state after everything below ``end_offset``."""
+        write_hint(path, [self.encoded(end_offset)])
+
+    def encoded(self, end_offset: int) -> bytes:
+        """The content of a snapshot file."""
         document = {
             "end_offset": end_offset,
             "producers": [
@@ -245,7 +264,7 @@ class ProducerState:
             "aborted": [list(transaction) for transaction in self._aborted],
         }
         body = orjson.dumps(document)
-        write_hint(path, [_SNAPSHOT_MAGIC, crc32c(body).to_bytes(4, "big"), body])
+        return b"".join((_SNAPSHOT_MAGIC, crc32c(body).to_bytes(4, "big"), body))
 
     @classmethod
     def load(cls, path: Path) -> tuple[ProducerState, int] | None:

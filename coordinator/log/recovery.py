@@ -18,13 +18,15 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.log.checkpoint import Checkpoint
+from coordinator.log.compaction.rewriting import CLEANED_SUFFIX
+from coordinator.log.compaction.swap import finish_swaps
 from coordinator.log.errors import CorruptLogError
-from coordinator.log.files import sync_directory
+from coordinator.log.files import replace_file, sync_directory
 from coordinator.log.index import SegmentIndex
 from coordinator.log.producer_state import ProducerState
 from coordinator.log.scan import Expected, Fault, find_whole_batch, scan_batches
@@ -71,11 +73,12 @@ def snapshot_path(directory: Path, offset: int) -> Path:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Removes what a killed process had begun to write or to delete.
+    """Removes what a killed process had begun to write or to delete, and ends what compaction had decided.
 
     When a log is opened again in the same process, the sync thread may be at it already.
     """
-    for pattern in ("*.new", "*" + DELETED_SUFFIX):
+    finish_swaps(directory)
+    for pattern in ("*.new", "*" + DELETED_SUFFIX, "*" + CLEANED_SUFFIX):
         for path in directory.glob(pattern):
             path.unlink(missing_ok=True)
 
@@ -108,6 +111,17 @@ def recover(directory: Path, segments: list[Segment], checkpoint: Checkpoint | N
     _check_end(segments[-1], recovery_point)
     _remove_snapshots_beyond(directory, segments[-1].next_offset)
     return walk.recovered
+
+
+def sync_closed(segments: Sequence[Segment]) -> int:
+    """Makes closed segments of a log without a checkpoint durable; the offset below which the log is on disk then.
+
+    Compaction may have made gaps there, which are damage above a recovery point.
+    """
+    for segment in segments[:-1]:
+        os.fdatasync(segment.file.fd)
+        segment.close()
+    return segments[-1].base_offset
 
 
 def _check_end(last: Segment, recovery_point: int) -> None:
@@ -163,7 +177,7 @@ class _Walk:
         index.add(header.base_offset, header.next_offset, header.size_bytes, header.max_timestamp)
         note_epoch(self.recovered.epochs, header.partition_leader_epoch, header.base_offset)
         if header.producer_id >= 0 and header.base_offset >= self._known_until:
-            aborts = header.is_control and is_abort(batch)
+            aborts = header.is_control and header.records_count > 0 and is_abort(batch)
             self.recovered.producers.apply(header, header.base_offset, aborts=aborts, append_ms=modified_ms)
 
 
@@ -191,6 +205,14 @@ def _remove_snapshots_beyond(directory: Path, end_offset: int) -> None:
     for path in directory.glob("*" + SNAPSHOT_SUFFIX):
         if int(path.stem) > end_offset:
             path.unlink()
+
+
+def forget_aborted(directory: Path, marker_offsets: Collection[int]) -> None:
+    """Drops aborted transactions from all snapshots, durably, before compaction takes their markers. Raises OSError."""
+    for path in directory.glob("*" + SNAPSHOT_SUFFIX):
+        loaded = ProducerState.load(path)
+        if loaded is not None and loaded[0].forget_aborted(marker_offsets):
+            replace_file(path, loaded[0].encoded(loaded[1]), durable=True)
 
 
 def _following_offset(segment: Segment, fault: Fault, behind: Sequence[Segment], recovered: Recovered) -> int | None:

@@ -208,6 +208,7 @@ async def _run(broker: Broker, listener: Listener, stopping: asyncio.Event) -> i
         loop.create_task(_tick_groups(broker)),
         loop.create_task(_tick_transactions(broker)),
         loop.create_task(_apply_retention(broker)),
+        loop.create_task(_compact(broker)),
         loop.create_task(listener.close_idle(broker.integer("connections.max.idle.ms"))),
     ]
     stopped = loop.create_task(stopping.wait())
@@ -235,6 +236,11 @@ async def _tick_transactions(broker: Broker) -> None:
     while True:
         delay_ms = broker.transactions.tick()
         await broker.transactions.alarm.wait(delay_ms)
+
+
+async def _compact(broker: Broker) -> None:
+    await broker.run_cleaner()
+    await asyncio.Event().wait()
 
 
 async def _apply_retention(broker: Broker) -> None:

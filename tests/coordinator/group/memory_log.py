@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from coordinator.log.errors import LogClosedError
-from streamsrt.wire.records import decode_batches, patch_base_offset, read_header
+from streamsrt.wire.records import (
+    BatchHeader,
+    RecordColumns,
+    compacted_batch,
+    decode_batches,
+    patch_base_offset,
+    read_header,
+)
 
 
 class Appended(NamedTuple):
@@ -37,6 +44,33 @@ class MemoryLog:
         self.log_end_offset += header.records_count
         return Appended(self.log_end_offset - 1)
 
+    def compact(self, tail: int) -> None:
+        """Leaves only the last record of each key in all batches but the last ``tail`` ones; offsets stay.
+
+        Without a tail, tombstones go as well: there is nothing left that they take away.
+        """
+        cut = max(len(self.batches) - tail, 0)
+        decoded = [(header, columns) for each in self.batches[:cut] for header, columns in _decoded(each)]
+        latest = {key: columns.offset_at(i) for _, columns in decoded for i, key in enumerate(columns.keys)}
+        compacted = []
+        for header, columns in decoded:
+            kept = [
+                i
+                for i, key in enumerate(columns.keys)
+                if latest[key] == columns.offset_at(i) and (tail or columns.values[i] is not None)
+            ]
+            if kept:
+                chosen = RecordColumns(
+                    [columns.keys[i] for i in kept],
+                    [columns.values[i] for i in kept],
+                    [columns.timestamps[i] for i in kept],
+                    columns.base_offset,
+                    columns.next_offset,
+                    [columns.offset_at(i) for i in kept],
+                )
+                compacted.append(compacted_batch(header, chosen))
+        self.batches[:cut] = compacted
+
     def read(self, offset: int, max_bytes: int) -> Read:
         found: list[memoryview] = []
         size = 0
@@ -48,3 +82,7 @@ class MemoryLog:
             size += len(batch)
             offset = columns.next_offset
         return Read(found, offset)
+
+
+def _decoded(batch: bytes) -> list[tuple[BatchHeader, RecordColumns]]:
+    return [(read_header(batch), columns) for columns in decode_batches(batch)]

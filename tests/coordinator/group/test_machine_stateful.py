@@ -258,6 +258,12 @@ class GroupLife(RuleBasedStateMachine):
         self.shard.load(self.now_ms)
         assert self.shard.state == live, "replaying the log equals the live state"
 
+    @rule(tail=st.integers(0, 3))
+    def log_is_compacted(self, tail: int) -> None:
+        """All of it, or all but the last few batches."""
+        self.log.compact(tail)
+        self.coordinator_restarts()
+
     # What always holds
 
     @invariant()

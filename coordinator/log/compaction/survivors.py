@@ -1,0 +1,150 @@
+"""Which records of a batch stay when its log is compacted.
+
+Rules (Kafka's ``Cleaner`` and ``CleanedTransactionMetadata``, KIP-534)
+1. A record stays if no later one has its key. One without a key goes, and so does one of an aborted transaction.
+2. A tombstone that stays gets a horizon, ``delete.retention.ms`` after the pass that first kept it; it stands in the
+   header of its batch. A pass after the horizon drops it: readers had that long to see it.
+3. A transaction marker stays as long as a batch of its transaction stood before it. Then it gets a horizon as well. An
+   aborted transaction is forgotten with its marker: the list of aborted ones must not name what has no end in the log.
+4. The last batch of each producer that the log knows stays as a header without records, for its sequence number, and
+   so does the last batch of the range that is compacted, for the offset after it.
+5. What lies behind the range that is compacted stays as it is.
+6. Offsets, producer, sequence and leader epoch of a batch never change, and a batch of which all stays is not touched.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+from coordinator.log.producer_state import AbortedTransaction, ProducerState
+from streamsrt.wire.records import (
+    BatchHeader,
+    ControlType,
+    RecordColumns,
+    compacted_batch,
+    decode_batch,
+    decode_control_batch,
+    empty_batch,
+)
+
+
+class AbortedData:
+    """Which batches belong to aborted transactions."""
+
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        self._by_producer: dict[int, list[AbortedTransaction]] = {}
+        for transaction in aborted:
+            self._by_producer.setdefault(transaction.producer_id, []).append(transaction)
+
+    def holds(self, header: BatchHeader) -> bool:
+        """Whether this batch was aborted. A producer's transactions follow each other, so that one search is enough."""
+        transactions = self._by_producer.get(header.producer_id)
+        if transactions is None or not header.is_transactional:
+            return False
+        i = bisect_left(transactions, header.base_offset, key=lambda transaction: transaction.last_offset)
+        return i < len(transactions) and transactions[i].first_offset <= header.base_offset
+
+
+class Survivors:
+    """Decides batch by batch, in the order of the log from its start on.
+
+    ``latest``: key -> its last offset in the dirty part. ``end_offset``: where the range ends that is compacted.
+    """
+
+    def __init__(
+        self,
+        latest: Mapping[bytes, int],
+        aborted: AbortedData,
+        producers: ProducerState,
+        *,
+        end_offset: int,
+        now_ms: int,
+        delete_retention_ms: int,
+    ) -> None:
+        self._latest = latest
+        self._aborted = aborted
+        self._end_offset = end_offset
+        self._now_ms = now_ms
+        self._horizon_ms = now_ms + delete_retention_ms
+        self._last_offsets = {
+            producer_id: entry.batches[-1].last_offset
+            for producer_id, entry in producers.entries.items()
+            if entry.batches
+        }
+        self._marker_epochs = {
+            producer_id: entry.epoch for producer_id, entry in producers.entries.items() if not entry.batches
+        }
+        self._with_data: set[int] = set()
+        #: Offsets of the abort markers that went.
+        self.forgotten: set[int] = set()
+
+    def of(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
+        """What stays of a batch: itself, a new one, or nothing. Raises DecodeError."""
+        if header.base_offset >= self._end_offset:
+            return batch
+        if header.is_control:
+            return self._of_marker(header, batch)
+        if header.is_transactional:
+            self._with_data.add(header.producer_id)
+        if header.records_count == 0 or self._aborted.holds(header):
+            return self._husk(header)
+        return self._of_data(header, batch)
+
+    def _of_data(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
+        columns = decode_batch(batch)
+        offsets = columns.offsets or range(header.base_offset, header.base_offset + len(columns))
+        horizon_ms = header.delete_horizon_ms
+        is_over = horizon_ms is not None and self._now_ms >= horizon_ms
+        latest = self._latest.get
+        kept = [
+            i
+            for i, (key, value, offset) in enumerate(zip(columns.keys, columns.values, offsets, strict=True))
+            if key is not None and latest(key, -1) <= offset and (value is not None or not is_over)
+        ]
+        if not kept:
+            return self._husk(header)
+        begins = horizon_ms is None and None in columns.values and any(columns.values[i] is None for i in kept)
+        if len(kept) == len(columns) and not begins:
+            return batch
+        chosen = columns if len(kept) == len(columns) else _picked(columns, kept, offsets)
+        return compacted_batch(header, chosen, delete_horizon_ms=self._horizon_ms if begins else None)
+
+    def _of_marker(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
+        has_data = header.producer_id in self._with_data
+        self._with_data.discard(header.producer_id)
+        if header.records_count == 0:
+            return self._husk(header)
+        horizon_ms = header.delete_horizon_ms
+        if has_data or (horizon_ms is not None and self._now_ms < horizon_ms):
+            return batch
+        if horizon_ms is None:
+            return compacted_batch(header, decode_batch(batch), delete_horizon_ms=self._horizon_ms)
+        if decode_control_batch(batch).type is ControlType.ABORT:
+            self.forgotten.add(header.base_offset)
+        return self._husk(header)
+
+    def _husk(self, header: BatchHeader) -> bytes | None:
+        """The batch without records if something must be known of it, else nothing."""
+        if header.next_offset == self._end_offset or self._is_last_of_producer(header):
+            return empty_batch(header)
+        return None
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        if header.producer_id < 0:
+            return False
+        if header.is_control:
+            return self._marker_epochs.get(header.producer_id) == header.producer_epoch
+        return self._last_offsets.get(header.producer_id) == header.last_offset
+
+
+def _picked(columns: RecordColumns, kept: Sequence[int], offsets: Sequence[int]) -> RecordColumns:
+    return RecordColumns(
+        [columns.keys[i] for i in kept],
+        [columns.values[i] for i in kept],
+        [columns.timestamps[i] for i in kept],
+        columns.base_offset,
+        columns.next_offset,
+        [offsets[i] for i in kept],
+        None if columns.headers is None else [columns.headers[i] for i in kept],
+    )
