@@ -656,31 +656,6 @@ def empty_batch(header: BatchHeader) -> bytes:
     return _assemble(header._replace(attributes=attributes, records_count=0, base_timestamp=NO_TIMESTAMP), b"")
 
 
-def compacted_batch(header: BatchHeader, columns: RecordColumns, *, delete_horizon_ms: int | None = None) -> bytes:
-    """A batch with only these of its records left (at least one): offsets, producer and all other attributes stay.
-
-    ``delete_horizon_ms`` is set where it is given; one that the batch has already stays. EncodeError as of encode_batch.
-    """
-    horizon = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
-    offsets = columns.offsets or range(columns.base_offset, columns.base_offset + len(columns))
-    deltas, _ = _offset_deltas(len(columns), header.base_offset, offsets, header.last_offset)
-    base_timestamp = columns.timestamps[0] if horizon is None else horizon
-    records: Buffer = _encode_records(
-        columns.keys, columns.values, columns.timestamps, columns.headers, deltas, base_timestamp
-    )
-    if header.compression is not Compression.NONE:
-        records = compress(header.compression, records, None)
-    return _assemble(
-        header._replace(
-            attributes=header.attributes | (0 if horizon is None else _DELETE_HORIZON),
-            base_timestamp=base_timestamp,
-            max_timestamp=header.max_timestamp if header.is_log_append_time else max(columns.timestamps),
-            records_count=len(columns),
-        ),
-        records,
-    )
-
-
 def patch_base_offset(head: Buffer, base_offset: int, leader_epoch: int) -> bytes:
     """The first 16 bytes of a batch with the offset and leader epoch that the broker gives it; the CRC stays valid."""
     return _INT64.pack(base_offset) + bytes(head[8:_LEADER_EPOCH_START]) + _INT32.pack(leader_epoch)

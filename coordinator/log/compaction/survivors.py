@@ -18,11 +18,11 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from coordinator.log.producer_state import AbortedTransaction, ProducerState
+from streamsrt.wire.compacted import compacted_batch
 from streamsrt.wire.records import (
     BatchHeader,
     ControlType,
     RecordColumns,
-    compacted_batch,
     decode_batch,
     decode_control_batch,
     empty_batch,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from coordinator.log.errors import LogClosedError
+from streamsrt.wire.compacted import compacted_batch
 from streamsrt.wire.records import (
     BatchHeader,
     RecordColumns,
-    compacted_batch,
     decode_batches,
     patch_base_offset,
     read_header,

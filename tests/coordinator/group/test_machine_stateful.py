@@ -361,6 +361,6 @@ GroupLife.TestCase.settings = settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
-TestGroupLife = pytest.mark.requirement("SG-185", "SG-186", "SG-222", "SG-227", "SG-228", "SG-229", "SG-239", "SG-250")(
-    GroupLife.TestCase
-)
+TestGroupLife = pytest.mark.requirement(
+    "SG-185", "SG-186", "SG-222", "SG-227", "SG-228", "SG-229", "SG-239", "SG-250", "SG-312"
+)(GroupLife.TestCase)
