@@ -12,6 +12,7 @@ from streamsrt.wire import types
 from streamsrt.wire.records import encode_batch
 from tests.coordinator.broker.in_process import InProcessBroker, production
 from tests.coordinator.broker.test_groups import codes, commit
+from tests.coordinator.turns import turn
 
 SMALL = {"cleanup_policy": "compact", "segment_bytes": "1048576", "max_message_bytes": "2000"}
 
@@ -107,7 +108,7 @@ def test_a_topic_that_is_deleted_meanwhile(broker: InProcessBroker) -> None:
 
     async def delete_while_it_runs() -> None:
         round_ = asyncio.create_task(broker.broker.cleaner.clean(1 << 20))
-        await asyncio.sleep(0)
+        await turn()
         broker.ask(types.DeleteTopicsRequest(topics=[types.DeleteTopicsRequest.DeleteTopicState(name="t")]))
         assert await round_ == 1
 
