@@ -224,4 +224,6 @@ def _topics_read_by(group: Group | None, names: Iterable[str]) -> set[str]:
         return group.all_subscribed_topics()
     if group.topology is None:
         return set()
-    return {name for part in group.topology.subtopologies for name in part.input_topics}
+    known = group.soft.configuration
+    topology = group.topology if known is None else known.resolved
+    return {name for part in topology.subtopologies for name in part.input_topics}

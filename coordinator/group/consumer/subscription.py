@@ -9,39 +9,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
-from functools import lru_cache
-
-import re2
+from collections.abc import Iterable
 
 from coordinator.group.consumer.records import regex_record, regex_tombstone
 from coordinator.group.consumer.state import ConsumerGroup
+from coordinator.group.topic_pattern import matching
 from coordinator.group.values import Record, TopicsImage
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-
-
-class InvalidRegexError(ValueError):
-    """Not a regular expression in RE2's syntax; the text says what is wrong."""
-
-
-@lru_cache(maxsize=1024)
-def compiled(regex: str) -> Callable[[str], object]:
-    """Matches a whole topic name. Raises InvalidRegexError."""
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        match: Callable[[str], object] = re2.compile(regex, options).fullmatch
-    except re2.error as error:
-        text = error.args[0] if error.args else error
-        raise InvalidRegexError(text.decode(errors="replace") if isinstance(text, bytes) else str(text)) from None
-    return match
 
 
 def matching_topics(regex: str, image: TopicsImage) -> frozenset[str]:
     """The topics that a regular expression means."""
-    matches = compiled(regex)
-    return frozenset(name for name in image if name not in INTERNAL_TOPICS and matches(name))
+    return matching(regex, image)
 
 
 def regex_records(group: ConsumerGroup, image: TopicsImage, now_ms: int, *, all_of_them: bool) -> list[Record]:

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from coordinator.group.consumer.partitions import Partitions, partition_set
 from coordinator.group.consumer.state import LEFT_FOR_A_WHILE
-from coordinator.group.consumer.subscription import InvalidRegexError, compiled
 from coordinator.group.refusal import Refused
+from coordinator.group.topic_pattern import InvalidRegexError, compiled
 from coordinator.group.values import RequestContext
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import ConsumerGroupHeartbeatRequest

@@ -1,6 +1,7 @@
 """What a topology means for the topics that there are: tasks, internal topics, and what is wrong.
 
-1. The first that applies decides: missing source topics, topics with wrong partition counts, missing internal topics.
+1. The first that applies decides: missing source topics and patterns that match none, topics with wrong partition counts or
+   two owners, missing internal topics.
 2. A repartition topic without a count gets the largest count among the inputs of the subtopologies that write it, along
    the chain, and is then raised to its co-partition group. A changelog has as many partitions as its subtopology tasks.
 3. A subtopology has a task for each partition of its largest input.
@@ -14,6 +15,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from coordinator.group.streams.patterns import resolve
 from coordinator.group.streams.topology import InternalTopic, Subtopology, Topology
 from coordinator.group.values import NO_TOPIC_ID, TopicsImage, TopicSpec
 
@@ -35,7 +37,7 @@ class TopicProblem:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A topology resolved against an image of the topics.
+    """A topology resolved against an image of the topics: ``resolved`` is ``topology`` with topics in place of patterns.
 
     ``task_counts`` and ``partition_counts`` (of all topics that tasks read or log to) are empty when source topics are
     missing or wrongly partitioned. ``to_create`` are the internal topics that are missing. ``runnable``: task counts of
@@ -43,6 +45,7 @@ class Configuration:
     """
 
     topology: Topology
+    resolved: Topology
     metadata_hash: int
     problem: TopicProblem | None = None
     task_counts: Mapping[str, int] = field(default_factory=dict)
@@ -66,30 +69,40 @@ class _Mismatch(Exception):
 
 def configure(topology: Topology, image: TopicsImage) -> Configuration:
     """Resolves ``topology``, which ``check_topology`` has passed, against the topics that exist."""
-    digest = metadata_hash(topology, image)
-    missing = sorted({n for part in topology.subtopologies for n in part.source_topics if n not in image})
-    if missing:
-        detail = f"Source topics {', '.join(missing)} are missing."
-        return Configuration(
-            topology, digest, TopicProblem(MISSING_SOURCE_TOPICS, detail), runnable=_runnable(topology, image)
-        )
-    try:
-        counts = _partition_counts(topology, image)
-        to_create = _missing_internal_topics(topology, image, counts)
-    except _Mismatch as mismatch:
-        return Configuration(
-            topology,
-            digest,
-            TopicProblem(INCORRECTLY_PARTITIONED_TOPICS, str(mismatch)),
-            runnable=_runnable(topology, image),
-        )
+    resolution = resolve(topology, image)
+    resolved = resolution.topology
+    digest = metadata_hash(resolved, image)
+    missing = sorted({n for part in resolved.subtopologies for n in part.source_topics if n not in image})
     problem = None
+    if missing or resolution.unmatched:
+        problem = TopicProblem(MISSING_SOURCE_TOPICS, _missing_detail(missing, resolution.unmatched))
+    elif resolution.contested is not None:
+        problem = TopicProblem(INCORRECTLY_PARTITIONED_TOPICS, _contested_detail(*resolution.contested))
+    if problem is not None:
+        return Configuration(topology, resolved, digest, problem, runnable=_runnable(resolved, image))
+    try:
+        counts = _partition_counts(resolved, image)
+        to_create = _missing_internal_topics(resolved, image, counts)
+    except _Mismatch as mismatch:
+        problem = TopicProblem(INCORRECTLY_PARTITIONED_TOPICS, str(mismatch))
+        return Configuration(topology, resolved, digest, problem, runnable=_runnable(resolved, image))
     if to_create:
         detail = f"Internal topics are missing: {', '.join(spec.name for spec in to_create)}"
         problem = TopicProblem(MISSING_INTERNAL_TOPICS, detail)
-    tasks = {part.id: _largest(part.input_topics, counts) for part in topology.subtopologies}
-    runnable = _runnable(topology, image) if to_create else {}
-    return Configuration(topology, digest, problem, tasks, counts, to_create, runnable)
+    tasks = {part.id: _largest(part.input_topics, counts) for part in resolved.subtopologies}
+    runnable = _runnable(resolved, image) if to_create else {}
+    return Configuration(topology, resolved, digest, problem, tasks, counts, to_create, runnable)
+
+
+def _missing_detail(missing: list[str], unmatched: tuple[str, ...]) -> str:
+    details = [f"Source topics {', '.join(missing)} are missing."] if missing else []
+    if unmatched:
+        details.append(f"No source topics match the patterns {', '.join(unmatched)}.")
+    return " ".join(details)
+
+
+def _contested_detail(name: str, one: str, other: str) -> str:
+    return f"Source topic {name} belongs to subtopologies {one} and {other}, by its name or by a pattern."
 
 
 def _runnable(topology: Topology, image: TopicsImage) -> dict[str, int]:
@@ -98,7 +111,7 @@ def _runnable(topology: Topology, image: TopicsImage) -> dict[str, int]:
 
 def _has_its_topics(part: Subtopology, image: TopicsImage) -> bool:
     changelogs = [topic.name for topic in part.changelogs]
-    if any(name not in image for name in (*part.input_topics, *changelogs)):
+    if not part.input_topics or any(name not in image for name in (*part.input_topics, *changelogs)):
         return False
     count = _largest_of(part, image)
     return all(image[name].partitions == count for name in changelogs) and all(

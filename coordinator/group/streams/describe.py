@@ -50,7 +50,7 @@ def described(
     subtopologies = None
     if configuration is not None and configuration.is_resolved:
         counts = configuration.partition_counts
-        subtopologies = [_subtopology(part, counts) for part in configuration.topology.subtopologies]
+        subtopologies = [_subtopology(part, counts) for part in configuration.resolved.subtopologies]
     return Response.DescribedGroup(
         group_id=group.group_id,
         group_state=state_name(group, image),

@@ -429,7 +429,7 @@ class _Heartbeat:
         request = self.request
         tasks_changed = self.joins or current.assigned != old.assigned
         endpoint_epoch = self.before.soft.endpoint_epoch
-        if tasks_changed and member.user_endpoint is not None and not self.is_new_group:
+        if self._endpoints_changed(member, configuration, tasks_changed=tasks_changed):
             endpoint_epoch += 1
             self.soft["endpoint_epoch"] = endpoint_epoch
         endpoints = None
@@ -453,6 +453,18 @@ class _Heartbeat:
             replies=(Reply(self.context.request_id, response),),
             effects=tuple(self.effects),
         )
+
+    def _endpoints_changed(self, member: Member, configuration: Configuration, *, tasks_changed: bool) -> bool:
+        """Whether what others know of who has what is not true any more."""
+        if self.is_new_group:
+            return False
+        stored = self.before.members.get(member.member_id)
+        if stored is not None and stored.user_endpoint != member.user_endpoint:
+            return True
+        known = self.before.soft.configuration
+        if known is not None and known.partition_counts != configuration.partition_counts:
+            return any(other.user_endpoint is not None for other in self.group.members.values())
+        return tasks_changed and member.user_endpoint is not None
 
 
 def assign_after_delay(group: StreamsGroup, now_ms: int, *, image: TopicsImage, config: StreamsGroupConfig) -> Decision:

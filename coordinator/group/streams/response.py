@@ -77,7 +77,7 @@ def _endpoint(endpoint: Endpoint, assigned: Tasks, configuration: Configuration)
 def _topic_partitions(tasks: Iterable[TaskId], configuration: Configuration) -> list[Response.TopicPartition]:
     if not configuration.is_ready:
         return []
-    parts = {part.id: part for part in configuration.topology.subtopologies}
+    parts = {part.id: part for part in configuration.resolved.subtopologies}
     found = []
     for name, partitions in grouped(tasks):
         for topic in parts[name].input_topics if name in parts else ():

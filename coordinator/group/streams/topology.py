@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from coordinator.group.topic_pattern import InvalidRegexError, compiled
 from streamsrt.wire import types
 
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -22,10 +23,6 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 class InvalidTopologyError(Exception):
     """The application's mistake: a topology that breaks a rule of KIP-1071. The text names topic or index."""
-
-
-class InvalidTopologyRequestError(InvalidTopologyError):
-    """A part of the request that this coordinator does not take."""
 
 
 class InternalTopic(NamedTuple):
@@ -60,8 +57,8 @@ class Subtopology:
 
     @property
     def resources(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Topics whose partition p belongs to task p alone: what it reads and its changelogs."""
-        return frozenset(self.input_topics), frozenset(topic.name for topic in self.changelogs)
+        """Topics, and patterns of topics, whose partition p belongs to task p alone: what it reads and its changelogs."""
+        return frozenset(self.input_topics + self.source_patterns), frozenset(topic.name for topic in self.changelogs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +195,14 @@ def _check_ids(topology: Topology) -> None:
 
 
 def _check_parts(part: Subtopology) -> None:
-    if part.source_patterns:
-        raise InvalidTopologyRequestError("Regular expressions for source topics are not supported yet.")
-    if not part.input_topics:
+    for pattern in part.source_patterns:
+        try:
+            compiled(pattern)
+        except InvalidRegexError as error:
+            raise InvalidTopologyError(
+                f"SourceTopicRegex {pattern!r} of subtopology {part.id} is not a valid RE2 regular expression: {error}"
+            ) from None
+    if not part.input_topics and not part.source_patterns:
         raise InvalidTopologyError(f"No source topics found for subtopology {part.id}")
     for changelog in part.changelogs:
         if changelog.partitions != 0:
@@ -281,4 +283,4 @@ def _loop(names: list[str]) -> InvalidTopologyError:
 
 
 def _has_known_input(part: Subtopology, pending: set[str]) -> bool:
-    return any(name not in pending for name in part.input_topics)
+    return bool(part.source_patterns) or any(name not in pending for name in part.input_topics)

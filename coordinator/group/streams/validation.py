@@ -11,7 +11,6 @@ from coordinator.group.streams.state import LEFT_FOR_A_WHILE
 from coordinator.group.streams.tasks import TaskId, Tasks, task_set
 from coordinator.group.streams.topology import (
     InvalidTopologyError,
-    InvalidTopologyRequestError,
     Topology,
     check_topology,
     topology_of,
@@ -49,8 +48,6 @@ def requested_topology(request: StreamsGroupHeartbeatRequest) -> Topology | None
     try:
         topology = topology_of(request.topology)
         check_topology(topology)
-    except InvalidTopologyRequestError as error:
-        raise _invalid(str(error)) from None
     except InvalidTopologyError as error:
         raise Refused(ErrorCode.STREAMS_INVALID_TOPOLOGY, str(error)) from None
     return topology

@@ -129,3 +129,51 @@ def test_what_can_run_while_another_part_can_not(counts: dict[str, int], runnabl
 
 def test_a_part_whose_topics_do_not_fit_together_can_not_run() -> None:
     assert configured(["0: source=a,b together=a+b", "1: source=x"], a=2, b=3, x=1).runnable == {"1": 1}
+
+
+@pytest.mark.requirement("SG-130", "SG-138", "SG-139")
+@pytest.mark.parametrize(
+    ("lines", "counts", "expected"),
+    [
+        (["0: pattern=in-.*"], {"in-a": 2, "in-b": 3, "other": 9}, {"0": 3}),
+        (["0: source=x pattern=in-[ab],y.*"], {"in-a": 2, "in-c": 7, "x": 1, "y": 4}, {"0": 4}),
+        # Neither the group's own topics nor those of the broker.
+        (
+            ["0: pattern=.* sink=r", "1: repartition=r changelog=c"],
+            {"in": 2, "r": 2, "c": 2, "__consumer_offsets": 50},
+            2,
+        ),
+        (["0: source=b pattern=a.* together=a.*+b"], {"a1": 3, "a2": 3, "b": 3}, {"0": 3}),
+        (["0: pattern=a.*,b.*"], {"b1": 3}, (1, "No source topics match the patterns a.*.")),
+        (["0: source=x pattern=a.*"], {}, (1, "Source topics x are missing. No source topics match the patterns a.*.")),
+        (
+            ["0: pattern=a.*", "1: pattern=.*b"],
+            {"a": 1, "b": 1, "ab": 1},
+            (2, "Source topic ab belongs to subtopologies 0 and 1, by its name or by a pattern."),
+        ),
+        (
+            ["0: pattern=a.*", "1: source=ab"],
+            {"ab": 1},
+            (2, "Source topic ab belongs to subtopologies 0 and 1, by its name or by a pattern."),
+        ),
+        (
+            ["0: source=b pattern=a.* together=a.*+b"],
+            {"a1": 3, "a2": 2, "b": 3},
+            (2, "Following topics do not have the same number of partitions: [{a1=3, a2=2, b=3}]"),
+        ),
+    ],
+)
+def test_sources_by_pattern(lines: list[str], counts: dict[str, int], expected: object) -> None:
+    found = configured(lines, **counts)
+    if found.problem is not None:
+        assert (found.problem.status_code, found.problem.detail) == expected
+    elif isinstance(expected, dict):
+        assert found.task_counts == expected
+    else:
+        assert set(found.task_counts.values()) == {expected}
+
+
+def test_a_new_topic_that_matches_changes_what_the_topology_means() -> None:
+    lines = ["0: pattern=a.*"]
+    before, other, after = (configured(lines, **counts) for counts in ({"a": 1}, {"a": 1, "b": 1}, {"a": 1, "a2": 1}))
+    assert before.metadata_hash == other.metadata_hash != after.metadata_hash

@@ -163,3 +163,23 @@ def test_an_upgrade_and_a_way_back_where_old_and_new_tasks_share_a_changelog() -
 )
 def test_a_task_with_state_moves_by_a_warm_up_task() -> None:
     check("warm_up")
+
+
+@pytest.mark.requirement("SG-116", "SG-129", "SG-130", "SG-138", "SG-168", "SG-303")
+def test_topics_that_match_a_pattern_are_followed() -> None:
+    check("patterns")
+
+
+@pytest.mark.requirement("SG-087", "SG-088")
+def test_who_has_what_is_told_when_it_changes() -> None:
+    check("endpoints")
+
+
+@pytest.mark.requirement("SG-073", "SG-075", "SG-095")
+def test_one_member_ends_the_whole_application() -> None:
+    check("shutdown")
+
+
+@pytest.mark.requirement("SG-174", "SG-180", "SG-198", "SG-244", "SG-282")
+def test_settings_of_the_group_take_effect_at_the_next_heartbeat() -> None:
+    check("settings")

@@ -200,13 +200,12 @@ def test_an_index_out_of_range_is_named(index: int) -> None:
     )
 
 
-def test_what_this_coordinator_does_not_take() -> None:
+def test_a_pattern_that_is_none_and_a_negative_topology_epoch() -> None:
     shard, log = shard_with()
-    part = subtopology("0: source=in")
-    part.source_topic_regex.append("a.*")
+    part = subtopology("0: source=in pattern=a(b")
     assert refused(shard, log, join(topology=Request.Topology(subtopologies=[part]))) == (
-        INVALID,
-        "Regular expressions for source topics are not supported yet.",
+        INVALID_TOPOLOGY,
+        "SourceTopicRegex 'a(b' of subtopology 0 is not a valid RE2 regular expression: missing ): a(b",
     )
     topology = Request.Topology(epoch=-1, subtopologies=[subtopology("0: source=in")])
     assert refused(shard, log, join(topology=topology))[0] == INVALID_TOPOLOGY

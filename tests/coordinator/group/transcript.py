@@ -7,7 +7,7 @@ text and gives the text back with what the coordinator really did; a test compar
     config KEY=VALUE ...            dynamic settings of the group
     records at end                  list records behind the last command, as one log
     topic NAME COUNT|gone           a topic appears, changes or goes
-    topology NAME epoch=N           followed by indented lines "ID: source=a,b sink=r repartition=r:COUNT changelog=c
+    topology NAME epoch=N           followed by indented lines "ID: source=a,b pattern=x.* sink=r repartition=r:2 changelog=c
                                     together=a+r"
     MEMBER join TOPOLOGY KEY=VALUE ...      process, endpoint, instance, rack, tags, timeout, id
     MEMBER beat [epoch=N] [own=TASKS|given] process, endpoint, rack, tags, offsets, seen (endpoint epoch), full
@@ -301,6 +301,9 @@ class Run:
             parts.append(role_text(response))
         for status in response.status or ():
             parts.append(self.labelled(f"status {status.status_code} {status.status_detail}"))
+        if response.member_epoch > 0:
+            parts += [f"interval {ms}" for ms in (response.heartbeat_interval_ms,) if ms != 5000]
+            parts += [f"lag {lag}" for lag in (response.acceptable_recovery_lag,) if lag != 10_000]
         if response.endpoint_information_epoch:
             parts.append(f"endpoints {response.endpoint_information_epoch}")
         parts += sorted(map(endpoint_text, response.partitions_by_user_endpoint or ()))
@@ -426,6 +429,8 @@ def subtopology(line: str) -> Heartbeat.Subtopology:
         for item in value.split(","):
             if key == "source":
                 part.source_topics.append(item)
+            elif key == "pattern":
+                part.source_topic_regex.append(item)
             elif key == "sink":
                 part.repartition_sink_topics.append(item)
             elif key == "together":
@@ -442,6 +447,7 @@ def subtopology(line: str) -> Heartbeat.Subtopology:
         part.copartition_groups.append(
             Heartbeat.CopartitionGroup(
                 source_topics=[part.source_topics.index(n) for n in group if n in part.source_topics],
+                source_topic_regex=[part.source_topic_regex.index(n) for n in group if n in part.source_topic_regex],
                 repartition_source_topics=[repartitions.index(n) for n in group if n in repartitions],
             )
         )

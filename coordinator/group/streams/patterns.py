@@ -1,0 +1,64 @@
+"""Source topics by pattern: what the patterns of a topology mean for the topics that there are.
+
+1. A pattern never means an internal topic, of the broker or of the group itself.
+2. A topic belongs to one subtopology. One that two patterns of different subtopologies match, or a pattern of one and the
+   name of another, is a mismatch: two tasks would read one partition.
+3. With new topics a topology means something else: that shows in the metadata hash, which bumps the group epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from coordinator.group.streams.topology import Subtopology, Topology
+from coordinator.group.topic_pattern import matching
+from coordinator.group.values import TopicsImage
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """``topology`` with the names in place of the patterns; ``unmatched`` patterns; ``contested``: the first topic with two
+    owners, and these."""
+
+    topology: Topology
+    unmatched: tuple[str, ...] = ()
+    contested: tuple[str, str, str] | None = None
+
+
+def resolve(topology: Topology, image: TopicsImage) -> Resolution:
+    if not any(part.source_patterns for part in topology.subtopologies):
+        return Resolution(topology)
+    internal = {topic.name for part in topology.subtopologies for topic in part.repartition_sources + part.changelogs}
+    internal.update(*(part.repartition_sinks for part in topology.subtopologies))
+    candidates = [name for name in image if name not in internal]
+    meanings = {
+        pattern: matching(pattern, candidates) for part in topology.subtopologies for pattern in part.source_patterns
+    }
+    resolved = Topology(topology.epoch, tuple(_resolved(part, meanings) for part in topology.subtopologies))
+    unmatched = tuple(sorted(pattern for pattern, names in meanings.items() if not names))
+    return Resolution(resolved, unmatched, _contested(resolved))
+
+
+def _resolved(part: Subtopology, meanings: dict[str, frozenset[str]]) -> Subtopology:
+    if not part.source_patterns:
+        return part
+    matched: set[str] = set().union(*(meanings[pattern] for pattern in part.source_patterns))
+    groups = (
+        {name for entry in group for name in meanings.get(entry, (entry,))} if set(group) & meanings.keys() else group
+        for group in part.copartition_groups
+    )
+    return replace(
+        part,
+        source_topics=tuple(sorted(matched.union(part.source_topics))),
+        copartition_groups=tuple(sorted(tuple(sorted(group)) for group in groups)),
+    )
+
+
+def _contested(topology: Topology) -> tuple[str, str, str] | None:
+    owners: dict[str, str] = {}
+    for part in topology.subtopologies:
+        for name in part.source_topics:
+            if name in owners:
+                return name, owners[name], part.id
+            owners[name] = part.id
+    return None

@@ -1,0 +1,36 @@
+"""Patterns of topic names, which have RE2's syntax: what groups of several types subscribe to.
+
+A pattern matches whole names. Internal topics of the broker are matched by none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+import re2
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class InvalidRegexError(ValueError):
+    """Not a regular expression in RE2's syntax; the text says what is wrong."""
+
+
+@lru_cache(maxsize=1024)
+def compiled(regex: str) -> Callable[[str], object]:
+    """Matches a whole topic name. Raises InvalidRegexError."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        match: Callable[[str], object] = re2.compile(regex, options).fullmatch
+    except re2.error as error:
+        text = error.args[0] if error.args else error
+        raise InvalidRegexError(text.decode(errors="replace") if isinstance(text, bytes) else str(text)) from None
+    return match
+
+
+def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
+    """The topics that a pattern means. Raises InvalidRegexError."""
+    matches = compiled(regex)
+    return frozenset(name for name in names if name not in INTERNAL_TOPICS and matches(name))
