@@ -106,7 +106,6 @@ class KafkaStreams(Queryable):
         self._failure: BaseException | None = None
         self._stop_requested = False
         self._claimed = False
-        _check_topology(topology)
 
     # ------------------------------------------------------------------------------------------------------------- state
 
@@ -509,14 +508,6 @@ class PartitionCounts:
                 )
             self._known[topic] = count
         return count
-
-
-def _check_topology(topology: Topology) -> None:
-    patterns = [pattern for each in topology.subtopologies for pattern in each.source_topic_patterns]
-    if patterns:
-        raise UserError(
-            f"source topics by pattern ({', '.join(patterns)}) can't be run by this version: name the topics in a list"
-        )
 
 
 def _endpoint(server: str) -> Endpoint | None:

@@ -26,6 +26,7 @@ from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,
     EndpointsChanged,
+    EpochChanged,
     HeartbeatRecovered,
     HeartbeatTrouble,
     Leave,
@@ -181,6 +182,7 @@ class StreamThread:
             return
         if self._committer.prepare_start(now_ms):
             self._manager.start_tasks(now_ms, self._member.member_id, self._member.member_epoch)
+        self._manager.follow_sources(now_ms, self._member.member_id, self._member.member_epoch)
         try:
             self._process(now_ms)
         except _WORK_LOST as error:
@@ -291,6 +293,8 @@ class StreamThread:
                 self._member.tell(ReportOwned(NOTHING))
             case ReleaseTasks():
                 self._release()
+            case EpochChanged():
+                self._manager.look_for_sources()
             case StatusChanged(statuses):
                 self._take_statuses(statuses)
             case SourceTopicsMissing(detail):

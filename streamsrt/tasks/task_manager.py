@@ -19,7 +19,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from streamsrt.client.interface import Network
-from streamsrt.client.values import EARLIEST, LATEST, Fetched, OffsetAndMetadata, OffsetOutOfRangeError, TopicPartition
+from streamsrt.client.values import (
+    EARLIEST,
+    LATEST,
+    Fetched,
+    OffsetAndMetadata,
+    OffsetOutOfRangeError,
+    TopicInfo,
+    TopicPartition,
+)
 from streamsrt.errors import (
     BrokerError,
     DeserializationError,
@@ -34,6 +42,7 @@ from streamsrt.tasks.offset_metadata import refuse_running_backfill
 from streamsrt.tasks.owned_task import OwnedTask, Phase
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.tasks.restore import ChangelogProgress, Restorer
+from streamsrt.tasks.source_topics import LOOK_INTERVAL_MS, SourceTopics, gone_places, new_places
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.tasks.task_offsets import DormantState, TaskOffsets, task_offsets
 from streamsrt.wire.primitives import DecodeError
@@ -99,6 +108,8 @@ class TaskManager:
         self._collector = collector
         self._restorer = Restorer()
         self._dormant = DormantState(settings.subtopologies, directory)
+        self._source_topics = SourceTopics(settings.application_id, settings.subtopologies)
+        self._look_at_ms: int | None = None
         self._tasks: dict[TaskKey, OwnedTask] = {}
         self._by_input: dict[TopicPartition, OwnedTask] = {}
         self._by_changelog: dict[TopicPartition, tuple[OwnedTask, str]] = {}
@@ -324,6 +335,10 @@ class TaskManager:
     def _places(self, created: list[OwnedTask]) -> _Places:
         """What these tasks read. All topics that they read or write are there, and known with their partition counts."""
         active = [owned for owned in created if owned.is_active]
+        if any(self._source_topics.has_patterns(owned.subtopology) for owned in active):
+            present = self._network.admin.topics(timeout_s=_ADMIN_TIMEOUT_S)
+            for owned in active:
+                self._source_topics.match(owned, present)
         changelogs = [
             place
             for owned in created
@@ -349,6 +364,52 @@ class TaskManager:
             self._settings.partitions_of_topic(topic)
         # A topic may have fewer partitions than another one of the same subtopology.
         return _Places(changelogs, [(topic, partition) for topic, partition in sources if partition < counts[topic]])
+
+    def look_for_sources(self) -> None:
+        """Topics may have come, grown or gone: the next :meth:`follow_sources` looks."""
+        self._look_at_ms = None
+
+    def follow_sources(self, now_ms: int, member_id: str, member_epoch: int) -> None:
+        """Lets running tasks read what they do not read yet: topics that a pattern matches now, partitions that a topic has
+        grown by. While the cluster does not answer nothing changes."""
+        if member_epoch < 0 or (self._look_at_ms is not None and now_ms < self._look_at_ms):
+            return
+        self._look_at_ms = now_ms + LOOK_INTERVAL_MS
+        following = [owned for owned in self.running() if self._source_topics.may_change(owned)]
+        if not following:
+            return
+        try:
+            topics = self._network.admin.topics(timeout_s=_ADMIN_TIMEOUT_S)
+            for owned in following:
+                self._source_topics.match(owned, topics)
+            places = {place: owned for owned in following for place in new_places(owned, topics)}
+            positions = self._source_positions(list(places), member_id, member_epoch)
+        except BrokerError as error:
+            logger.warning("topics can't be looked at, trying again: %s", error)
+            self._look_at_ms = now_ms + RETRY_BACKOFF_MS
+            return
+        for owned in following:
+            self._drop_inputs(owned, topics)
+        for place, position in positions.items():
+            owned = places[place]
+            owned.inputs[place] = InputBuffer(position.offset)
+            owned.task.restore_partition_time(*place, position.metadata)
+            self._by_input[place] = owned
+            logger.info("task %s: reads %s-%d as well, from offset %d on", owned, *place, position.offset)
+        if positions:
+            self._network.fetcher.add_partitions({place: at.offset for place, at in positions.items()})
+
+    def _drop_inputs(self, owned: OwnedTask, topics: Mapping[str, TopicInfo]) -> None:
+        named = {topic for source in owned.subtopology.sources for topic in source.topics}
+        gone = gone_places(owned, topics, unless=named)
+        if gone:
+            self._network.fetcher.remove_partitions(gone)
+        for place in gone:
+            logger.warning("task %s: %s is gone and not read any more", owned, place[0])
+            del owned.inputs[place]
+            owned.task.note_high_watermark(*place, -1)
+            owned.paused.discard(place)
+            self._by_input.pop(place, None)
 
     def _output_topics(self, subtopology: Subtopology) -> set[str]:
         names = {
@@ -393,6 +454,9 @@ class TaskManager:
             for source in subtopology.sources:
                 if place[0] in source.topics and source.offset_reset is not None:
                     return source.offset_reset
+            matched = self._source_topics.source_of(subtopology, place[0])
+            if matched is not None and matched.offset_reset is not None:
+                return matched.offset_reset
             if any(place[0].endswith(f"-{topic.name}") for topic in subtopology.repartition_source_topics):
                 return "earliest"
         return self._settings.auto_offset_reset

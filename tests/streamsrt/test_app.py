@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.wire.records import iter_columns
 from tests.fixtures_brokers import BundledBroker
 from tests.kafka_server import free_ports
+from tests.system.processes import wait_until
 from topology import StreamsBuilder, serdes
 from topology.nodes import Topology
 
@@ -269,3 +271,25 @@ def test_settings_reach_the_internal_topics(scene: Scene) -> None:
     )
     changelog = f"{scene.application_id}-counts-changelog"
     assert scene.network.admin.describe_topic_configs([changelog])[changelog]["segment.bytes"] == "1048576"
+
+
+def test_topics_that_a_pattern_matches_are_read_when_they_appear(scene: Scene) -> None:
+    builder = StreamsBuilder()
+    prefix = f"{scene.application_id}-in-"
+    stream = builder.stream(re.compile(f"{prefix}.*"), key=serdes.string, value=serdes.integer)
+    stream.map_values(lambda number: 2 * number).to(scene.sink, key=serdes.string, value=serdes.integer)
+    admin = scene.network.admin
+
+    def fill(name: str, value: int) -> None:
+        assert admin.create_topics([NewTopic(name=name, partitions=2)])[name] is None
+        collector = RecordCollector(scene.network.producer.send, lambda _topic: 2)
+        collector.add(name, [b"k"], numbers(value), [1_000])
+        collector.flush()
+        scene.network.producer.flush(PATIENCE_S)
+
+    fill(f"{prefix}one", 1)
+    with KafkaStreams(builder.build(), scene.config()) as streams:
+        wait_until(lambda: streams.progress.processed_records >= 1, "the first topic is read", timeout_s=PATIENCE_S)
+        fill(f"{prefix}two", 2)
+        wait_until(lambda: streams.progress.processed_records >= 2, "the second topic is read", timeout_s=PATIENCE_S)
+    assert sorted(scene.read()) == [2, 4]

@@ -1,0 +1,79 @@
+"""Which topics the sources of a task read now: those that are named, and those that a pattern matches.
+
+1. The group coordinator decides how many tasks there are, from the same patterns (in RE2's syntax) and topics. A member
+   looks for itself which topics these are, by the names in the cluster: when a task starts, when the group's epoch has
+   changed, which it does when topics come, grow or go, and now and then.
+2. Internal topics, of the broker or of the application, are matched by no pattern.
+3. A topic that is gone is not read any more; the coordinator tells when that leaves a source without any.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping
+
+from streamsrt.client.values import TopicInfo, TopicPartition
+from streamsrt.tasks.owned_task import OwnedTask
+from topology.nodes import SourceNode, Subtopology, internal_topic_name
+
+LOOK_INTERVAL_MS = 60_000
+
+
+class SourceTopics:
+    """The topics of all sources of an application."""
+
+    def __init__(self, application_id: str, subtopologies: Mapping[str, Subtopology]) -> None:
+        every = list(subtopologies.values())
+        self._patterns = {
+            source.name: re.compile(source.pattern)
+            for each in every
+            for source in each.sources
+            if source.pattern is not None
+        }
+        topics = [topic for each in every for topic in (*each.repartition_source_topics, *each.changelog_topics)]
+        self._internal = {internal_topic_name(application_id, topic.name) for topic in topics}
+
+    def has_patterns(self, subtopology: Subtopology) -> bool:
+        return any(source.name in self._patterns for source in subtopology.sources)
+
+    def may_change(self, owned: OwnedTask) -> bool:
+        """Whether the task may have to read another partition while it runs."""
+        return self.has_patterns(owned.subtopology) or len(owned.task.source_partitions) > 1
+
+    def source_of(self, subtopology: Subtopology, topic: str) -> SourceNode | None:
+        """The source that reads a topic which its subtopology does not name."""
+        for source in subtopology.sources:
+            pattern = self._patterns.get(source.name)
+            if pattern is not None and pattern.fullmatch(topic):
+                return source
+        return None
+
+    def match(self, owned: OwnedTask, topics: Mapping[str, TopicInfo]) -> None:
+        """Adds topics to the task that a pattern of it matches."""
+        if not self.has_patterns(owned.subtopology):
+            return
+        known = {topic for topic, _ in owned.task.source_partitions}
+        for name in sorted(topics):
+            if name in known or name in self._internal or topics[name].is_internal:
+                continue
+            source = self.source_of(owned.subtopology, name)
+            if source is not None:
+                owned.task.add_source_topic(source.name, name)
+
+
+def new_places(owned: OwnedTask, topics: Mapping[str, TopicInfo]) -> list[TopicPartition]:
+    """Partitions that exist and that the task should read but does not."""
+    return [
+        (topic, partition)
+        for topic, partition in owned.task.source_partitions
+        if (topic, partition) not in owned.inputs and topic in topics and partition < topics[topic].partitions
+    ]
+
+
+def gone_places(owned: OwnedTask, topics: Mapping[str, TopicInfo], unless: Container[str]) -> list[TopicPartition]:
+    """Partitions that the task reads of topics that are no more, and has processed; ``unless``: topics that it names."""
+    return [
+        place
+        for place in owned.inputs
+        if place[0] not in topics and place[0] not in unless and not owned.task.buffered_of(*place)
+    ]
