@@ -11,15 +11,16 @@ from typing import Any, TypeVar
 
 from topology.codecs import Serde, bytes_
 from topology.errors import MissingSerdeError
-from topology.nodes import AnySerde, OpenSerde, ProcessorNode, SinkNode, SourceNode, StoreSpec, Topology
+from topology.nodes import AnySerde, OpenSerde, ProcessorNode, Side, SinkNode, SourceNode, StoreSpec, Topology
 
 SerdeOwner = TypeVar("SerdeOwner", bound=SourceNode | SinkNode | StoreSpec)
+SIDES: tuple[Side, ...] = ("key", "value", "other_value")
 Found = dict[tuple[bool, str, str], Serde[Any]]
 
 
 def with_default_serdes(topology: Topology, key: AnySerde, value: AnySerde) -> Topology:
     """See :meth:`topology.nodes.Topology.with_default_serdes`."""
-    defaults = {"key": key, "value": value}
+    defaults = {"key": key, "value": value, "other_value": value}
     found: Found = {
         (missing.of_store, missing.owner, missing.side): _serde(missing, defaults[missing.side])
         for missing in topology.open_serdes
@@ -28,7 +29,7 @@ def with_default_serdes(topology: Topology, key: AnySerde, value: AnySerde) -> T
         replace(
             subtopology,
             nodes=tuple(
-                node if isinstance(node, ProcessorNode) else _filled(node, found, of_store=False)
+                _with_serdes(node, found) if isinstance(node, ProcessorNode) else _filled(node, found, of_store=False)
                 for node in subtopology.nodes
             ),
             stores=tuple(_filled(store, found, of_store=True) for store in subtopology.stores),
@@ -44,6 +45,14 @@ def _filled(owner: SerdeOwner, found: Found, *, of_store: bool) -> SerdeOwner:
         key_serde=owner.key_serde or found[of_store, owner.name, "key"],
         value_serde=owner.value_serde or found[of_store, owner.name, "value"],
     )
+
+
+def _with_serdes(node: ProcessorNode, found: Found) -> ProcessorNode:
+    """The node with the serdes that its operation itself needs."""
+    known: dict[str, Any] = {
+        f"{side}_serde": found[False, node.name, side] for side in SIDES if (False, node.name, side) in found
+    }
+    return replace(node, operation=replace(node.operation, **known)) if known else node
 
 
 def _serde(missing: OpenSerde, default: AnySerde) -> Serde[Any]:

@@ -6,7 +6,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from topology.errors import CallSite, CycleError, NameInUseError
 from topology.nodes import (
@@ -17,6 +17,7 @@ from topology.nodes import (
     Operation,
     PassThrough,
     ProcessorNode,
+    Side,
     SinkNode,
     SourceNode,
     StoreSpec,
@@ -81,7 +82,14 @@ class Layout:
     def _operator(self, step: OperatorStep, parents: tuple[str, ...]) -> None:
         for store in step.own_stores:
             self._store(store)
-        self._processor(step, step.name, step.operation, parents, step.stores)
+        operation = step.operation
+        if step.serdes:
+            # Only operations that have such fields are given serdes.
+            known: dict[str, Any] = {f"{side}_serde": carried.serde for side, carried in step.serdes.items()}
+            operation = replace(operation, **known)
+        for side, carried in step.serdes.items():
+            self._open_side(step.name, side, carried, step.site)
+        self._processor(step, step.name, operation, parents, step.stores)
 
     def _split(self, step: SplitStep, parents: tuple[str, ...]) -> None:
         operation = Branch(predicates=tuple(step.predicates), children=tuple(step.branches))
@@ -100,6 +108,7 @@ class Layout:
                 key_serde=step.key.serde,
                 value_serde=step.value.serde,
                 partitioner=step.partitioner,
+                repartition=step.repartition,
                 parents=parents,
                 site=step.site,
             )
@@ -134,6 +143,8 @@ class Layout:
         )
 
     def _source(self, step: SourceStep, name: str) -> None:
+        if step.repartition:
+            self.repartitions.update(dict.fromkeys(step.topics))
         self.nodes.append(
             SourceNode(
                 name=name,
@@ -143,6 +154,7 @@ class Layout:
                 value_serde=step.value.serde,
                 timestamp_extractor=step.timestamp_extractor,
                 offset_reset=step.offset_reset,
+                repartition=step.repartition,
                 site=step.site,
             )
         )
@@ -225,20 +237,24 @@ class Layout:
             )
 
     def _open(self, owner: str, key: Carried, value: Carried, site: CallSite | None, *, of_store: bool = False) -> None:
-        sides: tuple[tuple[Literal["key", "value"], Carried], ...] = (("key", key), ("value", value))
-        for side, carried in sides:
-            if carried.serde is None:
-                self.open_serdes.append(
-                    OpenSerde(
-                        owner=owner,
-                        of_store=of_store,
-                        side=side,
-                        changed_by=carried.changed_by,
-                        assumed=carried.assumed,
-                        wrap=carried.wrap,
-                        site=site,
-                    )
+        self._open_side(owner, "key", key, site, of_store=of_store)
+        self._open_side(owner, "value", value, site, of_store=of_store)
+
+    def _open_side(
+        self, owner: str, side: Side, carried: Carried, site: CallSite | None, *, of_store: bool = False
+    ) -> None:
+        if carried.serde is None:
+            self.open_serdes.append(
+                OpenSerde(
+                    owner=owner,
+                    of_store=of_store,
+                    side=side,
+                    changed_by=carried.changed_by,
+                    assumed=carried.assumed,
+                    wrap=carried.wrap,
+                    site=site,
                 )
+            )
 
 
 _ADDERS: dict[type[Step], Callable[[Layout, Any, tuple[str, ...]], None]] = {

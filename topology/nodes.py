@@ -40,7 +40,17 @@ from topology.operations import (
     TableSource,
     TableToStream,
 )
-from topology.operations.joins import StreamJoinWindow, StreamStreamJoin, TableJoinMerge, TableTableJoin
+from topology.operations.joins import (
+    ForeignTableJoin,
+    ResponseJoin,
+    StreamJoinWindow,
+    StreamStreamJoin,
+    SubscriptionJoin,
+    SubscriptionReceive,
+    SubscriptionSend,
+    TableJoinMerge,
+    TableTableJoin,
+)
 
 __all__ = [
     "Aggregate",
@@ -50,6 +60,7 @@ __all__ = [
     "FlatMap",
     "FlatMapValues",
     "ForEach",
+    "ForeignTableJoin",
     "Function",
     "InternalTopic",
     "KeyNotNull",
@@ -62,6 +73,7 @@ __all__ = [
     "Peek",
     "Process",
     "ProcessorNode",
+    "ResponseJoin",
     "SelectKey",
     "SinkNode",
     "SourceNode",
@@ -69,6 +81,9 @@ __all__ = [
     "StreamJoinWindow",
     "StreamStreamJoin",
     "StreamTableJoin",
+    "SubscriptionJoin",
+    "SubscriptionReceive",
+    "SubscriptionSend",
     "Subtopology",
     "TableFilter",
     "TableJoinMerge",
@@ -81,6 +96,7 @@ __all__ = [
 ]
 
 AnySerde: TypeAlias = "Serde[Any] | None"
+Side: TypeAlias = Literal["key", "value", "other_value"]
 
 
 def internal_topic_name(application_id: str, name: str) -> str:
@@ -237,7 +253,7 @@ class OpenSerde:
 
     owner: str
     of_store: bool
-    side: Literal["key", "value"]
+    side: Side
     changed_by: str | None = None
     assumed: AnySerde = None
     wrap: Callable[[Serde[Any]], Serde[Any]] | None = None

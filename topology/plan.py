@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from topology.codecs import Serde
 from topology.errors import CallSite
-from topology.nodes import AnySerde, Function, Operation, StoreSpec
+from topology.nodes import AnySerde, Function, Operation, Side, StoreSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,8 @@ class SourceStep(Step):
     offset_reset: Literal["earliest", "latest"] | None = None
     is_shared: bool = True
     """Whether it may be one with another source of the same topics."""
+    repartition: bool = False
+    """An internal topic, that another step of the same operator writes."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -96,11 +98,15 @@ class TableSourceStep(SourceStep):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class OperatorStep(Step):
-    """``stores``: names of stores that it uses; ``own_stores``: those that it adds."""
+    """``stores``: names of stores that it uses; ``own_stores``: those that it adds.
+
+    ``serdes``: what is known of the serdes that the operation itself needs; ``key`` is its field ``key_serde``.
+    """
 
     operation: Operation
     stores: tuple[str, ...] = ()
     own_stores: tuple[PlannedStore, ...] = ()
+    serdes: Mapping[Side, Carried] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -172,13 +178,14 @@ class RepartitionStep(Step):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class SinkStep(Step):
-    """Writes to a topic, or to the one that the extractor names."""
+    """Writes to a topic, or to the one that the extractor names. ``repartition``: to an internal one."""
 
     topic: str | None = None
     topic_extractor: Function | None = None
     key: Carried
     value: Carried
     partitioner: Function | None = None
+    repartition: bool = False
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -10,10 +10,11 @@ Source: KTableImpl.doJoin of Kafka Streams.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from topology.codecs import Serde
 from topology.errors import TopologyError, UnsupportedError, call_site
+from topology.foreign_key_joins import ForeignKeyJoin, add_foreign_key_join
 from topology.functions import check_function
 from topology.materialize import as_store, generated_store_name, given_serdes, key_value_store
 from topology.names import check_name
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
+KO = TypeVar("KO")
 VO = TypeVar("VO")
 R = TypeVar("R")
 
@@ -44,11 +46,36 @@ class TableJoins(Generic[K, V]):
     _table: TableState
     _value: Carried
 
+    @overload
     def join(
         self,
         other: KTable[K, VO],
         joiner: Callable[[V, VO], R],
         *,
+        foreign_key: None = None,
+        name: str | None = None,
+        store: str | Store | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[R] | None = None,
+    ) -> KTable[K, R]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO], R],
+        *,
+        foreign_key: Callable[[V], KO | None],
+        name: str | None = None,
+        store: str | Store | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[R] | None = None,
+    ) -> KTable[K, R]: ...
+    def join(
+        self,
+        other: KTable[Any, VO],
+        joiner: Callable[..., R],
+        *,
+        foreign_key: Callable[[V], Any] | None = None,
         name: str | None = None,
         store: str | Store | None = None,
         key: Serde[K] | None = None,
@@ -58,21 +85,52 @@ class TableJoins(Generic[K, V]):
 
         ``name`` names the steps; ``store`` keeps the result, with the serdes ``key`` and ``value``. The topics of both sides
         need equal partition counts. A result has the later timestamp of the two rows.
-        """
-        return self._join_table("join", "inner", other, joiner, (name, store, key, value))
 
+        With ``foreign_key(value)`` each row is joined with the row of ``other`` under that key: the tables need not have the
+        same keys, nor partitions. Both go through internal topics. A row without a foreign key is dropped.
+        """
+        return self._join_table("join", "inner", other, joiner, (name, store, key, value), foreign_key)
+
+    @overload
     def left_join(
         self,
         other: KTable[K, VO],
         joiner: Callable[[V, VO | None], R],
         *,
+        foreign_key: None = None,
+        name: str | None = None,
+        store: str | Store | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[R] | None = None,
+    ) -> KTable[K, R]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO | None], R],
+        *,
+        foreign_key: Callable[[V], KO | None],
+        name: str | None = None,
+        store: str | Store | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[R] | None = None,
+    ) -> KTable[K, R]: ...
+    def left_join(
+        self,
+        other: KTable[Any, VO],
+        joiner: Callable[..., R],
+        *,
+        foreign_key: Callable[[V], Any] | None = None,
         name: str | None = None,
         store: str | Store | None = None,
         key: Serde[K] | None = None,
         value: Serde[R] | None = None,
     ) -> KTable[K, R]:
-        """As :meth:`join`, for every key of this table; the other value is None where the other table has none."""
-        return self._join_table("left_join", "left", other, joiner, (name, store, key, value))
+        """As :meth:`join`, for every key of this table; the other value is None where the other table has none.
+
+        With a foreign key that is so too for rows whose ``foreign_key(value)`` is None.
+        """
+        return self._join_table("left_join", "left", other, joiner, (name, store, key, value), foreign_key)
 
     def outer_join(
         self,
@@ -88,7 +146,13 @@ class TableJoins(Generic[K, V]):
         return self._join_table("outer_join", "outer", other, joiner, (name, store, key, value))
 
     def _join_table(
-        self, operator: str, kind: JoinKind, other: KTable[K, Any], joiner: Callable[..., Any], options: _Options
+        self,
+        operator: str,
+        kind: JoinKind,
+        other: KTable[Any, Any],
+        joiner: Callable[..., Any],
+        options: _Options,
+        foreign_key: Callable[[V], Any] | None = None,
     ) -> KTable[K, Any]:
         from topology.tables import KTable
 
@@ -97,6 +161,8 @@ class TableJoins(Generic[K, V]):
         name, store, key_given, value_given = options
         plan, wanted, site = self._plan, as_store(store), call_site()
         given = None if name is None else check_name(name, "step")
+        if foreign_key is not None:
+            return self._join_foreign(operator, right, joiner, foreign_key, kind, options)
         store_name = wanted.name
         if store is not None and store_name is None:
             store_name = generated_store_name(plan, "KTABLE-MERGE-")
@@ -136,6 +202,32 @@ class TableJoins(Generic[K, V]):
         )
         plan.add(step)
         return KTable(plan, step, table, own_key, own_value, sources)
+
+    def _join_foreign(
+        self,
+        operator: str,
+        right: KTable[Any, Any],
+        joiner: Callable[..., Any],
+        foreign_key: Callable[[V], Any],
+        kind: JoinKind,
+        options: _Options,
+    ) -> KTable[K, Any]:
+        check_function(foreign_key, operator)
+        name, store, key_given, value_given = options
+        wanted, site = as_store(store), call_site()
+        key_given, value_given = given_serdes(wanted, key_given, value_given, operator)
+        join = ForeignKeyJoin(
+            foreign_key=foreign_key,
+            joiner=joiner,
+            left=kind == "left",
+            name=name,
+            store=wanted,
+            key=self._key.or_given(key_given),
+            value=Carried().changed(operator, site, keep=False).or_given(value_given),
+            site=site,
+        )
+        this: Any = self
+        return add_foreign_key_join(this, right, join)
 
 
 def check_table(plan: Plan, operator: str, other: object) -> KTable[Any, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from streamsrt.errors import ConfigError
 from streamsrt.operators.handlers import ExceptionHandlers
@@ -119,6 +119,10 @@ class Plan:
         if not isinstance(node.operation, nodes.TableFilter | nodes.TableMapValues):
             return False
         return self.is_versioned(node.parents[0])
+
+    def serde_or_default(self, own: Serde[Any] | None, what: Literal["key", "value"], where: str) -> Serde[Any]:
+        """A serde that an operation itself needs. Raises ConfigError where there is none."""
+        return self._resolve(own, self.default_key_serde if what == "key" else self.default_value_serde, what, where)
 
     def key_serde(self, of: SourceNode | SinkNode | StoreSpec) -> Serde[Any]:
         return self._resolve(of.key_serde, self.default_key_serde, "key", of.name)

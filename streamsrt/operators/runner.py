@@ -19,6 +19,7 @@ from typing import Any
 from streamsrt.errors import DeserializationError, RecordError
 from streamsrt.operators import (  # noqa: F401  # they register their operations
     aggregate,
+    foreign_key_joins,
     grouped_tables,
     stateless,
     stream_joins,

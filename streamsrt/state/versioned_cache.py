@@ -183,7 +183,8 @@ class VersionedCache(dict[bytes, VersionedEntry]):
         live_ms = max(0, self.stream_time_ms - self.store.history_retention_ms)
         live_ms -= live_ms % self.store.segment_interval_ms
         ends: list[int | None] = [*entry.timestamps[1:], None]
-        found = zip(entry.values, entry.timestamps, ends, strict=True)
+        # A key without versions has no end either.
+        found = zip(entry.values, entry.timestamps, ends, strict=False)
         return [row for row in found if row[0] is not None and (row[2] is None or row[2] >= live_ms)][::-1]
 
     # ---------------------------------------------------------------------------------------------------------- memory

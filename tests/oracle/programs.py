@@ -45,7 +45,8 @@ OPERATORS = {
         "split", "to", "to_table",
     },
     "KTable": {
-        "filter", "filter_not", "group_by", "join", "left_join", "map_values", "outer_join", "to_stream", "transform_values",
+        "filter", "filter_not", "fk_join", "fk_left_join", "group_by", "join", "left_join", "map_values", "outer_join",
+        "to_stream", "transform_values",
     },
     "KGroupedTable": {"aggregate", "count", "reduce"},
     "KGroupedStream": {"aggregate", "count", "reduce", "windowed_by"},
@@ -339,6 +340,14 @@ class _Interpreter:
         return join(self.variables[step["other"]], joiner, **_named(step), **_store(step))
 
     on_ktable_left_join = on_ktable_outer_join = on_ktable_join
+
+    def on_fk_join(self, on: KTable[Any, Any], step: Step) -> Any:
+        join = on.join if step["op"] == "fk_join" else on.left_join
+        joiner, foreign_key = _function(step["fn"], "v1", "v2"), _function(step["fk"], "v")
+        name = _given(step.get("table_joined") or {}, "name")
+        return join(self.variables[step["other"]], joiner, foreign_key=foreign_key, **name, **_store(step))
+
+    on_fk_left_join = on_fk_join
 
     def on_to_stream(self, on: KTable[Any, Any], step: Step) -> Any:
         mapper = _function(step["fn"], "k", "v") if step.get("fn") is not None else None

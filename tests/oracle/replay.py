@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from struct import unpack
 from typing import Any
 from uuid import UUID
 
 from streamsrt.errors import StreamsError
+from streamsrt.operators.foreign_key_joins import Subscription
 from streamsrt.operators.stream_joins import listed_values
 from streamsrt.testing.topology_test_driver import ProducedRecord, TopologyTestDriver
 from tests.oracle.programs import EMIT_INTERVAL, Case, application_config, build, serde, to_value
@@ -131,6 +133,8 @@ def _entries(driver: TopologyTestDriver, case: Case, name: str) -> list[Any]:
         return _versions(driver, case, name)
     if name.endswith("-shared-join-store") or "-OUTERSHARED-" in name:
         return _unmatched(driver, case, name)
+    if "-SUBSCRIPTION-STATE-STORE-" in name or name.endswith("-subscription-store"):
+        return _subscriptions(driver, case, name)
     rows: Any = (
         driver.get_window_store(name, timestamped=True)
         if kind == "window"
@@ -151,6 +155,22 @@ def _unmatched(driver: TopologyTestDriver, case: Case, name: str) -> list[Any]:
             {"key": text, "value": f"LeftOrRightValue:<{side},{serdes[side].deserialize(value)}>"}
             for value in listed_values(values)
         ]
+    return entries
+
+
+def _subscriptions(driver: TopologyTestDriver, case: Case, name: str) -> list[Any]:
+    """The subscriptions of a foreign-key join, in the words of Java's toString()."""
+    key_serde = serde(next(step for step in case["dsl"] if step["op"] == "table")["consumed"]["key"])
+    entries = []
+    for key, (raw, timestamp) in driver.get_timestamped_key_value_store(name).all():
+        each = Subscription.from_bytes(raw)
+        assert each.value_hash is not None
+        text = (
+            f"SubscriptionWrapper:SubscriptionWrapper{{version=1, primaryKey={key_serde.deserialize(each.primary_key)}, "
+            f"instruction={each.instruction.name}, hash={list(unpack('>qq', each.value_hash))}, "
+            f"primaryPartition={each.partition}}}"
+        )
+        entries.append({"key": key.hex(), "value": {"value": text, "ts": timestamp}})
     return entries
 
 

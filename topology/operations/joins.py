@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from topology.codecs import Serde
+
 JoinKind: TypeAlias = Literal["inner", "left", "outer"]
 Side: TypeAlias = Literal["left", "right"]
 
@@ -60,4 +62,65 @@ class StreamStreamJoin:
     with_key: bool = False
 
 
-JoinOperation: TypeAlias = TableTableJoin | TableJoinMerge | StreamJoinWindow | StreamStreamJoin
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionSend:
+    """Left side of a foreign-key join: subscribes each row at the row that ``foreign_key(value)`` names.
+
+    ``key_serde``, ``value_serde``: of this table; the foreign key's is that of the sink behind.
+    """
+
+    foreign_key: Callable[..., Any]
+    left: bool = False
+    key_serde: Serde[Any] | None = None
+    value_serde: Serde[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionReceive:
+    """Right side of a foreign-key join: keeps subscriptions in ``store``, by foreign and primary key."""
+
+    store: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionJoin:
+    """Answers a subscription with the row of ``table`` as it is now. ``value_serde``: of that table."""
+
+    table: str
+    value_serde: Serde[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignTableJoin:
+    """Tells a change of the right table to all that are subscribed in ``store``. The serdes are that table's."""
+
+    store: str
+    key_serde: Serde[Any] | None = None
+    value_serde: Serde[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseJoin:
+    """Left side again: joins an answer with the row of ``table``, if that is still the row that was asked for.
+
+    ``value_serde``: of that table; ``other_value_serde``: of the right one.
+    """
+
+    table: str
+    joiner: Callable[..., Any]
+    left: bool = False
+    value_serde: Serde[Any] | None = None
+    other_value_serde: Serde[Any] | None = None
+
+
+JoinOperation: TypeAlias = (
+    TableTableJoin
+    | TableJoinMerge
+    | StreamJoinWindow
+    | StreamStreamJoin
+    | SubscriptionSend
+    | SubscriptionReceive
+    | SubscriptionJoin
+    | ForeignTableJoin
+    | ResponseJoin
+)
