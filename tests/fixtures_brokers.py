@@ -25,6 +25,8 @@ QUICK_GROUPS = {
     "group.streams.min.session.timeout.ms": "1000",
     "group.streams.session.timeout.ms": "4000",
     "group.streams.assignment.interval.ms": "0",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
 }
 """A group that settles within a second, for both brokers."""
 

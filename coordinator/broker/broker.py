@@ -12,6 +12,7 @@ import asyncio
 import logging
 import secrets
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import isawaitable
@@ -87,6 +88,7 @@ class Broker:
             self.topics,
             group_config,
             surroundings.now_ms,
+            new_id=lambda: str(uuid.UUID(bytes=surroundings.random_bytes(16), version=4)),
             config_log=group_configs,
             on_append=self.appended,
         )

@@ -23,6 +23,7 @@ from coordinator.broker.keyed_log import KeyedLog
 from coordinator.broker.topics import OFFSETS_TOPIC, TopicRefusedError, TopicRegistry
 from coordinator.group.config import GroupConfig
 from coordinator.group.config import InvalidConfigError as InvalidGroupConfigError
+from coordinator.group.machine import failure
 from coordinator.group.values import (
     CreateInternalTopics,
     GroupRequest,
@@ -35,6 +36,9 @@ from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import ControlRecord
 
 logger = logging.getLogger("coordinator.groups")
+
+JOINING = frozenset({"JoinGroupRequest", "ConsumerGroupHeartbeatRequest"})
+"""Requests after which a member may have an id that the coordinator made."""
 
 
 @lru_cache(maxsize=4096)
@@ -56,18 +60,20 @@ class GroupShards:
         config: GroupConfig,
         now_ms: Callable[[], int],
         *,
+        new_id: Callable[[], str],
         config_log: KeyedLog,
         on_append: Callable[[PartitionLog], None],
     ) -> None:
         self._topics = topics
         self._config = config
         self._now_ms = now_ms
+        self._new_id = new_id
         self._config_log = config_log
         self._on_append = on_append
         self._shards: list[Shard] = []
         self._logs: list[PartitionLog] = []
         self._request_ids = itertools.count(1)
-        self._parked: dict[int, asyncio.Future[Any]] = {}
+        self._parked: dict[int, tuple[asyncio.Future[Any], Any]] = {}
         self._timer_event = asyncio.Event()
         self._image = topics.image()
 
@@ -114,7 +120,8 @@ class GroupShards:
     def _execute(self, shard: Shard, message: Any, context: tuple[str, str, int]) -> Any | Awaitable[Any]:
         request_id = next(self._request_ids)
         client_id, client_host, api_version = context
-        request = GroupRequest(RequestContext(request_id, client_id, client_host, api_version), message)
+        unique = self._new_id() if message.NAME in JOINING else ""
+        request = GroupRequest(RequestContext(request_id, client_id, client_host, api_version, unique), message)
         outcome = shard.execute(request, self._now_ms())
         answer = None
         for reply in outcome.replies:
@@ -124,7 +131,8 @@ class GroupShards:
         if answer is not None:
             return answer
         future = asyncio.get_running_loop().create_future()
-        self._parked[request_id] = future
+        self._parked[request_id] = future, message
+        future.add_done_callback(lambda _: self._parked.pop(request_id, None))
         return future
 
     def partition_of(self, group_id: str) -> int:
@@ -149,9 +157,9 @@ class GroupShards:
         if outcome.appended:
             self._on_append(self._logs[self._shards.index(shard)])
         for reply in outcome.replies:
-            future = self._parked.pop(reply.request_id, None)
-            if future is not None and not future.done():
-                future.set_result(reply.message)
+            parked = self._parked.pop(reply.request_id, None)
+            if parked is not None and not parked[0].done():
+                parked[0].set_result(reply.message)
         for effect in outcome.effects:
             self._create_internal_topics(shard, effect)
         self._timer_event.set()
@@ -234,7 +242,13 @@ class GroupShards:
         for shard in self._shards:
             self._carry_out(shard, shard.set_group_config(config, self._now_ms()))
 
+    def release(self) -> None:
+        """Tells whoever waits for an answer to ask again later: this coordinator stops."""
+        for future, message in list(self._parked.values()):
+            if not future.done():
+                future.set_result(failure(message, ErrorCode.NOT_COORDINATOR))
+
     def close(self) -> None:
-        for future in self._parked.values():
+        for future, _ in list(self._parked.values()):
             future.cancel()
         self._parked.clear()

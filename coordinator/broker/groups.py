@@ -19,6 +19,8 @@ from streamsrt.wire.types import (
     ConsumerGroupDescribeResponse,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     ListGroupsResponse,
@@ -235,11 +237,25 @@ def handle_describe_streams_groups(broker: Broker, request: Request) -> StreamsG
     return StreamsGroupDescribeResponse(groups=groups)
 
 
+def handle_describe_groups(broker: Broker, request: Request) -> DescribeGroupsResponse:
+    groups = []
+    for group_ids in broker.groups.by_shard(request.message.groups):
+        reply = broker.groups.execute(group_ids[0], DescribeGroupsRequest(groups=group_ids), context_of(request))
+        assert not isawaitable(reply)
+        groups.extend(reply.groups)
+    return DescribeGroupsResponse(groups=groups)
+
+
 HANDLERS: dict[int, Handler] = {
     ApiKey.FIND_COORDINATOR: handle_find_coordinator,
     ApiKey.OFFSET_COMMIT: handle_offset_commit,
     ApiKey.OFFSET_FETCH: handle_offset_fetch,
     ApiKey.OFFSET_DELETE: _pass_on,
+    ApiKey.JOIN_GROUP: _pass_on,
+    ApiKey.SYNC_GROUP: _pass_on,
+    ApiKey.HEARTBEAT: _pass_on,
+    ApiKey.LEAVE_GROUP: _pass_on,
+    ApiKey.DESCRIBE_GROUPS: handle_describe_groups,
     ApiKey.LIST_GROUPS: handle_list_groups,
     ApiKey.DELETE_GROUPS: handle_delete_groups,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _pass_on,

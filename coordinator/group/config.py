@@ -1,8 +1,8 @@
 """Settings of the group coordinator under Kafka's names, with Kafka's defaults and bounds.
 
-Broker settings are ``group.streams.*`` and ``group.consumer.*``; a group overrides some of them by dynamic settings
-``streams.*`` and ``consumer.*`` of its own (``kafka-configs --entity-type groups``). Unknown names and values out of
-bounds are refused with one message each.
+Broker settings are ``group.streams.*``, ``group.consumer.*`` and, of classic groups, ``group.*``; a group overrides some
+of them by dynamic settings ``streams.*`` and ``consumer.*`` of its own (``kafka-configs --entity-type groups``). Unknown
+names and values out of bounds are refused with one message each.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from coordinator.group.classic.config import CLASSIC_SETTINGS, ClassicConfig
 from coordinator.group.consumer.config import CONSUMER_GROUP_SETTINGS, CONSUMER_SETTINGS, ConsumerConfig
 from coordinator.group.settings import (
     INT32_MAX,
@@ -49,7 +50,7 @@ _OWN_SETTINGS: dict[str, Setting] = {
     "group.streams.assignor.name": Setting("assignor_name", None),
     "offset.metadata.max.bytes": Setting("offset_metadata_max_bytes", 4096),
 }
-BROKER_SETTINGS: dict[str, Setting] = {**_OWN_SETTINGS, **CONSUMER_SETTINGS}
+BROKER_SETTINGS: dict[str, Setting] = {**_OWN_SETTINGS, **CLASSIC_SETTINGS, **CONSUMER_SETTINGS}
 
 _GROUP_SETTINGS: dict[str, str] = {
     "streams.session.timeout.ms": "session_timeout_ms",
@@ -116,6 +117,7 @@ class GroupConfig:
     offset_metadata_max_bytes: int = 4096
     streams_enabled: bool = True
     resolved: Mapping[str, StreamsGroupConfig] = field(default_factory=dict)
+    classic: ClassicConfig = field(default_factory=ClassicConfig)
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
 
     @classmethod
@@ -138,6 +140,7 @@ class GroupConfig:
             max_size=numbers["max_size"],
             offset_metadata_max_bytes=numbers["offset_metadata_max_bytes"],
             streams_enabled="streams" in protocols,
+            classic=ClassicConfig.parse(settings),
             consumer=ConsumerConfig.parse(settings, is_enabled="consumer" in protocols),
         )
 

@@ -12,15 +12,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from coordinator.group import offsets
+from coordinator.group.classic import membership
+from coordinator.group.classic.describe import described as described_classic
+from coordinator.group.classic.join import join
+from coordinator.group.classic.state import ClassicGroup
+from coordinator.group.classic.turn import join_refusal
 from coordinator.group.config import GroupConfig
 from coordinator.group.consumer import requests as consumer
 from coordinator.group.consumer.response import error_response as consumer_error
 from coordinator.group.consumer.state import ConsumerGroup
-from coordinator.group.listing import delete_groups, list_groups
+from coordinator.group.listing import delete_groups, list_groups, tombstones
 from coordinator.group.refusal import Refused
 from coordinator.group.state import GroupsState
 from coordinator.group.streams.creation import failed_creation
@@ -33,6 +38,7 @@ from coordinator.group.transactional import commit_in_transaction, failed_commit
 from coordinator.group.values import (
     NO_TOPICS,
     NOTHING,
+    CancelTimer,
     Decision,
     Event,
     GroupRequest,
@@ -48,6 +54,8 @@ from coordinator.group.values import (
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import Message
+
+ABSENT_GROUP_VERSION = 6
 
 
 def handle(
@@ -79,13 +87,18 @@ def handle(
 
 def on_loaded(state: GroupsState, now_ms: int, config: GroupConfig) -> Decision:
     """The timers that the state calls for: none of them is in the log."""
-    timers: list[Timer] = []
+    timers: list[Timer | CancelTimer] = []
+    soft: list[SoftUpdate] = []
     for group in state.groups.values():
-        if isinstance(group, StreamsGroup):
-            timers += _streams_timers(group, now_ms, config.for_group(group.group_id).session_timeout_ms)
+        if isinstance(group, ClassicGroup):
+            loaded = membership.on_loaded(group, now_ms, config.classic)
+            timers += loaded.timers
+            soft += loaded.soft
         elif isinstance(group, ConsumerGroup):
             timers += consumer.loaded_timers(group, now_ms, config.consumer)
-    return Decision(timers=tuple(timers))
+        else:
+            timers += _streams_timers(group, now_ms, config.for_group(group.group_id).session_timeout_ms)
+    return Decision(timers=tuple(timers), soft=tuple(soft))
 
 
 def _streams_timers(group: StreamsGroup, now_ms: int, session_timeout_ms: int) -> Iterator[Timer]:
@@ -122,6 +135,8 @@ def _expire(state: GroupsState, key: TimerKey, now_ms: int, image: TopicsImage, 
             return _expire_streams(group, key, now_ms, image, config)
         case ConsumerGroup() as group:
             return consumer.expire(group, key)
+        case ClassicGroup() as group:
+            return membership.expire(group, key, now_ms, config.classic)
         case _:
             return NOTHING
 
@@ -167,7 +182,10 @@ def _describe(view: _View, request: types.StreamsGroupDescribeRequest) -> Decisi
 
 def _offset_commit(view: _View, request: types.OffsetCommitRequest) -> Decision:
     group = view.state.groups.get(request.group_id)
-    return offsets.commit(group, request, view.context, view.now_ms, view.config.offset_metadata_max_bytes)
+    decision = offsets.commit(group, request, view.context, view.now_ms, view.config.offset_metadata_max_bytes)
+    if isinstance(group, ClassicGroup):
+        return replace(decision, timers=membership.kept_by_commit(group, request.member_id, view.now_ms))
+    return decision
 
 
 def _txn_offset_commit(view: _View, request: types.TxnOffsetCommitRequest) -> Decision:
@@ -209,8 +227,14 @@ def _consumer_describe(view: _View, request: types.ConsumerGroupDescribeRequest)
 def _classic_describe(view: _View, request: types.DescribeGroupsRequest) -> Decision:
     response = types.DescribeGroupsResponse()
     for group_id in request.groups:
+        group = view.state.groups.get(group_id)
+        if group is None and group_id in view.state.offsets:
+            group = ClassicGroup(group_id)
+        if isinstance(group, ClassicGroup):
+            response.groups.append(described_classic(group))
+            continue
         entry = response.DescribedGroup(group_id=group_id, group_state="Dead")
-        if view.context.api_version >= 6:
+        if view.context.api_version >= ABSENT_GROUP_VERSION:
             entry.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             entry.error_message = _not_of_type(view.state, group_id, "a classic")
         response.groups.append(entry)
@@ -218,11 +242,45 @@ def _classic_describe(view: _View, request: types.DescribeGroupsRequest) -> Deci
 
 
 def _join_group(view: _View, request: types.JoinGroupRequest) -> Decision:
-    return view.answer(
-        types.JoinGroupResponse(
-            error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, protocol_name="", member_id=request.member_id
-        )
-    )
+    group = view.state.groups.get(request.group_id)
+    if group is not None and not isinstance(group, ClassicGroup):
+        return _join_other(view, group, request)
+    if group is None and request.member_id and request.group_id in view.state.offsets:
+        return view.answer(join_refusal(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id, view.context.api_version))
+    return join(group, request, view.context, view.now_ms, view.config.classic)
+
+
+def _join_other(view: _View, group: StreamsGroup | ConsumerGroup, request: types.JoinGroupRequest) -> Decision:
+    """A group of a newer protocol becomes a classic one if nobody is in it; its epoch goes on as the generation."""
+    code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.is_empty:
+        code = ErrorCode.UNKNOWN_MEMBER_ID if request.member_id else ErrorCode.NONE
+    if code != ErrorCode.NONE:
+        return view.answer(join_refusal(code, request.member_id, view.context.api_version))
+    empty = ClassicGroup(group.group_id, generation=group.epoch)
+    decision = join(empty, request, view.context, view.now_ms, view.config.classic)
+    if not decision.records:
+        return decision
+    return replace(decision, records=(*tombstones(group), *decision.records))
+
+
+def _sync_group(view: _View, request: types.SyncGroupRequest) -> Decision:
+    group = _classic_group(view, request.group_id)
+    return membership.sync(group, request, view.context, view.now_ms, view.config.classic)
+
+
+def _classic_heartbeat(view: _View, request: types.HeartbeatRequest) -> Decision:
+    return membership.heartbeat(_classic_group(view, request.group_id), request, view.context, view.now_ms)
+
+
+def _leave_group(view: _View, request: types.LeaveGroupRequest) -> Decision:
+    group = _classic_group(view, request.group_id)
+    return membership.leave(group, request, view.context, view.now_ms, view.config.classic)
+
+
+def _classic_group(view: _View, group_id: str) -> ClassicGroup | None:
+    group = view.state.groups.get(group_id)
+    return group if isinstance(group, ClassicGroup) else None
 
 
 def _not_of_type(state: GroupsState, group_id: str, kind: str) -> str:
@@ -242,6 +300,9 @@ _HANDLERS: Mapping[str, Callable[[_View, Any], Decision]] = {
     "ConsumerGroupDescribeRequest": _consumer_describe,
     "DescribeGroupsRequest": _classic_describe,
     "JoinGroupRequest": _join_group,
+    "SyncGroupRequest": _sync_group,
+    "HeartbeatRequest": _classic_heartbeat,
+    "LeaveGroupRequest": _leave_group,
 }
 
 
@@ -272,4 +333,10 @@ _FAILURES: Mapping[str, Callable[[Any, ErrorCode], Message]] = {
     "TxnOffsetCommitRequest": failed_commit,
     "OffsetDeleteRequest": lambda request, code: types.OffsetDeleteResponse(error_code=code),
     "DeleteGroupsRequest": _failed_delete,
+    "JoinGroupRequest": lambda request, code: types.JoinGroupResponse(
+        error_code=code, member_id=request.member_id, protocol_name=""
+    ),
+    "SyncGroupRequest": lambda request, code: types.SyncGroupResponse(error_code=code),
+    "HeartbeatRequest": lambda request, code: types.HeartbeatResponse(error_code=code),
+    "LeaveGroupRequest": lambda request, code: types.LeaveGroupResponse(error_code=code),
 }

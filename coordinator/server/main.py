@@ -1,7 +1,7 @@
 """``python -m coordinator``: starts the bundled broker.
 
 The first line on stdout is the bootstrap address, printed once connections are accepted; everything else goes to stderr.
-SIGTERM and SIGINT drain: no new connection, waiting fetches are answered at once, requests that arrived are answered,
+SIGTERM and SIGINT drain: no new connection, waiting requests are answered at once, requests that arrived are answered,
 logs are synced and closed, exit code 0.
 
 ==========  ====================================================================================
@@ -214,6 +214,7 @@ async def _run(broker: Broker, listener: Listener, stopping: asyncio.Event) -> i
     stopped = loop.create_task(stopping.wait())
     done, _ = await asyncio.wait([stopped, *chores], return_when=asyncio.FIRST_COMPLETED)
     broker.purgatory.close()
+    broker.groups.release()
     await listener.drain()
     for task in (stopped, *chores):
         task.cancel()

@@ -178,16 +178,3 @@ class TestAdmin:
         assert [node.id for node in cluster.nodes] == [1]
         listed = admin.list_consumer_groups().result(PATIENCE_S)
         assert listed.errors == []
-
-
-class TestNotServed:
-    """Each ends in an error that the application sees, in time; nothing hangs."""
-
-    def test_classic_groups(self, broker: BrokerProcess, topic: str) -> None:
-        errors: list[KafkaError] = []
-        consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "classic", "error_cb": errors.append})
-        consumer.subscribe([topic])
-        record = consumer.poll(PATIENCE_S)
-        consumer.close()
-        seen = [error.code() for error in errors] + ([record.error().code()] if record is not None else [])
-        assert KafkaError._UNSUPPORTED_FEATURE in seen, seen

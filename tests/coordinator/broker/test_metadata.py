@@ -163,7 +163,8 @@ class TestApiVersions:
         assert answer.error_code == 0
         assert ranges[0] == (0, 13)
         assert ranges[88] == (0, 1)
-        assert 11 not in ranges
+        assert [ranges[key] for key in (11, 12, 13, 14, 15)] == [(0, 9), (0, 4), (0, 5), (0, 5), (0, 6)]
+        assert 76 not in ranges
 
     def test_features_say_that_streams_groups_are_served(self, broker: InProcessBroker) -> None:
         answer = broker.ask(types.ApiVersionsRequest(), 4)

@@ -1,0 +1,182 @@
+"""JoinGroup of a classic group: who may join, under which id, and whether it takes a rebalance.
+
+1. A dynamic member without an id is given one first (MEMBER_ID_REQUIRED), from version 4 on: a client that never sees its
+   answer would otherwise leave a member behind that nobody is.
+2. A static member without an id takes the place of the member of its instance, whose requests are fenced from then on. In
+   a stable group it takes over the assignment without a rebalance, if the protocol stays the same.
+3. A member that joins again with nothing changed gets the generation that there is; the leader's JoinGroup is a wish for a
+   rebalance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.group.classic.config import ClassicConfig
+from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupState, Live, Protocol, Waiting
+from coordinator.group.classic.turn import NO_MEMBER_ID, Turn, join_refusal
+from coordinator.group.fencing import member_error
+from coordinator.group.refusal import Refused
+from coordinator.group.values import Decision, Reply, RequestContext
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.types import JoinGroupRequest, JoinGroupResponse
+
+KNOWN_ID_VERSION = 4
+SKIP_ASSIGNMENT_VERSION = 9
+
+
+def join(
+    group: ClassicGroup | None,
+    request: JoinGroupRequest,
+    context: RequestContext,
+    now_ms: int,
+    config: ClassicConfig,
+) -> Decision:
+    """What follows from a JoinGroup; the answer may have to wait. ``group`` is None if it is not there yet."""
+    try:
+        _check(group, request, config)
+        return _Join(group or ClassicGroup(request.group_id), request, context, now_ms, config).decide()
+    except Refused as refused:
+        response = join_refusal(refused.code, request.member_id, context.api_version)
+        return Decision(replies=(Reply(context.request_id, response),))
+
+
+def _check(group: ClassicGroup | None, request: JoinGroupRequest, config: ClassicConfig) -> None:
+    if not request.group_id:
+        raise Refused(ErrorCode.INVALID_GROUP_ID)
+    if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
+        raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT)
+    if group is None and request.member_id:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+class _Join:
+    """A JoinGroup in the making."""
+
+    def __init__(
+        self,
+        group: ClassicGroup,
+        request: JoinGroupRequest,
+        context: RequestContext,
+        now_ms: int,
+        config: ClassicConfig,
+    ) -> None:
+        self.is_new_group = not group.is_recorded
+        self.request = request
+        self.context = context
+        self.config = config
+        self.waiting = Waiting(context.request_id, context.api_version)
+        self.protocols = tuple(Protocol(entry.name, bytes(entry.metadata)) for entry in request.protocols)
+        self.turn = Turn(group, now_ms, config)
+        self.live: Live = group.live
+
+    def decide(self) -> Decision:
+        turn, request = self.turn, self.request
+        if not self._has_room():
+            turn.remove(request.member_id)
+            turn.go_on()
+            turn.reply(self.waiting, self._refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
+        elif not turn.supports(request.protocol_type, self.protocols):
+            turn.reply(self.waiting, self._refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+        elif not request.member_id:
+            self._join_without_id()
+        elif request.member_id in turn.pending:
+            self._add(request.member_id)
+        else:
+            self._join_again()
+        if self.is_new_group:
+            turn.write_as_new()
+        return turn.decision()
+
+    def _refusal(self, code: ErrorCode, member_id: str) -> JoinGroupResponse:
+        return join_refusal(code, member_id, self.context.api_version)
+
+    def _has_room(self) -> bool:
+        turn, name, most = self.turn, self.request.member_id, self.config.max_size
+        if turn.state is GroupState.EMPTY:
+            return True
+        if turn.state is GroupState.PREPARING_REBALANCE:
+            return name in turn.joining or len(turn.joining) < most
+        return name in turn.members or len(turn.members) < most
+
+    # New members
+
+    def _join_without_id(self) -> None:
+        turn, request, context = self.turn, self.request, self.context
+        instance_id = request.group_instance_id
+        new_id = f"{context.client_id if instance_id is None else instance_id}-{context.unique}"
+        if instance_id is not None:
+            old_id = turn.static_members.get(instance_id)
+            if old_id is None:
+                self._add(new_id)
+            else:
+                self._replace_static(old_id, new_id)
+        elif context.api_version >= KNOWN_ID_VERSION:
+            turn.give_out(new_id, request.session_timeout_ms)
+            turn.reply(self.waiting, self._refusal(ErrorCode.MEMBER_ID_REQUIRED, new_id))
+        else:
+            self._add(new_id)
+
+    def _add(self, member_id: str) -> None:
+        if not self.turn.members:
+            self.turn.protocol_type = self.request.protocol_type
+        self.turn.add(self._member(member_id), self.waiting)
+        self.turn.rebalance_or_go_on()
+
+    def _member(self, member_id: str, assignment: bytes = b"") -> ClassicMember:
+        request = self.request
+        session_timeout_ms = request.session_timeout_ms
+        return ClassicMember(
+            member_id=member_id,
+            instance_id=request.group_instance_id,
+            client_id=self.context.client_id,
+            client_host=self.context.client_host,
+            # Version 0 has no rebalance timeout.
+            rebalance_timeout_ms=request.rebalance_timeout_ms if self.context.api_version > 0 else session_timeout_ms,
+            session_timeout_ms=session_timeout_ms,
+            protocols=self.protocols,
+            assignment=assignment,
+        )
+
+    def _replace_static(self, old_id: str, new_id: str) -> None:
+        turn = self.turn
+        old_leader = turn.leader
+        turn.replace_static(old_id, self._member(new_id, turn.members[old_id].assignment))
+        if turn.state is GroupState.STABLE and turn.select_protocol() == turn.protocol:
+            turn.write()
+            response = turn.joined(new_id, skip_assignment=new_id == turn.leader)
+            if self.context.api_version < SKIP_ASSIGNMENT_VERSION:
+                # Older clients would assign anew as a leader; as followers they take what is stored.
+                response.leader, response.members, response.skip_assignment = old_leader or "", [], False
+            turn.reply(self.waiting, response)
+            return
+        turn.joining[new_id] = self.waiting
+        turn.rebalance_or_go_on()
+
+    # Members
+
+    def _join_again(self) -> None:
+        turn, name = self.turn, self.request.member_id
+        code = member_error(self.live, name, self.request.group_instance_id)
+        if code == ErrorCode.NONE and turn.state is GroupState.EMPTY:
+            code = ErrorCode.UNKNOWN_MEMBER_ID
+        if code != ErrorCode.NONE:
+            turn.reply(self.waiting, self._refusal(code, name))
+            return
+        known = turn.members[name]
+        leads = turn.state is GroupState.STABLE and name == turn.leader
+        if turn.state is GroupState.PREPARING_REBALANCE or leads or known.protocols != self.protocols:
+            timeouts = self._member(name)
+            member = replace(
+                known,
+                protocols=self.protocols,
+                rebalance_timeout_ms=timeouts.rebalance_timeout_ms,
+                session_timeout_ms=timeouts.session_timeout_ms,
+            )
+            turn.update(member, self.waiting)
+            turn.rebalance_or_go_on()
+            return
+        response = turn.joined(name)
+        if turn.state is GroupState.STABLE:
+            response.members = []
+        turn.reply(self.waiting, response)

@@ -1,0 +1,186 @@
+"""SyncGroup, Heartbeat and LeaveGroup of a classic group, and members that fall silent.
+
+1. Every request of a member names its generation; one of another generation is refused, and the member joins again.
+2. SyncGroup waits until the leader has sent the assignment. A member that doesn't send it in time is out.
+3. A heartbeat changes nothing but when the session ends.
+4. An administrator may remove static members by instance id alone.
+"""
+
+from __future__ import annotations
+
+from coordinator.group.classic.config import ClassicConfig
+from coordinator.group.classic.state import ClassicGroup, GroupState, Waiting
+from coordinator.group.classic.turn import JOIN, SESSION, SYNC, Turn
+from coordinator.group.fencing import member_error
+from coordinator.group.values import NOTHING, Decision, Reply, RequestContext, Timer, TimerKey
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.types import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+SEVERAL_MEMBERS_VERSION = 3
+
+
+def heartbeat(group: ClassicGroup | None, request: HeartbeatRequest, context: RequestContext, now_ms: int) -> Decision:
+    """What follows from a Heartbeat."""
+    if not request.group_id:
+        return _heartbeat_answer(context, ErrorCode.INVALID_GROUP_ID)
+    if group is None:
+        return _heartbeat_answer(context, ErrorCode.UNKNOWN_MEMBER_ID)
+    live = group.live
+    code = member_error(live, request.member_id, request.group_instance_id)
+    if code == ErrorCode.NONE and request.generation_id != live.generation:
+        code = ErrorCode.ILLEGAL_GENERATION
+    if code != ErrorCode.NONE:
+        return _heartbeat_answer(context, code)
+    if live.state is GroupState.PREPARING_REBALANCE:
+        code = ErrorCode.REBALANCE_IN_PROGRESS
+    timeout_ms = live.members[request.member_id].session_timeout_ms
+    session = Timer(TimerKey(SESSION, group.group_id, request.member_id), now_ms + timeout_ms)
+    return Decision(timers=(session,), replies=_heartbeat_answer(context, code).replies)
+
+
+def _heartbeat_answer(context: RequestContext, code: ErrorCode) -> Decision:
+    return Decision(replies=(Reply(context.request_id, HeartbeatResponse(error_code=code)),))
+
+
+def kept_by_commit(group: ClassicGroup, member_id: str, now_ms: int) -> tuple[Timer, ...]:
+    """A commit is a sign of life of a member, unless the assignment of its generation is just being made."""
+    live = group.live
+    member = live.members.get(member_id)
+    if member is None or live.state not in {GroupState.STABLE, GroupState.PREPARING_REBALANCE}:
+        return ()
+    return (Timer(TimerKey(SESSION, group.group_id, member_id), now_ms + member.session_timeout_ms),)
+
+
+def sync(
+    group: ClassicGroup | None,
+    request: SyncGroupRequest,
+    context: RequestContext,
+    now_ms: int,
+    config: ClassicConfig,
+) -> Decision:
+    """What follows from a SyncGroup; the answer may have to wait for the leader's."""
+    code = _sync_error(group, request)
+    if group is None or code != ErrorCode.NONE:
+        return Decision(replies=(Reply(context.request_id, SyncGroupResponse(error_code=code)),))
+    turn = Turn(group, now_ms, config)
+    name = request.member_id
+    waiting = Waiting(context.request_id, context.api_version)
+    turn.has_synced(name)
+    if turn.state is GroupState.STABLE:
+        turn.reply(waiting, turn.assigned(name))
+        return turn.decision()
+    turn.fence(name, ErrorCode.REBALANCE_IN_PROGRESS, name)
+    turn.syncing[name] = waiting
+    if name == turn.leader:
+        turn.assign({entry.member_id: bytes(entry.assignment) for entry in request.assignments})
+    return turn.decision()
+
+
+def _sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> ErrorCode:
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if group is None or group.is_empty:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    live = group.live
+    code = member_error(live, request.member_id, request.group_instance_id)
+    if code != ErrorCode.NONE:
+        return code
+    if request.generation_id != live.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    # Clients before version 5 give neither of the two.
+    if request.protocol_type not in {None, live.protocol_type} or request.protocol_name not in {None, live.protocol}:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if live.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def leave(
+    group: ClassicGroup | None,
+    request: LeaveGroupRequest,
+    context: RequestContext,
+    now_ms: int,
+    config: ClassicConfig,
+) -> Decision:
+    """What follows from a LeaveGroup, of one member up to version 2, of several from version 3."""
+    if not request.group_id or group is None:
+        code = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
+        return Decision(replies=(Reply(context.request_id, LeaveGroupResponse(error_code=code)),))
+    turn = Turn(group, now_ms, config)
+    response = LeaveGroupResponse()
+    some_left = False
+    for member_id, instance_id in leaving(request, context.api_version):
+        code = _remove(turn, member_id, instance_id)
+        some_left = some_left or code == ErrorCode.NONE
+        response.members.append(
+            response.MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=code)
+        )
+    if context.api_version < SEVERAL_MEMBERS_VERSION:
+        response = LeaveGroupResponse(error_code=response.members[0].error_code)
+    turn.reply(Waiting(context.request_id, context.api_version), response)
+    if some_left and turn.state is not GroupState.EMPTY:
+        turn.rebalance_or_go_on()
+    return turn.decision() if some_left else Decision(replies=turn.decision().replies)
+
+
+def leaving(request: LeaveGroupRequest, api_version: int) -> list[tuple[str, str | None]]:
+    """Member id and instance id of everybody that is to leave."""
+    if api_version < SEVERAL_MEMBERS_VERSION:
+        return [(request.member_id, None)]
+    return [(entry.member_id, entry.group_instance_id) for entry in request.members]
+
+
+def _remove(turn: Turn, member_id: str, instance_id: str | None) -> ErrorCode:
+    if member_id in turn.pending:
+        turn.remove(member_id)
+        return ErrorCode.NONE
+    if not member_id and instance_id is not None:
+        member_id = turn.static_members.get(instance_id, "")
+        instance_id = None
+    code = member_error(turn.live(), member_id, instance_id)
+    if code == ErrorCode.NONE:
+        turn.remove(member_id)
+    return code
+
+
+def expire(group: ClassicGroup, key: TimerKey, now_ms: int, config: ClassicConfig) -> Decision:
+    """A timer of the group has run out: a session, the time to join, or the time to send SyncGroup."""
+    live = group.live
+    turn = Turn(group, now_ms, config)
+    if key.kind == SESSION:
+        name = key.member_id
+        waits = name not in live.fresh and (name in live.joining or name in live.syncing)
+        if waits or (name not in live.members and name not in live.pending):
+            return NOTHING
+        was_member = name in live.members
+        turn.remove(name)
+        if was_member:
+            turn.rebalance_or_go_on()
+        else:
+            turn.go_on()
+    elif key.kind == JOIN and live.state is GroupState.PREPARING_REBALANCE:
+        turn.waited_long_enough()
+    elif key.kind == SYNC and live.state in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE} and live.unsynced:
+        for name in sorted(live.unsynced):
+            turn.remove(name)
+        turn.prepare()
+    else:
+        return NOTHING
+    return turn.decision()
+
+
+def on_loaded(group: ClassicGroup, now_ms: int, config: ClassicConfig) -> Decision:
+    """Each member has its whole session before it. A group that has grown too large for a changed setting joins anew."""
+    turn = Turn(group, now_ms, config)
+    for name in turn.members:
+        turn.keep_session(name)
+    if len(turn.members) > config.max_size:
+        turn.prepare()
+    return turn.decision()

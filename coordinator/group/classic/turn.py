@@ -1,0 +1,343 @@
+"""One event of a classic group in the making: the group as it becomes, and what goes out because of it.
+
+1. A generation begins when all members have joined, or when the longest rebalance timeout among them is over; dynamic
+   members that have not joined by then are out, static ones stay. The first generation of an empty group waits a little
+   for more members instead.
+2. All answers to JoinGroup of a generation go out together, those to SyncGroup when the leader's assignment is stored.
+3. Whose request waits can't lose its session meanwhile: it can't send a heartbeat. Only a member that joins for the first
+   time may: its request may be of somebody who has gone.
+4. The leader stays the leader as long as it joins; the protocol is the one most members like best of those that all have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from coordinator.group.classic.config import ClassicConfig
+from coordinator.group.classic.records import group_record
+from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupState, Live, Protocol, Waiting
+from coordinator.group.values import CancelTimer, Decision, Record, Reply, SoftUpdate, Timer, TimerKey
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.types import JoinGroupResponse, Message, SyncGroupResponse
+
+SESSION, JOIN, SYNC = "session", "classic-join", "classic-sync"
+NULLABLE_PROTOCOL_VERSION = 7
+NO_MEMBER_ID = ""
+
+
+def join_refusal(code: ErrorCode, member_id: str, api_version: int) -> JoinGroupResponse:
+    """An answer to JoinGroup with an error."""
+    name = None if api_version >= NULLABLE_PROTOCOL_VERSION else ""
+    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=name)
+
+
+class Turn:
+    """The members of ``Live``, to be changed; and records, timers and replies, which ``decision`` gives."""
+
+    def __init__(self, group: ClassicGroup, now_ms: int, config: ClassicConfig) -> None:
+        live = group.live
+        self.group_id = group.group_id
+        self.now_ms = now_ms
+        self.config = config
+        self.state = live.state
+        self.since_ms = live.since_ms
+        self.generation = live.generation
+        self.protocol_type = live.protocol_type
+        self.protocol = live.protocol
+        self.leader = live.leader
+        self.members = dict(live.members)
+        self.static_members = dict(live.static_members)
+        self.joining = dict(live.joining)
+        self.syncing = dict(live.syncing)
+        self.fresh = set(live.fresh)
+        self.pending = set(live.pending)
+        self.unsynced = set(live.unsynced)
+        self.extension_ms = live.extension_ms
+        self.member_added = live.member_added
+        self._records: list[Record] = []
+        self._timers: list[Timer | CancelTimer] = []
+        self._replies: list[Reply] = []
+
+    def live(self) -> Live:
+        return Live(
+            state=self.state,
+            since_ms=self.since_ms,
+            generation=self.generation,
+            protocol_type=self.protocol_type,
+            protocol=self.protocol,
+            leader=self.leader,
+            members=self.members,
+            static_members=self.static_members,
+            joining=self.joining,
+            syncing=self.syncing,
+            fresh=frozenset(self.fresh),
+            pending=frozenset(self.pending),
+            unsynced=frozenset(self.unsynced),
+            extension_ms=self.extension_ms,
+            member_added=self.member_added,
+        )
+
+    def decision(self) -> Decision:
+        return Decision(
+            records=tuple(self._records),
+            soft=(SoftUpdate(self.group_id, {"live": self.live()}),),
+            timers=tuple(self._timers),
+            replies=tuple(self._replies),
+        )
+
+    # What goes out
+
+    def reply(self, waiting: Waiting, message: Message) -> None:
+        self._replies.append(Reply(waiting.request_id, message))
+
+    def write(self) -> None:
+        """The group as it is now goes to the log."""
+        self._records = [group_record(self.group_id, self.live())]
+
+    def write_as_new(self) -> None:
+        """A group that nothing was written of yet begins to exist, with no generation."""
+        if not self._records:
+            empty = Live(since_ms=self.now_ms, generation=self.generation)
+            self._records = [group_record(self.group_id, empty)]
+
+    def keep_session(self, member_id: str, timeout_ms: int | None = None) -> None:
+        timeout_ms = self.members[member_id].session_timeout_ms if timeout_ms is None else timeout_ms
+        self._timers.append(Timer(TimerKey(SESSION, self.group_id, member_id), self.now_ms + timeout_ms))
+
+    def end_session(self, member_id: str) -> None:
+        self._timers.append(CancelTimer(TimerKey(SESSION, self.group_id, member_id)))
+
+    def expect(self, kind: str, timeout_ms: int) -> None:
+        self._timers.append(Timer(TimerKey(kind, self.group_id), self.now_ms + timeout_ms))
+
+    def expect_no_more(self, kind: str) -> None:
+        self._timers.append(CancelTimer(TimerKey(kind, self.group_id)))
+
+    # Members
+
+    def add(self, member: ClassicMember, waiting: Waiting) -> None:
+        """A new member, whose JoinGroup waits."""
+        name = member.member_id
+        if self.state is GroupState.PREPARING_REBALANCE and self.extension_ms is not None:
+            self.member_added = True
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = name
+        if self.leader is None:
+            self.leader = name
+        self.members[name] = member
+        self.joining[name] = waiting
+        self.fresh.add(name)
+        self.pending.discard(name)
+        self.keep_session(name, self.config.new_member_join_timeout_ms)
+
+    def give_out(self, member_id: str, timeout_ms: int) -> None:
+        """An id that somebody has to join with while a session would last."""
+        self.pending.add(member_id)
+        self.keep_session(member_id, timeout_ms)
+
+    def replace_static(self, old_id: str, member: ClassicMember) -> None:
+        """The member that has come back takes the place of the one that it was; whoever still is that one is fenced."""
+        assert member.instance_id is not None
+        self.fence(old_id, ErrorCode.FENCED_INSTANCE_ID, old_id)
+        self.end_session(old_id)
+        self.members = {
+            **{name: known for name, known in self.members.items() if name != old_id},
+            member.member_id: member,
+        }
+        self.fresh.discard(old_id)
+        self.static_members[member.instance_id] = member.member_id
+        if old_id in self.unsynced:
+            self.unsynced = self.unsynced - {old_id} | {member.member_id}
+        if self.leader == old_id:
+            self.leader = member.member_id
+        self.keep_session(member.member_id)
+
+    def update(self, member: ClassicMember, waiting: Waiting) -> None:
+        """A member that joins the next generation. An older request of it that still waits is of a connection it left."""
+        self.fence(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        self.members[member.member_id] = member
+        self.joining[member.member_id] = waiting
+
+    def remove(self, member_id: str, code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
+        """The member, or the id that was given out, is no more; its waiting requests are answered with the error."""
+        self.pending.discard(member_id)
+        self.end_session(member_id)
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        self.fence(member_id, code, NO_MEMBER_ID)
+        self.fresh.discard(member_id)
+        self.unsynced.discard(member_id)
+        if member.instance_id is not None:
+            self.static_members.pop(member.instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+
+    def fence(self, member_id: str, code: ErrorCode, told_id: str) -> None:
+        """Answers what waits of this member with an error."""
+        joining = self.joining.pop(member_id, None)
+        if joining is not None:
+            self.reply(joining, join_refusal(code, told_id, joining.api_version))
+        syncing = self.syncing.pop(member_id, None)
+        if syncing is not None:
+            self.reply(syncing, SyncGroupResponse(error_code=code))
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def all_have_joined(self) -> bool:
+        return len(self.members) == len(self.joining) and not self.pending
+
+    def supports(self, protocol_type: str, protocols: tuple[Protocol, ...]) -> bool:
+        """Whether a member with these protocols and the others have one in common."""
+        if self.state is GroupState.EMPTY or not self.members:
+            return bool(protocol_type) and bool(protocols)
+        return protocol_type == self.protocol_type and any(name in self._common() for name, _ in protocols)
+
+    def _common(self) -> set[str]:
+        counts = Counter(entry.name for member in self.members.values() for entry in member.protocols)
+        return {name for name, count in counts.items() if count == len(self.members)}
+
+    def select_protocol(self) -> str:
+        """Each member votes for the first of its protocols that all have; of equals, the one with the first vote."""
+        common = self._common()
+        votes: Counter[str] = Counter()
+        for member in self.members.values():
+            votes[next(entry.name for entry in member.protocols if entry.name in common)] += 1
+        return max(votes, key=votes.__getitem__)
+
+    # Rebalance
+
+    def rebalance_or_go_on(self) -> None:
+        """Begins a rebalance, or, if there is one, lets it come to its end if this was the last that it waited for."""
+        if self.state is not GroupState.PREPARING_REBALANCE:
+            self.prepare()
+        else:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Ends the time to join if nobody is missing any more; the first rebalance of a group takes its time."""
+        is_joining = self.state is GroupState.PREPARING_REBALANCE
+        if is_joining and self.extension_ms is None and self.all_have_joined:
+            self.complete()
+
+    def prepare(self) -> None:
+        """Begins a rebalance: all members have to join again."""
+        for name in list(self.syncing):
+            self.reply(self.syncing.pop(name), SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+            self.keep_session(name)
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            self.members = {name: replace(member, assignment=b"") for name, member in self.members.items()}
+        self.unsynced.clear()
+        self.expect_no_more(SYNC)
+        is_first = self.state is GroupState.EMPTY
+        self._move_to(GroupState.PREPARING_REBALANCE)
+        if is_first:
+            delay_ms = self.config.initial_rebalance_delay_ms
+            self.extension_ms = max(self.rebalance_timeout_ms - delay_ms, 0)
+            self.member_added = False
+            self.expect(JOIN, delay_ms)
+        elif self.all_have_joined:
+            self.complete()
+        else:
+            self.expect(JOIN, self.rebalance_timeout_ms)
+
+    def waited_long_enough(self) -> None:
+        """The time to join is over; the first rebalance of a group is put off as long as new members come."""
+        delay_ms = self.config.initial_rebalance_delay_ms
+        if self.extension_ms and self.member_added:
+            self.member_added = False
+            self.expect(JOIN, min(delay_ms, self.extension_ms))
+            self.extension_ms = max(self.extension_ms - delay_ms, 0)
+        else:
+            self.complete()
+
+    def complete(self) -> None:
+        """The next generation begins, with those who have joined."""
+        self.expect_no_more(JOIN)
+        for name in [name for name, member in self.members.items() if name not in self.joining]:
+            if self.members[name].instance_id is None:
+                self.remove(name)
+        if self.members and not self._elect():
+            self.expect(JOIN, self.rebalance_timeout_ms)
+            return
+        self.extension_ms = None
+        self.generation += 1
+        self.unsynced.clear()
+        if not self.members:
+            self.protocol = None
+            self._move_to(GroupState.EMPTY)
+            self.write()
+            return
+        self.protocol = self.select_protocol()
+        self._move_to(GroupState.COMPLETING_REBALANCE)
+        for name in self.members:
+            waiting = self.joining.pop(name, None)
+            if waiting is not None:
+                self.reply(waiting, self.joined(name))
+            self.keep_session(name)
+        self.fresh.clear()
+        self.unsynced = set(self.members)
+        self.expect(SYNC, self.rebalance_timeout_ms)
+
+    def _elect(self) -> bool:
+        """Whether there is a leader among those who have joined; the present one if it is."""
+        if self.leader not in self.joining:
+            joined = next((name for name in self.members if name in self.joining), None)
+            if joined is None:
+                return False
+            self.leader = joined
+        return True
+
+    def _move_to(self, state: GroupState) -> None:
+        self.state = state
+        self.since_ms = self.now_ms
+
+    def joined(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
+        """The answer to a JoinGroup of this generation. The leader gets the members, to assign for them."""
+        response = JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            leader=self.leader or "",
+            member_id=member_id,
+            skip_assignment=skip_assignment,
+        )
+        if member_id == self.leader:
+            response.members = [
+                response.JoinGroupResponseMember(
+                    member_id=name, group_instance_id=member.instance_id, metadata=member.metadata(self.protocol)
+                )
+                for name, member in self.members.items()
+            ]
+        return response
+
+    # Assignments
+
+    def has_synced(self, member_id: str) -> None:
+        """One member less to wait for with its SyncGroup."""
+        self.unsynced.discard(member_id)
+        if not self.unsynced:
+            self.expect_no_more(SYNC)
+
+    def assign(self, assignments: dict[str, bytes]) -> None:
+        """The leader's assignment: it is stored and goes out to all that wait for it. Whom it leaves out has nothing."""
+        self.members = {
+            name: replace(member, assignment=assignments.get(name, b"")) for name, member in self.members.items()
+        }
+        self._move_to(GroupState.STABLE)
+        self.write()
+        for name, waiting in self.syncing.items():
+            self.reply(waiting, self.assigned(name))
+            self.keep_session(name)
+        self.syncing.clear()
+
+    def assigned(self, member_id: str) -> SyncGroupResponse:
+        return SyncGroupResponse(
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            assignment=self.members[member_id].assignment,
+        )
