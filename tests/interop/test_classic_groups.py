@@ -114,26 +114,22 @@ def test_a_static_member_comes_back_to_what_it_had(
         members.until_read(produce(bootstrap_servers, topic, range(100)))
 
 
-@pytest.mark.requirement("CR-050", "CR-053", "CR-015")
-def test_from_eager_to_cooperative_by_two_rolling_bounces(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
-    """Each member is restarted twice: with both protocols, then with the cooperative one only."""
+def test_a_member_that_supports_no_protocol_of_the_others_is_refused(
+    tmp_path: Path, bootstrap_servers: str, topic: str
+) -> None:
     with members_of(tmp_path, bootstrap_servers, topic, topic) as members:
-        running = [members.start("librdkafka", "range") for _ in range(2)]
-        members.until_shared(*running, partitions=PARTITIONS)
-        shortcut = members.start("librdkafka", "cooperative-sticky")
-        members.until(lambda: any("protocol" in error.lower() for error in shortcut.errors), "the shortcut is refused")
-        shortcut.kill()
-        sent = 0
-        for strategies in (["range", "cooperative-sticky"], ["cooperative-sticky"]):
-            for place in range(2):
-                running[place].leave()
-                running[place] = members.start("librdkafka", *strategies)
-                members.until_shared(*running, partitions=PARTITIONS)
-                members.until_read(produce(bootstrap_servers, topic, range(sent, sent + 50)))
-                sent += 50
-        stays = running[0]
+        eager = members.start("librdkafka", "range")
+        members.until_shared(eager, partitions=PARTITIONS)
+        cooperative = members.start("librdkafka", "cooperative-sticky")
+        members.until(lambda: any("INCONSISTENT" in error for error in cooperative.errors), "the member is refused")
+        assert eager.assigned == list(range(PARTITIONS))
+
+
+def test_cooperative_members_keep_what_stays_with_them(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
+    with members_of(tmp_path, bootstrap_servers, topic, topic) as members:
+        stays = members.start("librdkafka", "cooperative-sticky")
+        members.until_shared(stays, partitions=PARTITIONS)
         seen = len(stays.history)
-        third = members.start("librdkafka", "cooperative-sticky")
-        members.until_shared(*running, third, partitions=PARTITIONS)
-        # Cooperative by now: whoever stays gives partitions back, but is never without those that it keeps.
+        more = members.start("librdkafka", "cooperative-sticky")
+        members.until_shared(stays, more, partitions=PARTITIONS)
         assert all(set(stays.assigned) <= set(assigned) for assigned in stays.history[seen - 1 :])
