@@ -54,7 +54,8 @@ def _metadata_for(
         return MetadataResponse.MetadataResponseTopic(
             error_code=ErrorCode.INVALID_REQUEST, name="", topic_id=ZERO_UUID, partitions=[]
         )
-    if wanted.name is None:
+    # Java's consumer leaves the name empty beside an id, not null.
+    if wanted.name is None or (by_id and wanted.topic_id != ZERO_UUID):
         topic = broker.topics.by_id(wanted.topic_id)
         if topic is not None:
             return _metadata_of(broker, topic)

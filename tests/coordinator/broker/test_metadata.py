@@ -43,6 +43,7 @@ class TestMetadata:
     def test_by_id(self, broker: InProcessBroker) -> None:
         topic_id = broker.create("t", 2)
         assert metadata(broker, Wanted(name=None, topic_id=topic_id)) == [(0, "t", topic_id, 2)]
+        assert metadata(broker, Wanted(name="", topic_id=topic_id)) == [(0, "t", topic_id, 2)]
         assert metadata(broker, Wanted(name=None, topic_id=b"x" * 16)) == [(100, None, b"x" * 16, 0)]
 
     @pytest.mark.parametrize("version", [10, 11])
