@@ -97,7 +97,9 @@ def storm(members: int, partitions: int, *, interval_ms: int) -> tuple[float, fl
     return joined, settled, seconds(lambda: Shard(group.log, group.config, group.image).load(0))
 
 
-def assignment(assignor: PartitionAssignor, members: int, partitions: int, *, mixed: bool) -> tuple[float, float, float]:
+def assignment(
+    assignor: PartitionAssignor, members: int, partitions: int, *, mixed: bool
+) -> tuple[float, float, float]:
     """Seconds for a new group, after a member left, and when a tenth more members joined."""
     topics = {topic_id(n): AssignorTopic(f"topic-{n}", partitions // TOPICS) for n in range(TOPICS)}
     everything = frozenset(topics)
