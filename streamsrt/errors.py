@@ -92,9 +92,13 @@ class StoreCorruptedError(StateError):
 
 
 class RecordError(StreamsError):
-    """One record could not be handled. ``topic``, ``partition`` and ``offset`` say which."""
+    """One record could not be handled. ``topic``, ``partition`` and ``offset`` say which.
+
+    ``is_in_order``: everything before it is done and nothing behind it, so that what was done may be committed.
+    """
 
     exit_code = 5
+    is_in_order = True
 
     def __init__(self, message: str, topic: str = "", partition: int = -1, offset: int = -1) -> None:
         super().__init__(message)

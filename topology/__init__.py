@@ -1,6 +1,7 @@
 """The topology DSL: what a stream application computes, as pure values."""
 
 from topology import serdes
+from topology.aggregates import Collect, Count, First, Last, Max, Mean, Min, NamedAggregate, NamedAggregates, Sum, agg
 from topology.builder import StreamsBuilder
 from topology.codecs import Serde
 from topology.errors import (
@@ -41,6 +42,7 @@ from topology.stores import (
     VersionedRecord,
     WindowStore,
 )
+from topology.stream_extras import FailedValue
 from topology.streams import BranchedKStream, KStream
 from topology.tables import KTable
 from topology.windows import TimeWindows, Windowed
@@ -48,8 +50,12 @@ from topology.windows import TimeWindows, Windowed
 __all__ = [
     "BranchedKStream",
     "Cancellable",
+    "Collect",
     "CopartitionError",
+    "Count",
     "CycleError",
+    "FailedValue",
+    "First",
     "FixedKeyProcessor",
     "Headers",
     "IllegalNameError",
@@ -59,8 +65,14 @@ __all__ = [
     "KStream",
     "KTable",
     "KeyValueStore",
+    "Last",
+    "Max",
+    "Mean",
+    "Min",
     "MissingSerdeError",
     "NameInUseError",
+    "NamedAggregate",
+    "NamedAggregates",
     "Processor",
     "ProcessorContext",
     "PunctuationType",
@@ -72,6 +84,7 @@ __all__ = [
     "Store",
     "StreamsBuilder",
     "Subtopology",
+    "Sum",
     "TimeWindowedKStream",
     "TimeWindows",
     "TopicInUseError",
@@ -87,5 +100,6 @@ __all__ = [
     "WindowError",
     "WindowStore",
     "Windowed",
+    "agg",
     "serdes",
 ]

@@ -50,6 +50,7 @@ from topology.plan import (
 )
 from topology.processor import FixedKeyProcessor, Processor
 from topology.stores import Store
+from topology.stream_extras import StreamExtras
 from topology.stream_joins import StreamJoins
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def add_repartition(
     )
 
 
-class KStream(StreamJoins[K, V]):
+class KStream(StreamExtras[K, V], StreamJoins[K, V]):
     """A stream of records with keys of type ``K`` and values of type ``V``."""
 
     __slots__ = ("_joined_through", "_key", "_plan", "_repartition_required", "_sources", "_step", "_value")

@@ -46,6 +46,8 @@ class Environment:
         self.commit_requested = False
         self.is_latest = True
         """Whether the change that is being forwarded is its key's newest: False behind an older version only."""
+        self.batches: list[Callable[[], None]] = []
+        """What works off the records that wait at operators over batches."""
         self._schedules = {type_: PunctuationQueue() for type_ in PunctuationType}
 
     def failed(self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Any) -> None:
@@ -90,6 +92,11 @@ class Environment:
                 forward(*change)
             finally:
                 self.is_latest = True
+
+    def finish_batches(self) -> None:
+        """Works off what waits for the end of a run; what that forwards may wait at other operators."""
+        while self.batches:
+            self.batches.pop(0)()
 
     def schedule(self, schedule: Schedule) -> None:
         """Adds a punctuation."""

@@ -19,6 +19,7 @@ from typing import Any
 from streamsrt.errors import DeserializationError, RecordError
 from streamsrt.operators import (  # noqa: F401  # they register their operations
     aggregate,
+    batches,
     foreign_key_joins,
     grouped_tables,
     stateless,
@@ -198,6 +199,7 @@ class Runner:
             if env.has_schedules(PunctuationType.STREAM_TIME):
                 env.punctuate(PunctuationType.STREAM_TIME, env.stream_time_ms)
         env.metadata = None
+        env.finish_batches()
 
     # ------------------------------------------------------------------------------------------------- flush
 
@@ -264,13 +266,16 @@ class Runner:
                 flushed.headers[index],
                 flushed.olds[index] if node.sends_old_values else None,
             )
+        self.env.finish_batches()
 
     # ------------------------------------------------------------------------------------------------- the rest
 
     def punctuate(self, system_time_ms: int) -> int:
         """Runs the wall-clock punctuations that are due. Returns how many ran."""
         self.env.system_time_ms = system_time_ms
-        return self.env.punctuate(PunctuationType.WALL_CLOCK_TIME, system_time_ms)
+        ran = self.env.punctuate(PunctuationType.WALL_CLOCK_TIME, system_time_ms)
+        self.env.finish_batches()
+        return ran
 
     def close(self) -> None:
         """Lets the user's processors end."""

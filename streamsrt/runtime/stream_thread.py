@@ -365,7 +365,9 @@ class StreamThread:
     def _end_after_failure(self, error: StreamsError) -> None:
         """Commits what was done before, where that is known, and leaves."""
         self._on_state(State.PENDING_ERROR)
-        is_known = not isinstance(error, RecordError) or (error.offset >= 0 and not self._committer.is_atomic)
+        is_known = not isinstance(error, RecordError) or (
+            error.offset >= 0 and error.is_in_order and not self._committer.is_atomic
+        )
         try:
             if is_known:
                 self._committer.commit(self._manager.running(), self._member.member_id, self._member.member_epoch)

@@ -31,6 +31,7 @@ from topology.operations.basic import (
     TableSource,
     TableToStream,
 )
+from topology.operations.batches import MapAsync, MapBatches
 from topology.operations.grouped_tables import GroupTable, TableAggregate, TableTransformValues
 from topology.operations.joins import JoinOperation
 
@@ -57,6 +58,8 @@ Operation: TypeAlias = (
     | TableAggregate
     | TableTransformValues
     | JoinOperation
+    | MapAsync
+    | MapBatches
 )
 
 __all__ = [
@@ -70,6 +73,8 @@ __all__ = [
     "GroupTable",
     "KeyNotNull",
     "Map",
+    "MapAsync",
+    "MapBatches",
     "MapValues",
     "Operation",
     "PassThrough",

@@ -1,0 +1,249 @@
+"""Operators over many records at once: functions over frames, and asynchronous functions side by side.
+
+1. Records gather while a run is processed, and are worked off when it ends: at the end of a source's run, of a flush, of a
+   punctuation. Nothing is left over then, so that a commit never covers a record that waits.
+2. What a record's function raises is that record's failure, with its own topic, partition and offset. Where the handler
+   skips it the others go on. Where it fails, other branches of the graph have seen records behind it already: the error
+   says so (``is_in_order``), and nothing of the run is committed.
+3. Asynchronous functions run in one event loop of the process, in a thread of its own: a program may keep a client session
+   there. The processing thread waits for all of a batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from streamsrt.errors import RecordError, UserError
+from streamsrt.operators.environment import Environment
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
+from topology import nodes
+from topology.operations.batches import MapAsync, MapBatches
+from topology.processor import RecordMetadata
+
+_COLUMNS = ("key", "value", "timestamp")
+
+
+class _Waiting(NamedTuple):
+    """A record, and where it came from."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Any
+    metadata: RecordMetadata | None
+
+
+class _Batch:
+    """What has gathered at one node. ``work`` takes the records in order and forwards their results."""
+
+    def __init__(self, env: Environment, made: PathNode, work: Callable[[list[_Waiting]], None]) -> None:
+        self._env = env
+        self._made = made
+        self._work = work
+        self._waiting: list[_Waiting] = []
+
+    def gather(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        """One record more."""
+        if not self._waiting:
+            self._env.batches.append(self.drain)
+        self._waiting.append(_Waiting(key, value, timestamp, headers, self._env.metadata))
+
+    def drain(self) -> None:
+        """Works off what is there."""
+        waiting, self._waiting = self._waiting, []
+        before = self._env.metadata
+        try:
+            self._work(waiting)
+        except RecordError as failure:
+            failure.is_in_order = False
+            raise
+        finally:
+            self._env.metadata = before
+
+    def failed(self, record: _Waiting, error: Exception) -> None:
+        """A record's function raised: goes on where the handler says so."""
+        self._env.metadata = record.metadata
+        self._env.failed(self._made.name, error, record.key, record.value, record.timestamp, record.headers)
+
+    def forward(self, record: _Waiting, value: Any) -> None:
+        self._env.metadata = record.metadata
+        self._made.forward(record.key, value, record.timestamp, record.headers)
+
+
+# -------------------------------------------------------------------------------------------------------------- frames
+
+
+@makes(MapBatches)
+def _map_batches(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, MapBatches)
+    to_frame, to_rows = _frames(op, node.name)
+
+    def work(records: list[_Waiting]) -> None:
+        try:
+            rows = to_rows(op.fn(to_frame(records)))
+        except UserError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+            if len(records) == 1:
+                batch.failed(records[0], error)
+                return
+            half = len(records) // 2
+            work(records[:half])
+            work(records[half:])
+            return
+        builder.env.metadata = records[-1].metadata
+        for key, value, timestamp in rows:
+            made.forward(key, value, int(timestamp), ())
+
+    batch = _Batch(builder.env, made, work)
+    return batch.gather
+
+
+Rows = Iterable[tuple[Any, Any, Any]]
+
+
+def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[_Waiting]], Any], Callable[[Any], Rows]]:
+    """``records -> frame`` and ``frame -> rows``. Raises UserError where the library is not there."""
+    try:
+        import pyarrow as pa
+
+        if op.frame == "pandas":
+            import pandas as pd
+    except ImportError as error:
+        raise UserError(
+            f"{name}: map_batches(frame={op.frame!r}) needs {error.name}, which is not installed: pip install {error.name}"
+        ) from None
+
+    def to_arrow(records: Sequence[_Waiting]) -> Any:
+        return pa.table(_columns(records, unpack=op.unpack))
+
+    def from_arrow(table: Any) -> Rows:
+        if not isinstance(table, pa.Table | pa.RecordBatch):
+            raise UserError(f"{name}: the function returned {type(table).__name__}, not a pyarrow.Table")
+        return _rows(
+            {column: table.column(column).to_pylist() for column in table.schema.names}, name, unpack=op.unpack
+        )
+
+    def to_pandas(records: Sequence[_Waiting]) -> Any:
+        return pd.DataFrame(_columns(records, unpack=op.unpack))
+
+    def from_pandas(frame: Any) -> Rows:
+        if not isinstance(frame, pd.DataFrame):
+            raise UserError(f"{name}: the function returned {type(frame).__name__}, not a pandas.DataFrame")
+        return _rows({str(column): frame[column].tolist() for column in frame.columns}, name, unpack=op.unpack)
+
+    return (to_arrow, from_arrow) if op.frame == "arrow" else (to_pandas, from_pandas)
+
+
+def _columns(records: Sequence[_Waiting], *, unpack: bool) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {
+        "key": [each.key for each in records],
+        "timestamp": [each.timestamp for each in records],
+    }
+    if not unpack:
+        return {**columns, "value": [each.value for each in records]}
+    names = dict.fromkeys(name for each in records for name in each.value)
+    taken = sorted(columns.keys() & names)
+    if taken:
+        raise UserError(
+            f"map_batches(unpack=True): values have a field {taken[0]!r}, which is a column already: rename it"
+        )
+    return {**columns, **{name: [each.value.get(name) for each in records] for name in names}}
+
+
+def _rows(columns: dict[str, list[Any]], name: str, *, unpack: bool) -> Rows:
+    wanted = ("key", "timestamp") if unpack else _COLUMNS
+    missing = [column for column in wanted if column not in columns]
+    if missing:
+        raise UserError(
+            f"{name}: the function returned columns {', '.join(columns)}; {' and '.join(missing)} must be there too"
+        )
+    keys, timestamps = columns["key"], columns["timestamp"]
+    if not unpack:
+        return zip(keys, columns["value"], timestamps, strict=True)
+    fields = {column: values for column, values in columns.items() if column not in wanted}
+    values = [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)] or [{} for _ in keys]
+    return zip(keys, values, timestamps, strict=True)
+
+
+# -------------------------------------------------------------------------------------------------------- asynchronous
+
+
+@lru_cache(maxsize=1)
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """The loop of this process, running in a thread that ends with it."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="streamsrt-async", daemon=True).start()
+    return loop
+
+
+@makes(MapAsync)
+def _map_async(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, MapAsync)
+
+    def work(records: list[_Waiting]) -> None:
+        done: queue.SimpleQueue[_Done] = queue.SimpleQueue()
+        asyncio.run_coroutine_threadsafe(_call_all(op, records, done.put), _event_loop())
+        results: dict[int, _Done] = {}
+        following = 0
+        for _ in records:
+            found = done.get()
+            results[found.place] = found
+            if not op.ordered:
+                finish(records, results.pop(found.place))
+            while following in results:
+                finish(records, results.pop(following))
+                following += 1
+
+    def finish(records: list[_Waiting], found: _Done) -> None:
+        record = records[found.place]
+        if found.error is not None:
+            batch.failed(record, found.error)
+        else:
+            batch.forward(record, found.value)
+
+    batch = _Batch(builder.env, made, work)
+    return batch.gather
+
+
+class _Done(NamedTuple):
+    place: int
+    value: Any
+    error: Exception | None
+
+
+async def _call_all(op: MapAsync, records: Sequence[_Waiting], tell: Callable[[_Done], None]) -> None:
+    """Calls the function for every record, so many at a time, and tells each outcome."""
+    waiting = iter(enumerate(records))
+
+    async def work() -> None:
+        for index, record in waiting:
+            try:
+                value = await _call(op, record)
+            except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+                tell(_Done(index, None, error))
+            else:
+                tell(_Done(index, value, None))
+
+    await asyncio.gather(*(work() for _ in range(min(op.concurrency, len(records)))))
+
+
+async def _call(op: MapAsync, record: _Waiting) -> Any:
+    arguments = (record.key, record.value) if op.with_key else (record.value,)
+    timeout_s = None if op.timeout_ms is None else op.timeout_ms / 1000
+    for attempt in range(op.retries + 1):
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await op.fn(*arguments)
+        except Exception:
+            if attempt == op.retries:
+                raise
+        await asyncio.sleep(op.backoff_ms * 2**attempt / 1000)
+    raise AssertionError("the last attempt returns or raises")

@@ -1,0 +1,79 @@
+"""Operators beyond Kafka Streams': what they add to the graph, and mistakes found when the program is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from topology import KStream, StreamsBuilder, TopologyError, serdes
+
+
+def stream_of(builder: StreamsBuilder) -> KStream[str, str]:
+    return builder.stream("in", key=serdes.string, value=serdes.string)
+
+
+async def slow(value: str) -> str:
+    return value
+
+
+def test_names_are_given_or_generated() -> None:
+    builder = StreamsBuilder()
+    stream = stream_of(builder)
+    stream.deduplicate(lambda k, v: v, timedelta(seconds=1), serde=serdes.string)
+    stream.deduplicate(lambda k, v: v, 5, serde=serdes.string, store="seen", name="once")
+    stream.map_batches(lambda table: table, name="batch")
+    stream.map_async(slow)
+    stream.try_map_values(str.upper, name="up")
+    (subtopology,) = builder.build().subtopologies
+    names = {node.name for node in subtopology.nodes}
+    assert {"once", "batch", "KSTREAM-MAPASYNC-0000000004", "up", "up-ok", "up-failed", "up-value"} < names
+    assert {store.name for store in subtopology.stores} == {"seen", "KSTREAM-DEDUPLICATE-STATE-STORE-0000000001"}
+
+
+def test_keys_that_may_change_call_for_a_repartition() -> None:
+    for keeps, topics in ((False, 1), (True, 0)):
+        builder = StreamsBuilder()
+        stream_of(builder).map_batches(lambda table: table, keeps_keys=keeps).group_by_key().count()
+        found = [topic for each in builder.build().subtopologies for topic in each.repartition_source_topics]
+        assert len(found) == topics
+
+
+def test_digests_do_not_depend_on_functions() -> None:
+    def digest(fn: Callable[[Any], Any]) -> str:
+        builder = StreamsBuilder()
+        stream_of(builder).map_batches(fn).map_async(slow, concurrency=3)
+        return builder.build().digest
+
+    assert digest(lambda table: table) == digest(lambda table: None)
+
+
+def test_async_functions_are_known() -> None:
+    class Callee:
+        async def __call__(self, value: str) -> str:
+            return value
+
+    builder = StreamsBuilder()
+    stream = stream_of(builder)
+    stream.map_async(partial(slow))
+    stream.map_async(Callee())
+    with pytest.raises(TopologyError, match=r"takes an async function, not <class 'str'>"):
+        stream.map_async(str)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda s: s.deduplicate(lambda k, v: v, 0, serde=serdes.string), "ttl is 1 ms at least"),
+        (lambda s: s.map_async(slow, concurrency=0), "concurrency and timeout are at least 1"),
+        (lambda s: s.map_async(slow, retries=-1), "retries and backoff at least 0"),
+        (lambda s: s.map_batches(lambda table: table, frame="polars"), "give 'arrow' or 'pandas'"),
+        (lambda s: s.try_map_values(3), "takes a function, not 3"),
+    ],
+)
+def test_mistakes_are_named(call: Callable[[KStream[str, str]], Any], says: str) -> None:
+    with pytest.raises(TopologyError, match=says):
+        call(stream_of(StreamsBuilder()))
