@@ -5,21 +5,17 @@
 2. What a record's function raises is that record's failure, with its own topic, partition and offset. Where the handler
    skips it the others go on. Where it fails, other branches of the graph have seen records behind it already: the error
    says so (``is_in_order``), and nothing of the run is committed.
-3. Asynchronous functions run in one event loop of the process, in a thread of its own: a program may keep a client session
-   there. The processing thread waits for all of a batch.
+3. Asynchronous functions are called by whoever runs the task; the processing thread waits for all outcomes of a batch.
 """
 
 from __future__ import annotations
 
-import asyncio
-import queue
-import threading
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from streamsrt.errors import RecordError, UserError
-from streamsrt.operators.environment import Environment
+from streamsrt.operators.environment import Environment, Outcome
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
 from topology import nodes
 from topology.operations.batches import MapAsync, MapBatches
@@ -175,35 +171,30 @@ def _rows(columns: dict[str, list[Any]], name: str, *, unpack: bool) -> Rows:
 # -------------------------------------------------------------------------------------------------------- asynchronous
 
 
-@lru_cache(maxsize=1)
-def _event_loop() -> asyncio.AbstractEventLoop:
-    """The loop of this process, running in a thread that ends with it."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="streamsrt-async", daemon=True).start()
-    return loop
-
-
 @makes(MapAsync)
 def _map_async(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, MapAsync)
+    call_all = builder.env.call_all
+    if call_all is None:
+        raise UserError(f"{node.name}: map_async() runs in a task only, and this program is not run by one")
 
     def work(records: list[_Waiting]) -> None:
-        done: queue.SimpleQueue[_Done] = queue.SimpleQueue()
-        asyncio.run_coroutine_threadsafe(_call_all(op, records, done.put), _event_loop())
-        results: dict[int, _Done] = {}
+        told: SimpleQueue[Outcome] = SimpleQueue()
+        call_all(op, [(each.key, each.value) if op.with_key else (each.value,) for each in records], told.put)
+        results: dict[int, Outcome] = {}
         following = 0
         for _ in records:
-            found = done.get()
-            results[found.place] = found
+            found = told.get()
             if not op.ordered:
-                finish(records, results.pop(found.place))
+                finish(records[found.place], found)
+                continue
+            results[found.place] = found
             while following in results:
-                finish(records, results.pop(following))
+                finish(records[following], results.pop(following))
                 following += 1
 
-    def finish(records: list[_Waiting], found: _Done) -> None:
-        record = records[found.place]
+    def finish(record: _Waiting, found: Outcome) -> None:
         if found.error is not None:
             batch.failed(record, found.error)
         else:
@@ -211,39 +202,3 @@ def _map_async(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) 
 
     batch = _Batch(builder.env, made, work)
     return batch.gather
-
-
-class _Done(NamedTuple):
-    place: int
-    value: Any
-    error: Exception | None
-
-
-async def _call_all(op: MapAsync, records: Sequence[_Waiting], tell: Callable[[_Done], None]) -> None:
-    """Calls the function for every record, so many at a time, and tells each outcome."""
-    waiting = iter(enumerate(records))
-
-    async def work() -> None:
-        for index, record in waiting:
-            try:
-                value = await _call(op, record)
-            except Exception as error:  # noqa: BLE001  # a user's function may raise anything
-                tell(_Done(index, None, error))
-            else:
-                tell(_Done(index, value, None))
-
-    await asyncio.gather(*(work() for _ in range(min(op.concurrency, len(records)))))
-
-
-async def _call(op: MapAsync, record: _Waiting) -> Any:
-    arguments = (record.key, record.value) if op.with_key else (record.value,)
-    timeout_s = None if op.timeout_ms is None else op.timeout_ms / 1000
-    for attempt in range(op.retries + 1):
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await op.fn(*arguments)
-        except Exception:
-            if attempt == op.retries:
-                raise
-        await asyncio.sleep(op.backoff_ms * 2**attempt / 1000)
-    raise AssertionError("the last attempt returns or raises")

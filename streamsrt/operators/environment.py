@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from streamsrt.errors import ProcessingError, ProductionError, RecordError
 from streamsrt.operators.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.plan import Counters, Plan, StreamTime
 from streamsrt.operators.punctuation_queue import PunctuationQueue, Schedule
 from streamsrt.state.versioned_cache import VersionPut
+from topology.operations import MapAsync
 from topology.processor import PunctuationType, RecordMetadata
+
+
+class Outcome(NamedTuple):
+    """What came of the call with that place among the arguments: a value, or what it raised."""
+
+    place: int
+    value: Any
+    error: Exception | None
+
+
+CallAll = Callable[[MapAsync, Sequence[tuple[Any, ...]], Callable[[Outcome], None]], None]
+"""Calls an operation's function with each of the arguments, and tells each outcome, from whatever thread."""
 
 
 class Environment:
@@ -48,6 +61,7 @@ class Environment:
         """Whether the change that is being forwarded is its key's newest: False behind an older version only."""
         self.batches: list[Callable[[], None]] = []
         """What works off the records that wait at operators over batches."""
+        self.call_all: CallAll | None = None
         self._schedules = {type_: PunctuationQueue() for type_ in PunctuationType}
 
     def failed(self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Any) -> None:

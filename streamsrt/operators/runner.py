@@ -29,7 +29,7 @@ from streamsrt.operators import (  # noqa: F401  # they register their operation
 )
 from streamsrt.operators.compiler import Compiler, TooComplex
 from streamsrt.operators.emitter import Generated
-from streamsrt.operators.environment import Environment, processing_error, production_error, where
+from streamsrt.operators.environment import CallAll, Environment, processing_error, production_error, where
 from streamsrt.operators.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.plan import Counters, Plan, StreamTime, own_store
 from streamsrt.operators.processor_nodes import PathBuilder
@@ -55,6 +55,7 @@ class Runner:
         *,
         system_time_ms: int = 0,
         generate: bool = True,
+        call_all: CallAll | None = None,
     ) -> None:
         self.plan = plan
         self.caches = caches
@@ -65,6 +66,7 @@ class Runner:
         shared = (plan, caches, collect, self.counters, stream_times, task_partition, partitions_of_topic)
         self.env = Environment(*shared)
         self.env.system_time_ms = system_time_ms
+        self.env.call_all = call_all
         self._compiler = Compiler(*shared, self.env.sequence.__next__)
         self._path = PathBuilder(self.env)
         used = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]

@@ -30,6 +30,7 @@ from streamsrt.operators.plan import Plan, StreamTime, stores_behind_caches
 from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.kinds import Cache, cache_over
+from streamsrt.tasks.async_calls import call_all
 from streamsrt.tasks.offset_metadata import parse_mark
 from streamsrt.tasks.partition_group import PartitionGroup, Run, TopicPartition
 from streamsrt.tasks.record_collector import Collector
@@ -148,6 +149,7 @@ class Task:
             partitions_of_topic,
             system_time_ms=now_ms,
             generate=config.generate,
+            call_all=call_all,
         )
         self._sources = self._source_of_topic(source_topics or {})
         self.source_partitions: tuple[TopicPartition, ...] = tuple((topic, partition) for topic in self._sources)
