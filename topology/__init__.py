@@ -16,7 +16,7 @@ from topology.errors import (
     UnsupportedError,
     WindowError,
 )
-from topology.grouped import KGroupedStream, TimeWindowedKStream
+from topology.grouped import KGroupedStream, SessionWindowedKStream, TimeWindowedKStream
 from topology.grouped_tables import KGroupedTable
 from topology.join_windows import JoinWindows
 from topology.nodes import Subtopology, Topology
@@ -36,6 +36,7 @@ from topology.processor_api import TopologyBuilder
 from topology.stores import (
     KeyValueStore,
     ReadOnlyKeyValueStore,
+    SessionStore,
     Store,
     ValueAndTimestamp,
     VersionedKeyValueStore,
@@ -45,7 +46,7 @@ from topology.stores import (
 from topology.stream_extras import FailedValue
 from topology.streams import BranchedKStream, KStream
 from topology.tables import KTable
-from topology.windows import TimeWindows, Windowed
+from topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windowed
 
 __all__ = [
     "BranchedKStream",
@@ -54,6 +55,7 @@ __all__ = [
     "CopartitionError",
     "Count",
     "CycleError",
+    "EmitStrategy",
     "FailedValue",
     "First",
     "FixedKeyProcessor",
@@ -81,6 +83,10 @@ __all__ = [
     "RecordContext",
     "RecordMetadata",
     "Serde",
+    "SessionStore",
+    "SessionWindowedKStream",
+    "SessionWindows",
+    "SlidingWindows",
     "Store",
     "StreamsBuilder",
     "Subtopology",
@@ -92,6 +98,7 @@ __all__ = [
     "TopologyBuilder",
     "TopologyError",
     "UnknownStoreError",
+    "UnlimitedWindows",
     "UnsupportedError",
     "ValueAndTimestamp",
     "ValueTransformer",

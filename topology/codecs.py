@@ -156,6 +156,34 @@ class TimeWindowedSerde(CallableSerde[Windowed[K]]):
     size_ms: int
 
 
+def session_windowed(inner: Serde[K]) -> SessionWindowedSerde[K]:
+    """Keys of sessions: the inner key's bytes, then the session's end and start, 8 bytes each, big-endian.
+
+    Source: org.apache.kafka.streams.kstream.SessionWindowedSerializer and SessionWindowedDeserializer.
+    """
+    times = struct.Struct(">qq")
+    pack, unpack_from = times.pack, times.unpack_from
+    serialize_key, deserialize_key = inner.serialize, inner.deserialize
+
+    def serialize(windowed: Windowed[K]) -> bytes:
+        return serialize_key(windowed[0]) + pack(windowed[2], windowed[1])
+
+    def deserialize(data: bytes) -> Windowed[K]:
+        if len(data) < 16:
+            raise ValueError(f"the key of a session has 16 bytes at least, not {len(data)}")
+        end_ms, start_ms = unpack_from(data, len(data) - 16)
+        return Windowed(deserialize_key(data[:-16]), start_ms, end_ms)
+
+    return SessionWindowedSerde(f"session_windowed({inner.name})", serialize, deserialize, inner)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SessionWindowedSerde(CallableSerde[Windowed[K]]):
+    """What :func:`session_windowed` returns. Sinks partition by the bytes of ``inner`` alone, as Java's do."""
+
+    inner: Serde[K]
+
+
 string: CallableSerde[str] = CallableSerde("string", str.encode, bytes.decode)
 bytes_: CallableSerde[bytes] = CallableSerde("bytes", _to_bytes, _same)
 short: CallableSerde[int] = _number("short", ">h")

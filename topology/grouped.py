@@ -1,105 +1,33 @@
-"""Grouped streams and their aggregations.
+"""Grouped streams and their aggregations, by key, by key and window, by key and session.
 
-1. Where the key may have changed, the aggregation reads from a repartition topic. A named group has one topic for all of its
-   aggregations; an unnamed group has one for each, named by the aggregation's store.
-2. An aggregation always has a store. It takes its generated store name before its step's name.
-
-Source: org.apache.kafka.streams.kstream.KGroupedStream, TimeWindowedKStream and GroupedStreamAggregateBuilder.
+Source: org.apache.kafka.streams.kstream.KGroupedStream, TimeWindowedKStream and SessionWindowedKStream.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Literal, TypeVar
+from typing import Generic, TypeVar, overload
 
-from topology.codecs import Serde, long, time_windowed
+from topology.codecs import Serde, long
 from topology.errors import UnsupportedError, call_site
 from topology.functions import check_function
-from topology.materialize import as_store, generated_store_name, given_serdes, key_value_store, window_store
-from topology.names import check_name
-from topology.nodes import Aggregate, Function
-from topology.plan import Carried, Plan, RepartitionStep, Step, TableState, TableStep
+from topology.grouping import Group, Windowing
+from topology.plan import Carried, Plan, Step
 from topology.stores import Store
-from topology.streams import add_repartition
 from topology.tables import KTable
-from topology.windows import TimeWindows, Windowed
+from topology.windows import (
+    AnyWindows,
+    EmitStrategy,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    Windowed,
+)
 
 K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
-
-Aggregation = Literal["count", "reduce", "aggregate"]
-
-
-class _Group:
-    """What the aggregations of one group share."""
-
-    __slots__ = ("key", "name", "plan", "repartition", "repartition_required", "sources", "step", "value")
-
-    def __init__(
-        self,
-        plan: Plan,
-        step: Step,
-        key: Carried,
-        value: Carried,
-        sources: frozenset[str],
-        repartition_required: bool,
-        name: str | None,
-    ) -> None:
-        self.plan = plan
-        self.step = step
-        self.key = key
-        self.value = value
-        self.sources = sources
-        self.repartition_required = repartition_required
-        self.name = name
-        self.repartition: RepartitionStep | None = None
-
-    def aggregate(
-        self,
-        aggregation: Aggregation,
-        functions: tuple[Function | None, Function | None],
-        result: Carried,
-        options: tuple[str | None, str | Store | None, Serde[Any] | None, Serde[Any] | None],
-        windows: TimeWindows | None,
-    ) -> KTable[Any, Any]:
-        """Adds an aggregation; ``functions``: initializer and aggregator."""
-        name, store, key_given, value_given = options
-        plan, wanted = self.plan, as_store(store)
-        prefix = "KSTREAM-REDUCE-" if aggregation == "reduce" else "KSTREAM-AGGREGATE-"
-        store_name = wanted.name or generated_store_name(plan, prefix)
-        key_given, value_given = given_serdes(wanted, key_given, value_given, aggregation)
-        own_key, own_value = self.key.or_given(key_given), result.or_given(value_given)
-        node = plan.named(None if name is None else check_name(name, "step"), prefix)
-        if windows is None:
-            planned = key_value_store(wanted, store_name, own_key, own_value)
-        else:
-            planned = window_store(wanted, store_name, own_key, own_value, windows)
-        initializer, aggregator = functions
-        operation = Aggregate(
-            store=store_name, aggregation=aggregation, initializer=initializer, aggregator=aggregator, windows=windows
-        )
-        table = TableState(kind="aggregate", name=node, store=planned, materialized=True, make=lambda _: operation)
-        parent, sources = self._repartitioned(store_name)
-        step = TableStep(name=node, site=call_site(), parents=(parent,), table=table)
-        plan.add(step)
-        return KTable(plan, step, table, _table_key(own_key, windows), own_value, sources)
-
-    def _repartitioned(self, store_name: str) -> tuple[Step, frozenset[str]]:
-        if not self.repartition_required:
-            return self.step, self.sources
-        step = add_repartition(self.plan, self.step, self.name or store_name, self.key, self.value)
-        if self.repartition is None or self.name is None:
-            self.repartition = step
-        self.plan.add(self.repartition)
-        return self.repartition, frozenset((self.repartition.name,))
-
-
-def _table_key(key: Carried, windows: TimeWindows | None) -> Carried:
-    if windows is None:
-        return key
-    size_ms = windows.size_ms
-    return key.wrapped(lambda serde: time_windowed(serde, size_ms))
 
 
 class KGroupedStream(Generic[K, V]):
@@ -117,13 +45,22 @@ class KGroupedStream(Generic[K, V]):
         repartition_required: bool,
         name: str | None,
     ) -> None:
-        self._group = _Group(plan, step, key, value, sources, repartition_required, name)
+        self._group = Group(plan, step, key, value, sources, repartition_required, name)
 
-    def windowed_by(self, windows: TimeWindows) -> TimeWindowedKStream[K, V]:
-        """The group cut into windows of event time."""
-        if not isinstance(windows, TimeWindows):
-            raise UnsupportedError(f"windowed_by() takes TimeWindows; {windows!r} is not supported", call_site())
-        return TimeWindowedKStream(self._group, windows)
+    @overload
+    def windowed_by(self, windows: TimeWindows | SlidingWindows | UnlimitedWindows) -> TimeWindowedKStream[K, V]: ...
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[K, V]: ...
+    def windowed_by(self, windows: AnyWindows) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
+        """The group cut into windows of event time, or into sessions."""
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedKStream(self._group, Windowing(windows))
+        if not isinstance(windows, TimeWindows | SlidingWindows | UnlimitedWindows):
+            raise UnsupportedError(
+                f"windowed_by() takes TimeWindows, SlidingWindows, UnlimitedWindows or SessionWindows, not {windows!r}",
+                call_site(),
+            )
+        return TimeWindowedKStream(self._group, Windowing(windows))
 
     def count(
         self,
@@ -134,7 +71,7 @@ class KGroupedStream(Generic[K, V]):
         value: Serde[int] | None = None,
     ) -> KTable[K, int]:
         """The number of records of each key; records with a null value are not counted."""
-        return self._group.aggregate("count", (None, None), Carried(long), (name, store, key, value), None)
+        return self._group.aggregate("count", (None, None), Carried(long), (name, store, key, value), Windowing())
 
     def reduce(
         self,
@@ -148,7 +85,7 @@ class KGroupedStream(Generic[K, V]):
         """``reducer(aggregate, value)`` over the values of each key; the first value is the first aggregate."""
         check_function(reducer, "reduce")
         options = (name, store, key, value)
-        return self._group.aggregate("reduce", (None, reducer), self._group.value, options, None)
+        return self._group.aggregate("reduce", (None, reducer), self._group.value, options, Windowing())
 
     def aggregate(
         self,
@@ -167,17 +104,24 @@ class KGroupedStream(Generic[K, V]):
         check_function(initializer, "aggregate")
         check_function(aggregator, "aggregate")
         options, result = (name, store, key, value), self._group.value.changed("aggregate", call_site(), keep=False)
-        return self._group.aggregate("aggregate", (initializer, aggregator), result, options, None)
+        return self._group.aggregate("aggregate", (initializer, aggregator), result, options, Windowing())
 
 
 class TimeWindowedKStream(Generic[K, V]):
     """A grouped stream cut into windows. Unlike without windows, null values are aggregated too."""
 
-    __slots__ = ("_group", "_windows")
+    __slots__ = ("_group", "_windowing")
 
-    def __init__(self, group: _Group, windows: TimeWindows) -> None:
+    def __init__(self, group: Group, windowing: Windowing) -> None:
         self._group = group
-        self._windows = windows
+        self._windowing = windowing
+
+    def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
+        """The same windows; :class:`EmitStrategy` says when their results are forwarded.
+
+        Raises UnsupportedError for windows that never close. A value that is no strategy is a ValueError.
+        """
+        return TimeWindowedKStream(self._group, self._windowing.emitting(strategy))
 
     def count(
         self,
@@ -189,7 +133,7 @@ class TimeWindowedKStream(Generic[K, V]):
     ) -> KTable[Windowed[K], int]:
         """The number of records of each key and window."""
         options = (name, store, key, value)
-        return self._group.aggregate("count", (None, None), Carried(long), options, self._windows)
+        return self._group.aggregate("count", (None, None), Carried(long), options, self._windowing)
 
     def reduce(
         self,
@@ -203,7 +147,7 @@ class TimeWindowedKStream(Generic[K, V]):
         """``reducer(aggregate, value)`` over the values of each key and window."""
         check_function(reducer, "reduce")
         options = (name, store, key, value)
-        return self._group.aggregate("reduce", (None, reducer), self._group.value, options, self._windows)
+        return self._group.aggregate("reduce", (None, reducer), self._group.value, options, self._windowing)
 
     def aggregate(
         self,
@@ -219,4 +163,68 @@ class TimeWindowedKStream(Generic[K, V]):
         check_function(initializer, "aggregate")
         check_function(aggregator, "aggregate")
         options, result = (name, store, key, value), self._group.value.changed("aggregate", call_site(), keep=False)
-        return self._group.aggregate("aggregate", (initializer, aggregator), result, options, self._windows)
+        return self._group.aggregate("aggregate", (initializer, aggregator), result, options, self._windowing)
+
+
+class SessionWindowedKStream(Generic[K, V]):
+    """A grouped stream cut into sessions. Unlike without windows, null values are aggregated too."""
+
+    __slots__ = ("_group", "_windowing")
+
+    def __init__(self, group: Group, windowing: Windowing) -> None:
+        self._group = group
+        self._windowing = windowing
+
+    def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[K, V]:
+        """The same sessions; :class:`EmitStrategy` says when their results are forwarded.
+
+        A value that is no strategy is a ValueError.
+        """
+        return SessionWindowedKStream(self._group, self._windowing.emitting(strategy))
+
+    def count(
+        self,
+        *,
+        name: str | None = None,
+        store: str | Store | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[int] | None = None,
+    ) -> KTable[Windowed[K], int]:
+        """The number of records of each key and session."""
+        options = (name, store, key, value)
+        return self._group.aggregate("count", (None, None), Carried(long), options, self._windowing)
+
+    def reduce(
+        self,
+        reducer: Callable[[V, V], V],
+        *,
+        name: str | None = None,
+        store: str | Store | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+    ) -> KTable[Windowed[K], V]:
+        """``reducer(aggregate, value)`` over the values of each key and session."""
+        check_function(reducer, "reduce")
+        options = (name, store, key, value)
+        return self._group.aggregate("reduce", (None, reducer), self._group.value, options, self._windowing)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A],
+        merger: Callable[[K, A, A], A],
+        *,
+        name: str | None = None,
+        store: str | Store | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[A] | None = None,
+    ) -> KTable[Windowed[K], A]:
+        """``aggregator(key, value, aggregate)`` over the values of each key and session, from ``initializer()`` on.
+
+        Where sessions meet, ``merger(key, aggregate, aggregate)`` makes one of the two, the initial one first.
+        """
+        check_function(initializer, "aggregate")
+        check_function(aggregator, "aggregate")
+        check_function(merger, "aggregate")
+        options, result = (name, store, key, value), self._group.value.changed("aggregate", call_site(), keep=False)
+        return self._group.aggregate("aggregate", (initializer, aggregator), result, options, self._windowing, merger)

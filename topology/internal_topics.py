@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from topology.nodes import InternalTopic, StoreSpec
+from topology.windows import END_OF_TIME_MS
 
 ADDITIONAL_RETENTION_KEY = "windowstore.changelog.additional.retention.ms"
 ADDITIONAL_RETENTION_MS = 24 * 60 * 60 * 1000
@@ -28,12 +29,12 @@ _REPARTITION = {"cleanup.policy": "delete", "segment.bytes": "52428800", "retent
 def changelog_topic(store: StoreSpec, config: Mapping[str, Any]) -> InternalTopic:
     """The changelog of a store. ``config``: of the application."""
     settings = {**_ALL, "cleanup.policy": "compact"}
-    if store.kind == "window":
+    if store.kind in ("window", "session"):
         settings["cleanup.policy"] = "delete" if store.retain_duplicates else "compact,delete"
     settings |= topic_settings(config)
-    if store.kind == "window":
+    if store.kind in ("window", "session"):
         additional_ms = int(config.get(ADDITIONAL_RETENTION_KEY, ADDITIONAL_RETENTION_MS))
-        settings["retention.ms"] = str((store.retention_ms or 0) + additional_ms)
+        settings["retention.ms"] = str(min((store.retention_ms or 0) + additional_ms, END_OF_TIME_MS))
     if store.kind == "versioned":
         settings["min.compaction.lag.ms"] = str((store.retention_ms or 0) + ADDITIONAL_COMPACTION_LAG_MS)
     settings |= dict(store.changelog_configs)

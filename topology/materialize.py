@@ -14,7 +14,14 @@ from topology.names import check_name
 from topology.nodes import AnySerde, StoreSpec
 from topology.plan import Carried, Plan, PlannedStore, frozen_config
 from topology.stores import Store
-from topology.windows import MIN_SEGMENT_INTERVAL_MS, TimeWindows
+from topology.windows import (
+    MIN_SEGMENT_INTERVAL_MS,
+    AnyWindows,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+)
 
 STORE_INFIX = "STATE-STORE-"
 
@@ -50,23 +57,37 @@ def key_value_store(store: Store, name: str, key: Carried, value: Carried) -> Pl
     return PlannedStore(spec, key, value)
 
 
-def window_store(store: Store, name: str, key: Carried, value: Carried, windows: TimeWindows) -> PlannedStore:
+def window_store(
+    store: Store, name: str, key: Carried, value: Carried, windows: TimeWindows | SlidingWindows | UnlimitedWindows
+) -> PlannedStore:
     """The store of a table by key and window. Raises WindowError where its retention is too short for the windows."""
     if store.window_size_ms not in (None, windows.size_ms):
         raise WindowError(
             f"store {name!r} has windows of {store.window_size_ms} ms, the operator has {windows.size_ms} ms",
             call_site(),
         )
-    shortest_ms = windows.size_ms + windows.grace_ms
-    retention_ms = shortest_ms if store.retention_ms is None else store.retention_ms
-    if retention_ms < shortest_ms:
+    spec = windowed_spec(
+        store_spec(store, name, key.serde, value.serde), _retention_ms(store, name, windows), windows.size_ms
+    )
+    return PlannedStore(spec, key, value)
+
+
+def session_store(store: Store, name: str, key: Carried, value: Carried, windows: SessionWindows) -> PlannedStore:
+    """The store of a table by key and session. Raises WindowError where its retention is too short for the sessions."""
+    spec = session_spec(store_spec(store, name, key.serde, value.serde), _retention_ms(store, name, windows))
+    return PlannedStore(spec, key, value)
+
+
+def _retention_ms(store: Store, name: str, windows: AnyWindows) -> int:
+    if store.retention_ms is None:
+        return windows.retention_ms
+    if store.retention_ms < windows.retention_ms:
         raise WindowError(
-            f"store {name!r} keeps windows for {retention_ms} ms, but they need size + grace = {shortest_ms} ms: "
+            f"store {name!r} keeps windows for {store.retention_ms} ms, but {windows!r} needs {windows.retention_ms} ms: "
             "raise its retention",
             call_site(),
         )
-    spec = windowed_spec(store_spec(store, name, key.serde, value.serde), retention_ms, windows.size_ms)
-    return PlannedStore(spec, key, value)
+    return store.retention_ms
 
 
 def added_store(store: Store) -> PlannedStore:
@@ -85,6 +106,10 @@ def added_store(store: Store) -> PlannedStore:
         if store.retention_ms < store.window_size_ms:
             raise WindowError(f"window store {store.name!r} has a retention below its window size", call_site())
         spec = windowed_spec(spec, store.retention_ms, store.window_size_ms)
+    if store.kind == "session":
+        if store.retention_ms is None:
+            raise WindowError(f"session store {store.name!r} needs retention=", call_site())
+        spec = session_spec(spec, store.retention_ms)
     elif store.kind == "versioned":
         spec = versioned_spec(spec, store)
     return PlannedStore(spec, Carried(store.key), Carried(store.value), shared=True)
@@ -127,6 +152,16 @@ def versioned_segment_interval_ms(retention_ms: int) -> int:
         if retention_ms <= up_to_ms:
             return max(retention_ms // parts, least_ms)
     return max(retention_ms // 24, 300_000)
+
+
+def session_spec(spec: StoreSpec, retention_ms: int) -> StoreSpec:
+    return replace(
+        spec,
+        kind="session",
+        timestamped=False,
+        retention_ms=retention_ms,
+        segment_interval_ms=max(retention_ms // 2, MIN_SEGMENT_INTERVAL_MS),
+    )
 
 
 def generated_store_name(plan: Plan, prefix: str) -> str:

@@ -212,6 +212,8 @@ class TableState:
     parent: TableState | None = None
     sides: tuple[TableState, ...] = ()
     sends_old_values: bool = False
+    closes_after_ms: int | None = None
+    """Of a windowed aggregation: how long after its end a window is closed."""
 
     def materialize(self) -> tuple[str, ...]:
         """Asks for random access to the table's rows. The names of the stores that give it (``storeNames``)."""

@@ -20,27 +20,27 @@ V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
 K_contra = TypeVar("K_contra", contravariant=True)
 
-KINDS = ("key_value", "window", "versioned")
+KINDS = ("key_value", "window", "session", "versioned")
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Store:
     """What a state store should be like.
 
-    ``name``: None lets the operator generate one. ``kind``: ``key_value``, ``window``, or ``versioned``, which keeps the
-    values that a key had. ``key``, ``value``: serdes; None: the operator's. ``retention`` (window and versioned stores),
-    ``window_size`` (window stores), ``segment_interval`` (what of them expires at once; None: Kafka Streams' default):
-    timedelta or int milliseconds. ``max_entries``: a key-value store in memory that keeps only the entries used last (Kafka
-    Streams' LRU map); what it drops is gone from its changelog too. ``caching`` None: on in
-    the DSL's operators, off for stores added with ``add_state_store``. ``logging`` False: no changelog, the state is lost
-    with its directory. ``changelog_config``: topic settings of the changelog. ``in_memory`` None: as the application is
+    ``name``: None lets the operator generate one. ``kind``: ``key_value``, ``window``, ``session``, or ``versioned``,
+    which keeps the values that a key had. ``key``, ``value``: serdes; None: the operator's. ``retention`` (all but
+    key-value stores), ``window_size`` (window stores), ``segment_interval`` (what of them expires at once; None: Kafka
+    Streams' default): timedelta or int milliseconds. ``max_entries``: a key-value store in memory that keeps only the
+    entries used last (Kafka Streams' LRU map); what it drops is gone from its changelog too. ``caching`` None: on in the
+    DSL's operators, off for stores added with ``add_state_store``. ``logging`` False: no changelog, the state is lost with
+    its directory. ``changelog_config``: topic settings of the changelog. ``in_memory`` None: as the application is
     configured (``dsl.store.suppliers.class``). ``timestamped`` None: on in the DSL's operators, off otherwise.
 
     Raises IllegalNameError, WindowError, UnsupportedError. Source: Materialized, Stores and StoreBuilder of Kafka Streams.
     """
 
     name: str | None
-    kind: Literal["key_value", "window", "versioned"] = "key_value"
+    kind: Literal["key_value", "window", "session", "versioned"] = "key_value"
     key: Serde[Any] | None = None
     value: Serde[Any] | None = None
     retention_ms: int | None = None
@@ -58,7 +58,7 @@ class Store:
         self,
         name: str | None = None,
         *,
-        kind: Literal["key_value", "window", "versioned"] = "key_value",
+        kind: Literal["key_value", "window", "session", "versioned"] = "key_value",
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
         retention: Duration | None = None,
@@ -229,3 +229,29 @@ class VersionedKeyValueStore(Protocol[K_contra, V]):
 
     def versions(self, key: K_contra) -> list[VersionedRecord[V]]:
         """All versions of a key that are still there, newest first."""
+
+
+class SessionStore(Protocol[K, V]):
+    """A session store in a processor; times are epoch milliseconds, both bounds of a session are included.
+
+    Source: org.apache.kafka.streams.state.SessionStore.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def put(self, session: Windowed[K], value: V | None) -> None:
+        """Writes; None removes."""
+
+    def remove(self, session: Windowed[K]) -> None: ...
+
+    def fetch_session(self, key: K, start: int, end: int) -> V | None:
+        """The value of the session with these bounds."""
+
+    def find_sessions(self, key: K, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[K], V]]:
+        """The sessions that end at ``earliest_end`` or later and start at ``latest_start`` or before, by end."""
+
+    def fetch(self, key: K) -> Iterator[tuple[Windowed[K], V]]:
+        """All sessions of ``key``, by end."""
+
+    def all(self) -> Iterator[tuple[Windowed[K], V]]: ...

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from struct import Struct
 
+from streamsrt.operators.closing import closing_windows
 from streamsrt.operators.compiler import Compiler, emits
 from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.tables import mark_last
 from topology import nodes
 from topology.nodes import ProcessorNode
-from topology.windows import Windows
+from topology.windows import UnlimitedWindows, Windows
 
 pack_start = Struct(">q").pack
 
@@ -48,15 +49,37 @@ def _emit_windows(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows
     raw = e.raw(flow.key, c.plan.key_serde(c.plan.specs[op.store]))
     _read_arguments(c, op, flow)
     start = e.temp("w")
-    if windows.advance_ms == windows.size_ms:
+    if isinstance(windows, UnlimitedWindows):
+        with e.block(f"if {flow.time} >= {windows.start_ms}:"):
+            e.line(f"{start} = {windows.start_ms}")
+            _emit_window(c, node, op, windows, flow.copy(), raw, start)
+    elif windows.advance_ms == windows.size_ms:
         e.line(f"{start} = {flow.time} - {flow.time} % {windows.size_ms}")
-        _emit_window(c, node, op, windows, flow, raw, start)
-        return
-    first = (
-        f"max(0, {flow.time} - {windows.size_ms - windows.advance_ms}) // {windows.advance_ms} * {windows.advance_ms}"
-    )
-    with e.block(f"for {start} in range({first}, {flow.time} + 1, {windows.advance_ms}):"):
-        _emit_window(c, node, op, windows, flow.copy(), raw, start)
+        _emit_window(c, node, op, windows, flow.copy() if op.emit_on_close else flow, raw, start)
+    else:
+        back_ms, advance_ms = windows.size_ms - windows.advance_ms, windows.advance_ms
+        first = f"max(0, {flow.time} - {back_ms}) // {advance_ms} * {advance_ms}"
+        with e.block(f"for {start} in range({first}, {flow.time} + 1, {advance_ms}):"):
+            _emit_window(c, node, op, windows, flow.copy(), raw, start)
+    if op.emit_on_close:
+        _emit_closed(c, node, op, windows, flow)
+
+
+def _closing(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: Windows) -> str:
+    lasts_ms = windows.size_ms + windows.grace_ms
+    return c.emitter.bind("closing", closing_windows(c.caches[op.store], lasts_ms, c.stream_time_of(node.name)))
+
+
+def _emit_closed(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: Windows, flow: Flow) -> None:
+    """Forwards the windows that are closed now."""
+    e = c.emitter
+    closing, now = _closing(c, node, op, windows), c.stream_time(node.name)
+    entry, raw, start, value, time = (e.temp(prefix) for prefix in ("e", "k", "w", "v", "t"))
+    with e.block(f"if {now} >= {closing}.next_ms:"), e.block(f"for {entry} in {closing}.close({now}):"):
+        e.line(f"{raw}, {start}, {value}, {time} = {entry}.key, {entry}.start, {entry}.value, {entry}.timestamp")
+        inner = Slot(raw=raw, serde=c.plan.key_serde(c.plan.specs[op.store]), not_null=True)
+        key = WindowedSlot(not_null=True, inner=inner, start=start, end=f"{start} + {windows.size_ms}")
+        c.children(node, Flow(key, Slot(obj=value, not_null=True), time, flow.headers))
 
 
 def _read_arguments(c: Compiler, op: nodes.Aggregate, flow: Flow) -> None:
@@ -81,6 +104,8 @@ def _emit_window(
         with e.block(f"if {start} != {current}:"):
             e.line(f"{current} = {start}")
             e.line(f"{rows} = {e.bind('cache', c.caches[op.store])}[{start}]")
+            if op.emit_on_close:
+                e.line(f"{_closing(c, node, op, windows)}.note({start})")
             if logs:
                 e.line(f"{suffix} = {e.bind('pack_start', pack_start)}({start}) + b'\\0\\0\\0\\0'")
         entry = e.temp("e")
@@ -90,7 +115,7 @@ def _emit_window(
             store_key = e.temp("r")
             e.line(f"{store_key} = {raw} + {suffix}")
         inside = flow.copy()
-        windowed = WindowedSlot(not_null=True, inner=inside.key, start=start, size_ms=windows.size_ms)
+        windowed = WindowedSlot(not_null=True, inner=inside.key, start=start, end=f"{start} + {windows.size_ms}")
         windowed.store_key = store_key if logs else None
         _update(c, node, op, inside, entry, store_key, windowed)
 
@@ -135,7 +160,8 @@ def _update(
     if node.sends_old_values:
         result.old = Slot(obj=before)
     c.log(op.store, store_key, result, logged)
-    c.children(node, result)
+    if not op.emit_on_close:
+        c.children(node, result)
 
 
 def _compute(c: Compiler, op: nodes.Aggregate, flow: Flow, before: str, after: str, *, initial_is_old: bool) -> None:

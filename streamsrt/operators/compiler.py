@@ -15,10 +15,11 @@ from typing import Any
 
 from streamsrt.operators.emitter import Emitter, Flow, Generated, Slot, WindowedSlot
 from streamsrt.operators.handlers import fail
-from streamsrt.operators.plan import Counters, Plan, StreamTime
+from streamsrt.operators.plan import Counters, Plan, StreamTime, has_sessions, window_size_ms
 from topology import nodes
 from topology.nodes import ProcessorNode, SinkNode, SourceNode
-from topology.windows import Windows
+from topology.operations import GroupTable, SessionAggregate, SlidingAggregate
+from topology.windows import TimeWindows
 
 NODES_MAX = 300
 DEPTH_MAX = 60
@@ -101,12 +102,16 @@ class Compiler:
         key: Slot = Slot(raw="k", serde=self.plan.key_serde(spec), not_null=True)
         columns = ["keys", "values", "raw_values", "timestamps"]
         variables = ["k", "v", "r", "t"]
-        windows = node.operation.windows if isinstance(node.operation, nodes.Aggregate) else None
-        if windows is not None:
-            key = WindowedSlot(not_null=True, inner=key, start="w", size_ms=windows.size_ms, store_key="c")
+        size_ms, time = window_size_ms(node.operation), "t"
+        if has_sessions(node.operation):
+            key, time = WindowedSlot(not_null=True, inner=key, start="w", end="x", store_key="c"), "x"
+            columns += ["starts", "ends", "store_keys"]
+            variables += ["w", "x", "c"]
+        elif size_ms is not None:
+            key = WindowedSlot(not_null=True, inner=key, start="w", end=f"w + {size_ms}", store_key="c")
             columns += ["starts", "store_keys"]
             variables += ["w", "c"]
-        flow = Flow(key, Slot(obj="v", raw="r", serde=self.plan.value_serde(spec)), "t", "h" if headers else None)
+        flow = Flow(key, Slot(obj="v", raw="r", serde=self.plan.value_serde(spec)), time, "h" if headers else None)
         if node.sends_old_values:
             flow.old = Slot(obj="b")
             columns.append("olds")
@@ -134,7 +139,7 @@ class Compiler:
         while not isinstance(node, SinkNode):
             if isinstance(node, ProcessorNode) and isinstance(node.operation, nodes.FlatMap | nodes.FlatMapValues):
                 return False
-            if len(node.children) > 1 or (windows_of(node) and not is_tumbling(node)):
+            if len(node.children) > 1 or not has_one_result(node):
                 return False
             if not node.children:
                 return True
@@ -194,7 +199,7 @@ class Compiler:
             case nodes.PassThrough() | nodes.KeyNotNull() | nodes.TableToStream():
                 below = [self._reads(child) for child in node.children]
                 return (any(key for key, _ in below), any(value for _, value in below))
-            case nodes.Aggregate() | nodes.TableSource() | nodes.StreamTableJoin():
+            case nodes.Aggregate() | nodes.TableSource() | nodes.StreamTableJoin() | SessionAggregate():
                 return (False, False)
         return (True, True)
 
@@ -207,11 +212,15 @@ class Compiler:
 
     def stream_time(self, node: str) -> str:
         """The local with the stream time that a windowed operation observed."""
-        holder = self.emitter.bind("time", self._stream_times.setdefault(node, StreamTime()))
+        holder = self.emitter.bind("time", self.stream_time_of(node))
         name = f"now_{holder}"
         self.emitter.setup(f"{name} = {holder}.ms")
         self.emitter.finish(f"{holder}.ms = {name}")
         return name
+
+    def stream_time_of(self, node: str) -> StreamTime:
+        """The stream time that a windowed operation observed."""
+        return self._stream_times.setdefault(node, StreamTime())
 
     def log(self, store: str, key: str, flow: Flow, time: str) -> None:
         """Appends the flow's value to the store's changelog, where it has one."""
@@ -268,16 +277,13 @@ class Compiler:
         self._append(topic, columns, call)
 
 
-def windows_of(node: SourceNode | ProcessorNode) -> Windows | None:
-    """The windows of an aggregation; None for everything else."""
-    if isinstance(node, ProcessorNode) and isinstance(node.operation, nodes.Aggregate):
-        return node.operation.windows
-    return None
-
-
-def is_tumbling(node: SourceNode | ProcessorNode) -> bool:
-    windows = windows_of(node)
-    return windows is not None and windows.advance_ms == windows.size_ms
+def has_one_result(node: SourceNode | ProcessorNode) -> bool:
+    """Whether one record in gives one result at most."""
+    op = node.operation if isinstance(node, ProcessorNode) else None
+    if isinstance(op, nodes.Aggregate):
+        hops = isinstance(op.windows, TimeWindows) and op.windows.advance_ms < op.windows.size_ms
+        return not hops and not op.emit_on_close
+    return not isinstance(op, GroupTable | SlidingAggregate | SessionAggregate)
 
 
 def _store_of(node: ProcessorNode) -> str:

@@ -47,11 +47,11 @@ class Slot:
 
 @dataclass(slots=True)
 class WindowedSlot(Slot):
-    """A windowed key, made of the inner key and the window's start. ``store_key``: its bytes in a window store."""
+    """A windowed key, made of the inner key and the window's start and end. ``store_key``: its bytes in the changelog."""
 
     inner: Slot | None = None
     start: str = ""
-    size_ms: int = 0
+    end: str = ""
     store_key: str | None = None
 
 
@@ -169,7 +169,7 @@ class Emitter:
     def _windowed(self, slot: WindowedSlot, inner: Slot) -> str:
         name = self.temp("o")
         windowed = self.bind("windowed", Windowed)
-        self.line(f"{name} = {windowed}({self.obj(inner)}, {slot.start}, {slot.start} + {slot.size_ms})")
+        self.line(f"{name} = {windowed}({self.obj(inner)}, {slot.start}, {slot.end})")
         return name
 
     def raw(self, slot: Slot, serde: Serde[Any]) -> str:
@@ -177,8 +177,10 @@ class Emitter:
         if slot.raw is not None and same_bytes(slot.serde, serde):
             return slot.raw
         if isinstance(slot, WindowedSlot) and slot.store_key is not None and _is_windowed_bytes(slot, serde):
-            name = self.temp("r")
-            self.line(f"{name} = {slot.store_key}[:-4]")
+            name = slot.store_key
+            if isinstance(serde, serdes.TimeWindowedSerde):
+                name = self.temp("r")
+                self.line(f"{name} = {slot.store_key}[:-4]")
         else:
             source = self.obj(slot)
             if source == "None":
@@ -255,7 +257,7 @@ def _nullable(slot: Slot, variable: str, expression: str) -> str:
 
 def _is_windowed_bytes(slot: WindowedSlot, serde: Serde[Any]) -> bool:
     return (
-        isinstance(serde, serdes.TimeWindowedSerde)
+        isinstance(serde, serdes.TimeWindowedSerde | serdes.SessionWindowedSerde)
         and slot.inner is not None
         and same_bytes(slot.inner.serde, serde.inner)
     )

@@ -37,12 +37,18 @@ class Counters:
 
 
 class StreamTime:
-    """The stream time that one windowed operation has observed, in milliseconds; -1 before the first record."""
+    """The stream time that one windowed operation has observed, in milliseconds; -1 before the first record.
 
-    __slots__ = ("ms",)
+    ``closed_ms``: what was closed at that stream time was emitted, where windows are emitted when they close; ``closing`` is
+    what knows the open ones then, once for all functions that the operation is in.
+    """
+
+    __slots__ = ("closed_ms", "closing", "ms")
 
     def __init__(self) -> None:
         self.ms = -1
+        self.closed_ms = -1
+        self.closing: Any = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,9 +173,28 @@ def own_store(operation: Operation) -> str | None:
             return store
         case nodes.Aggregate(store=store) | nodes.TableJoinMerge(store=store) | operations.TableAggregate(store=store):
             return store
+        case operations.SlidingAggregate(store=store) | operations.SessionAggregate(store=store):
+            return store
         case operations.TableTransformValues(store=store):
             return store
     return None
+
+
+def window_size_ms(operation: Operation) -> int | None:
+    """How long the windows of an operation's own rows are; None where rows have none, or are sessions."""
+    if isinstance(operation, nodes.Aggregate | operations.SlidingAggregate) and operation.windows is not None:
+        return operation.windows.size_ms
+    return None
+
+
+def has_sessions(operation: Operation) -> bool:
+    """Whether an operation's own rows are sessions."""
+    return isinstance(operation, operations.SessionAggregate)
+
+
+def emits_on_close(operation: Operation) -> bool:
+    """Whether an operation forwards its rows when their windows close, and not when its cache is flushed."""
+    return bool(getattr(operation, "emit_on_close", False))
 
 
 def same_bytes(one: Serde[Any] | None, other: Serde[Any] | None) -> bool:

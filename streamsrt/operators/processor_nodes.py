@@ -12,16 +12,17 @@ from typing import Any
 from streamsrt.errors import RecordError, UserError
 from streamsrt.operators.aggregate import pack_start
 from streamsrt.operators.environment import Environment
-from streamsrt.operators.plan import StreamTime, own_store
+from streamsrt.operators.plan import own_store
 from streamsrt.operators.punctuation_queue import Schedule
 from streamsrt.operators.store_access import store_access
 from streamsrt.operators.table_views import derived, table_view, table_view_as_of
-from streamsrt.state.cache import Entry, WindowCache
+from streamsrt.state.cache import Entry
+from streamsrt.state.sessions import session_key
 from streamsrt.state.versioned_cache import VersionPut
 from topology import nodes
 from topology.processor import PunctuationType, Record, RecordContext, RecordMetadata
 from topology.serdes import Serde
-from topology.windows import Duration, Windowed, Windows, to_ms
+from topology.windows import Duration, Windowed, to_ms
 
 Process = Callable[[Any, Any, int, Any, Any], None]
 
@@ -105,8 +106,6 @@ class PathBuilder:
         if maker is not None:
             return maker(self, node, made)
         match op:
-            case nodes.Aggregate():
-                return self._aggregate(node, op, made)
             case nodes.TableSource() | nodes.TableFilter() | nodes.TableMapValues():
                 return self._table(node, op, made)
             case nodes.StreamTableJoin():
@@ -146,54 +145,36 @@ class PathBuilder:
     def log(self, store: str) -> Callable[[Any], None] | None:
         if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
             return None
-        spec = self.plan.specs[store]
-        serialize = self.plan.value_serde(spec).serialize
-        topic, collect, partition = self.plan.changelog_topic(store), self.env.collect, self.env.task_partition
-        windowed, numbered = spec.kind == "window", spec.retain_duplicates
+        kind, numbered = self.plan.specs[store].kind, self.plan.specs[store].retain_duplicates
+        log_row = self.log_row(store)
+        assert log_row is not None
 
         def log(entry: Any) -> None:
-            key = entry.key
-            if windowed:
-                key += pack_start(entry.start) + (entry.sequence.to_bytes(4, "big") if numbered else b"\0\0\0\0")
-            value = None if entry.value is None else serialize(entry.value)
-            collect(topic, [key], [value], [entry.timestamp], None, partition)
+            log_row(entry.key, entry.value, entry.timestamp)
 
-        return log
+        def log_window(entry: Any) -> None:
+            number = entry.sequence.to_bytes(4, "big") if numbered else b"\0\0\0\0"
+            log_row(entry.key + pack_start(entry.start) + number, entry.value, entry.timestamp)
 
-    def _aggregate(self, node: nodes.ProcessorNode, op: nodes.Aggregate, made: PathNode) -> Process:
-        env, windows = self.env, op.windows
-        cache: Any = env.caches[op.store]
-        serialize = self.plan.key_serde(self.plan.specs[op.store]).serialize
-        compute = _computation(op)
-        change = self.change(op.store)
-        cached = self.plan.is_cached(op.store)
+        def log_session(entry: Any) -> None:
+            log_row(session_key(entry.key, entry.start, entry.end), entry.value, entry.timestamp)
 
-        def update(key: Any, raw: bytes, value: Any, timestamp: int, headers: Any, entry: Entry, start: int) -> None:
-            before = entry.value
-            initial, after = compute(key, value, before)
-            latest = timestamp if before is None else max(timestamp, entry.timestamp)
-            put = change(raw, after, timestamp if after is None else latest, headers, start)
-            if cached:
-                return
-            if windows is not None:
-                key = Windowed(key, start, start + windows.size_ms)
-            old = initial if node.sends_old_values else None
-            if isinstance(put, VersionPut):
-                env.forward_version(put, made.forward, key, after, latest, headers, old)
-            else:
-                made.forward(key, after, latest, headers, old)
+        if kind == "window":
+            return log_window
+        return log_session if kind == "session" else log
 
-        def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
-            if key is None or value is None:
-                env.counters.dropped_null += 1
-                return
-            raw = serialize(key)
-            update(key, raw, value, timestamp, headers, cache[raw], -1)
+    def log_row(self, store: str) -> Callable[[bytes, Any, int], None] | None:
+        """Logs a row as the changelog has it, unless the store is cached: ``(key, value, timestamp)``."""
+        if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
+            return None
+        serialize = self.plan.value_serde(self.plan.specs[store]).serialize
+        topic, collect, partition = self.plan.changelog_topic(store), self.env.collect, self.env.task_partition
 
-        if windows is None:
-            return process
-        time = env.stream_times.setdefault(node.name, StreamTime())
-        return _windowed(env, windows, time, cache, serialize, update)
+        def log_row(key: bytes, value: Any, timestamp: int) -> None:
+            raw = None if value is None else serialize(value)
+            collect(topic, [key], [raw], [timestamp], None, partition)
+
+        return log_row
 
     def _table(
         self,
@@ -368,49 +349,6 @@ def _several(op: nodes.Operation, made: PathNode) -> Process:
     raise UserError(
         f"{made.name}: the runtime does not know the operation {type(op).__name__}; install a newer streamsrt"
     )
-
-
-def _computation(op: nodes.Aggregate) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
-    """``(key, value, before) -> (initial, after)``."""
-    aggregator, initializer = op.aggregator, op.initializer
-    if op.aggregation == "count":
-        return lambda key, value, before: (before or 0, (before or 0) + 1)
-    assert aggregator is not None
-    if op.aggregation == "reduce":
-        return lambda key, value, before: (before, value if before is None else aggregator(before, value))
-    assert initializer is not None
-
-    def aggregate(key: Any, value: Any, before: Any) -> tuple[Any, Any]:
-        initial = initializer() if before is None else before
-        return initial, aggregator(key, value, initial)
-
-    return aggregate
-
-
-def _windowed(
-    env: Environment,
-    windows: Windows,
-    time: StreamTime,
-    cache: WindowCache,
-    serialize: Callable[[Any], bytes],
-    update: Callable[..., None],
-) -> Process:
-    size, advance, grace = windows.size_ms, windows.advance_ms, windows.grace_ms
-
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
-        if key is None:
-            env.counters.dropped_null += 1
-            return
-        time.ms = max(time.ms, timestamp)
-        raw = serialize(key)
-        first = max(0, timestamp - size + advance) // advance * advance
-        for start in range(first, timestamp + 1, advance):
-            if start + size + grace <= time.ms:
-                env.counters.dropped_late += 1
-            else:
-                update(key, raw, value, timestamp, headers, cache[start][raw], start)
-
-    return process
 
 
 class Context:

@@ -19,9 +19,12 @@ from typing import Any
 from streamsrt.errors import DeserializationError, RecordError
 from streamsrt.operators import (  # noqa: F401  # they register their operations
     aggregate,
+    aggregate_nodes,
     batches,
     foreign_key_joins,
     grouped_tables,
+    sessions,
+    sliding,
     stateless,
     stream_joins,
     table_joins,
@@ -31,7 +34,7 @@ from streamsrt.operators.compiler import Compiler, TooComplex
 from streamsrt.operators.emitter import Generated
 from streamsrt.operators.environment import CallAll, Environment, processing_error, production_error, where
 from streamsrt.operators.handlers import ErrorContext, HandlerResponse
-from streamsrt.operators.plan import Counters, Plan, StreamTime, own_store
+from streamsrt.operators.plan import Counters, Plan, StreamTime, emits_on_close, own_store, window_size_ms
 from streamsrt.operators.processor_nodes import PathBuilder
 from streamsrt.state.cache import Flushed
 from streamsrt.wire.records import RecordColumns
@@ -77,7 +80,9 @@ class Runner:
         self._owners = {
             store: node.name
             for node in plan.subtopology.nodes
-            if isinstance(node, nodes.ProcessorNode) and (store := own_store(node.operation))
+            if isinstance(node, nodes.ProcessorNode)
+            and (store := own_store(node.operation))
+            and not emits_on_close(node.operation)
         }
         self._validate()
 
@@ -255,16 +260,20 @@ class Runner:
         assert store is not None
         deserialize = self.plan.key_serde(self.plan.specs[store]).deserialize
         target = self._path.node(node.name)
-        windows = node.operation.windows if isinstance(node.operation, nodes.Aggregate) else None
+        size_ms = window_size_ms(node.operation)
         for index, raw in enumerate(flushed.keys):
             key: Any = deserialize(raw)
-            if windows is not None and flushed.starts is not None:
+            timestamp = flushed.timestamps[index]
+            if flushed.starts is not None and flushed.ends is not None:
+                timestamp = flushed.ends[index]
+                key = Windowed(key, flushed.starts[index], timestamp)
+            elif flushed.starts is not None and size_ms is not None:
                 start = flushed.starts[index]
-                key = Windowed(key, start, start + windows.size_ms)
+                key = Windowed(key, start, start + size_ms)
             target.forward(
                 key,
                 flushed.values[index],
-                flushed.timestamps[index],
+                timestamp,
                 flushed.headers[index],
                 flushed.olds[index] if node.sends_old_values else None,
             )

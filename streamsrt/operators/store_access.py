@@ -8,6 +8,7 @@ from typing import Any
 from streamsrt.state.cache import Entry, KeyValueCache, WindowCache
 from streamsrt.state.duplicates import DuplicatesCache
 from streamsrt.state.kinds import Cache
+from streamsrt.state.session_cache import SessionCache
 from streamsrt.state.store import after_prefix
 from streamsrt.state.versioned_cache import VersionedCache
 from topology.nodes import StoreSpec
@@ -22,12 +23,14 @@ Now = Callable[[], tuple[int, Any, int]]
 
 def store_access(
     spec: StoreSpec, cache: Cache, key_serde: Serde[Any], now: Now, on_change: OnChange | None, *, timestamped: bool
-) -> KeyValueAccess | WindowAccess | VersionedAccess:
+) -> KeyValueAccess | WindowAccess | SessionAccess | VersionedAccess:
     """The store as user code sees it. ``timestamped``: values are ValueAndTimestamp where the store keeps timestamps."""
     timestamped = timestamped and spec.timestamped
     if isinstance(cache, VersionedCache):
         return VersionedAccess(cache, key_serde, now, on_change=on_change)
     size_ms = spec.window_size_ms or 0
+    if isinstance(cache, SessionCache):
+        return SessionAccess(cache, key_serde, now, on_change=on_change)
     if isinstance(cache, DuplicatesCache):
         return DuplicatesAccess(cache, key_serde, now, size_ms=size_ms, timestamped=timestamped, on_change=on_change)
     if isinstance(cache, WindowCache):
@@ -203,6 +206,43 @@ class DuplicatesAccess(WindowAccess):
         """The first value of that key and window."""
         rows = self._cache.fetch(self._serde.serialize(key), time, time)
         return rows[0][2] if rows else None
+
+
+class SessionAccess:
+    """A session store (:class:`topology.stores.SessionStore`)."""
+
+    def __init__(self, cache: SessionCache, key_serde: Serde[Any], now: Now, *, on_change: OnChange | None) -> None:
+        self.name = cache.name
+        self._cache = cache
+        self._serde = key_serde
+        self._now = now
+        self._on_change = on_change
+
+    def put(self, session: Windowed[Any], value: Any) -> None:
+        timestamp, headers, sequence = self._now()
+        raw = self._serde.serialize(session.key)
+        entry = self._cache.put(raw, session.start_ms, session.end_ms, value, timestamp, headers, sequence)
+        self._cache.count_if_expired(session.end_ms)
+        if self._on_change is not None:
+            self._on_change(entry)
+
+    def remove(self, session: Windowed[Any]) -> None:
+        self.put(session, None)
+
+    def fetch_session(self, key: Any, start: int, end: int) -> Any:
+        entry = self._cache.session(self._serde.serialize(key), start, end)
+        return None if entry is None else entry.value
+
+    def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[Any], Any]]:
+        found = self._cache.find(self._serde.serialize(key), earliest_end, latest_start)
+        return iter([(Windowed(key, e.start, e.end), e.value) for e in found])
+
+    def fetch(self, key: Any) -> Iterator[tuple[Windowed[Any], Any]]:
+        return self.find_sessions(key, 0, 2**63 - 1)
+
+    def all(self) -> Iterator[tuple[Windowed[Any], Any]]:
+        deserialize = self._serde.deserialize
+        return ((Windowed(deserialize(e.key), e.start, e.end), e.value) for e in self._cache.rows())
 
 
 class VersionedAccess:

@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from struct import Struct
@@ -29,7 +30,7 @@ _SAMPLE = 200
 
 _pack_timestamp = Struct(">q").pack
 _unpack_timestamp = Struct(">q").unpack_from
-_by_sequence = attrgetter("sequence")
+by_sequence = attrgetter("sequence")
 
 Serialize = Callable[[Any], bytes]
 Deserialize = Callable[[bytes], Any]
@@ -66,17 +67,18 @@ class Entry:
 
 
 class Flushed:
-    """Changed rows as columns, least recently changed first. ``starts`` is None but for windows.
+    """Changed rows as columns, least recently changed first. ``starts`` is None but for windows, ``ends`` but for sessions.
 
     ``olds`` is empty before ``read_olds``. ``store_keys`` are the keys under which rows are stored and logged,
     ``raw_values`` the serialised values.
     """
 
-    __slots__ = ("entries", "keys", "olds", "raw_values", "starts", "store_keys", "timestamps", "values")
+    __slots__ = ("ends", "entries", "keys", "olds", "raw_values", "starts", "store_keys", "timestamps", "values")
 
     def __init__(
-        self, entries: list[Entry], serialize: Serialize, store_keys: list[bytes] | None, *, windowed: bool
+        self, entries: Sequence[Entry], serialize: Serialize, store_keys: list[bytes] | None, *, windowed: bool
     ) -> None:
+        self.ends: list[int] | None = None
         self.entries = entries
         self.keys = [entry.key for entry in entries]
         self.values = [entry.value for entry in entries]
@@ -181,7 +183,7 @@ class KeyValueCache(dict[bytes, Entry]):
             return None
         entries = self.dirty
         self.dirty = []
-        entries.sort(key=_by_sequence)
+        entries.sort(key=by_sequence)
         deleted = False
         for entry in entries:
             entry.dirty = False
@@ -195,7 +197,7 @@ class KeyValueCache(dict[bytes, Entry]):
         flushed = Flushed(changed, self.format.serialize, None, windowed=False)
         rows = self.format.rows(flushed.timestamps, flushed.raw_values)
         self.pending.update(zip(flushed.keys, rows, strict=True))
-        self._row_bytes = _average_bytes(flushed.keys, rows)
+        self._row_bytes = average_bytes(flushed.keys, rows)
         return flushed
 
     def _had_row(self, entry: Entry) -> bool:
@@ -269,6 +271,7 @@ class WindowRows(dict[bytes, Entry]):
 
     def __missing__(self, key: bytes) -> Entry:
         entry = Entry(key, None, -1, self.start) if self.fresh else self._cache.load(key, self.start)
+        self._cache.entries += 1
         self[key] = entry
         return entry
 
@@ -283,6 +286,8 @@ class WindowStore(Protocol):
     ) -> None: ...
 
     def fetch_all(self, from_ms: int, to_ms: int, /) -> Iterable[tuple[bytes, int, bytes]]: ...
+
+    def fetch(self, key: bytes, from_ms: int, to_ms: int, /) -> Iterable[tuple[int, bytes]]: ...
 
     def expire(self, stream_time_ms: int, /) -> object: ...
 
@@ -318,6 +323,9 @@ class WindowCache(dict[int, WindowRows]):
         self.expired_puts = 0
         self.expires_by_ms = 1
         """How much of what is beyond retention goes at once."""
+        self.entries = 0
+        self._starts_of_key: dict[bytes, list[int]] = {}
+        self._trimmed_to = -1
         self._stored = newest_stored_start
         self._row_bytes = 64
 
@@ -351,7 +359,7 @@ class WindowCache(dict[int, WindowRows]):
             return None
         entries = self.dirty
         self.dirty = []
-        entries.sort(key=_by_sequence)
+        entries.sort(key=by_sequence)
         for entry in entries:
             entry.dirty = False
         changed = [e for e in entries if e.value is not None or e.old is not None] if forwards else entries
@@ -361,7 +369,7 @@ class WindowCache(dict[int, WindowRows]):
         flushed = Flushed(changed, self.format.serialize, [e.key + suffixes[e.start] for e in changed], windowed=True)
         rows = self.format.rows(flushed.timestamps, flushed.raw_values)
         self.pending.update(((e.key, e.start), row) for e, row in zip(changed, rows, strict=True))
-        self._row_bytes = _average_bytes(flushed.store_keys, rows)
+        self._row_bytes = average_bytes(flushed.store_keys, rows)
         return flushed
 
     def read_olds(self, flushed: Flushed) -> None:
@@ -379,14 +387,18 @@ class WindowCache(dict[int, WindowRows]):
         for start in [start for start in self if start < oldest]:
             self._drop(start)
         self.store.expire(self.newest_start)
+        if self._starts_of_key and self.newest_start - self._trimmed_to > self.retention_ms:
+            self._trimmed_to = self.newest_start
+            for key in [key for key, starts in self._starts_of_key.items() if not starts or starts[-1] < oldest]:
+                del self._starts_of_key[key]
 
     def _drop(self, start: int) -> None:
-        del self[start]
+        self.entries -= len(self.pop(start))
         if self._stored is not None and start > self._stored:
             self._stored = start
 
     def size_bytes(self) -> int:
-        return sum(map(len, self.values())) * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
+        return self.entries * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
 
     def evict(self, limit_bytes: int) -> None:
         """Drops the oldest windows until at most ``limit_bytes`` are held."""
@@ -395,11 +407,14 @@ class WindowCache(dict[int, WindowRows]):
         for start in sorted(self):
             if self.size_bytes() <= limit_bytes:
                 return
+            self._starts_of_key.clear()
             self._drop(start)
 
     def forget(self, newest_stored_start: int | None) -> None:
         """Drops every entry: the store was rewritten from its changelog."""
         self.clear()
+        self.entries = 0
+        self._starts_of_key = {}
         self.dirty = []
         self.pending = {}
         self._stored = newest_stored_start
@@ -419,6 +434,44 @@ class WindowCache(dict[int, WindowRows]):
         """The latest start of a window that was ever seen here."""
         return self.newest_start if self._stored is None else max(self.newest_start, self._stored)
 
+    def starts(self, low: int) -> set[int]:
+        """The starts at ``low`` or later of all windows that have rows."""
+        found = {start for _, start, _ in self.store.fetch_all(low, 2**63 - 1)}
+        found.update(start for (_, start), row in self.pending.items() if row is not None and start >= low)
+        found.update(entry.start for entry in self.dirty if entry.start >= low)
+        return found
+
+    def rows_at(self, start: int) -> list[Entry]:
+        """The rows of the windows that start then, by key, also where they are beyond retention by now."""
+        cached = self[start]
+        if not cached.fresh:
+            keys = {key for key, _, _ in self.store.fetch_all(start, start)}
+            keys.update(key for key, pending_start in self.pending if pending_start == start)
+            for key in keys:
+                cached[key]
+        return [cached[key] for key in sorted(cached) if cached[key].value is not None]
+
+    def starts_of(self, key: bytes, low: int, high: int) -> list[int]:
+        """The starts in ``low``..``high`` of the windows that a key may have, in order. See :meth:`note_start`."""
+        starts = self._starts_of_key.get(key)
+        if starts is None:
+            found = {start for start, _ in self.store.fetch(key, 0, 2**63 - 1)}
+            found.update(start for pending_key, start in self.pending if pending_key == key)
+            found.update(entry.start for entry in self.dirty if entry.key == key)
+            starts = self._starts_of_key[key] = sorted(found)
+        oldest = self.newest() - self.retention_ms + 1
+        if starts and starts[0] < oldest:
+            del starts[: bisect_left(starts, oldest)]
+        return starts[bisect_left(starts, low) : bisect_right(starts, high)]
+
+    def note_start(self, key: bytes, start: int) -> None:
+        """A row is put there: whoever asks for :meth:`starts_of` says so."""
+        starts = self._starts_of_key.get(key)
+        if starts is not None and (not starts or start > starts[-1]):
+            starts.append(start)
+        elif starts is not None and starts[(at := bisect_left(starts, start))] != start:
+            starts.insert(at, start)
+
     def rows(self) -> Iterator[Entry]:
         """Every row within retention by key, then start; what is not flushed yet included."""
         found = {(k, s): self.format.load(k, row, s) for k, s, row in self.store.fetch_all(0, 2**63 - 1)}
@@ -434,7 +487,7 @@ def _within(key: bytes, start: bytes | None, end: bytes | None) -> bool:
     return (start is None or start <= key) and (end is None or key < end)
 
 
-def _average_bytes(keys: list[bytes], rows: list[bytes | None]) -> int:
+def average_bytes(keys: list[bytes], rows: list[bytes | None]) -> int:
     """Bytes of a key and its row, estimated from a few, with what Python adds to each object."""
     some = keys[:_SAMPLE]
     return (sum(map(len, some)) + sum(len(row) for row in rows[:_SAMPLE] if row is not None)) // len(some) + 33

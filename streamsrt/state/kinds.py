@@ -11,23 +11,27 @@ from typing import Any, TypeAlias
 from streamsrt.errors import ConfigError
 from streamsrt.state.cache import KeyValueCache, RowFormat, WindowCache
 from streamsrt.state.duplicates import DuplicatesBytesStore, DuplicatesCache
+from streamsrt.state.session_cache import SessionCache
+from streamsrt.state.sessions import SessionBytesStore
 from streamsrt.state.store import BytesStore
 from streamsrt.state.versioned import VersionedBytesStore
 from streamsrt.state.versioned_cache import VersionedCache
 from streamsrt.state.windowed import WindowBytesStore
 from topology.nodes import StoreSpec
 
-LaidOut: TypeAlias = BytesStore | WindowBytesStore | DuplicatesBytesStore | VersionedBytesStore
-Cache: TypeAlias = KeyValueCache | WindowCache | DuplicatesCache | VersionedCache
+LaidOut: TypeAlias = BytesStore | WindowBytesStore | DuplicatesBytesStore | SessionBytesStore | VersionedBytesStore
+Cache: TypeAlias = KeyValueCache | WindowCache | DuplicatesCache | SessionCache | VersionedCache
 
 
 def check_kind(spec: StoreSpec) -> None:
     """Raises ConfigError for a store that can't be kept."""
-    if spec.kind not in ("key_value", "window", "versioned") or (spec.retain_duplicates and spec.kind != "window"):
+    if spec.kind not in ("key_value", "window", "session", "versioned") or (
+        spec.retain_duplicates and spec.kind != "window"
+    ):
         kind = f"{spec.kind} store{' that retains duplicates' if spec.retain_duplicates else ''}"
         raise ConfigError(
-            f"state store {spec.name!r} is a {kind}: only key-value, window and versioned stores can be kept, and only "
-            "window stores can retain duplicates"
+            f"state store {spec.name!r} is a {kind}: only key-value, window, session and versioned stores can be kept, "
+            "and only window stores can retain duplicates"
         )
     if spec.retain_duplicates and spec.timestamped:
         raise ConfigError(f"window store {spec.name!r} retains duplicates: it can't keep timestamps beside them")
@@ -42,6 +46,9 @@ def lay_out(spec: StoreSpec, store: BytesStore) -> LaidOut:
         assert spec.retention_ms is not None
         layout = DuplicatesBytesStore if spec.retain_duplicates else WindowBytesStore
         return layout(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
+    if spec.kind == "session":
+        assert spec.retention_ms is not None
+        return SessionBytesStore(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
     if spec.kind == "versioned":
         assert spec.retention_ms is not None
         assert spec.segment_interval_ms is not None
@@ -63,6 +70,12 @@ def cache_over(spec: StoreSpec, store: Any, row_format: RowFormat) -> Cache:
         if spec.persistent and spec.segment_interval_ms is not None:
             cache.expires_by_ms = spec.segment_interval_ms
         return cache
+    if spec.kind == "session":
+        assert spec.retention_ms is not None
+        sessions = SessionCache(spec.name, store, row_format, retention_ms=spec.retention_ms)
+        if spec.persistent and spec.segment_interval_ms is not None:
+            sessions.expires_by_ms = spec.segment_interval_ms
+        return sessions
     if spec.kind == "versioned":
         return VersionedCache(spec.name, store, row_format)
     return KeyValueCache(spec.name, store, row_format)

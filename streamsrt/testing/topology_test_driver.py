@@ -20,7 +20,7 @@ from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import UserError
-from streamsrt.operators.store_access import KeyValueAccess, VersionedAccess, WindowAccess, store_access
+from streamsrt.operators.store_access import KeyValueAccess, SessionAccess, VersionedAccess, WindowAccess, store_access
 from streamsrt.state.kinds import Cache, lay_out
 from streamsrt.state.memory import MemoryStore
 from streamsrt.tasks.record_collector import Keys
@@ -31,7 +31,7 @@ from topology.serdes import Serde
 
 K = TypeVar("K")
 V = TypeVar("V")
-Access = TypeVar("Access", KeyValueAccess, WindowAccess, VersionedAccess)
+Access = TypeVar("Access", KeyValueAccess, WindowAccess, SessionAccess, VersionedAccess)
 
 _GETTERS = {"versioned": "versioned_key_value"}
 _DEFAULT_CONFIG: dict[str, Any] = {"application.id": "topology-test-driver"}
@@ -341,7 +341,7 @@ class TopologyTestDriver:
         return tuple(spec.name for task in self._tasks for spec in task.subtopology.stores)
 
     def store_kind(self, name: str) -> str:
-        """``key_value``, ``window`` or ``versioned``."""
+        """``key_value``, ``window``, ``session`` or ``versioned``."""
         return self._store(name)[0].kind
 
     def get_key_value_store(self, name: str, *, timestamped: bool = False) -> KeyValueAccess:
@@ -357,6 +357,10 @@ class TopologyTestDriver:
 
     def get_timestamped_window_store(self, name: str) -> WindowAccess:
         return self.get_window_store(name, timestamped=True)
+
+    def get_session_store(self, name: str) -> SessionAccess:
+        """A session store."""
+        return self._access(name, SessionAccess)
 
     def get_versioned_key_value_store(self, name: str) -> VersionedAccess:
         """A versioned store."""

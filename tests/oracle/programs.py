@@ -17,6 +17,7 @@ from uuid import UUID
 from tests.oracle.expressions import evaluate, truth
 from tests.oracle.scripts import ScriptedProcessor, ScriptedTransformer
 from topology import (
+    EmitStrategy,
     JoinWindows,
     KGroupedStream,
     KStream,
@@ -24,11 +25,13 @@ from topology import (
     Record,
     RecordContext,
     Serde,
+    SessionWindows,
+    SlidingWindows,
     Store,
     StreamsBuilder,
-    TimeWindowedKStream,
     TimeWindows,
     Topology,
+    UnlimitedWindows,
     serdes,
 )
 
@@ -50,9 +53,9 @@ OPERATORS = {
     },
     "KGroupedTable": {"aggregate", "count", "reduce"},
     "KGroupedStream": {"aggregate", "count", "reduce", "windowed_by"},
-    "TimeWindowedKStream": {"aggregate", "count", "reduce"},
+    "TimeWindowedKStream": {"aggregate", "count", "emit_strategy", "reduce"},
+    "SessionWindowedKStream": {"aggregate", "count", "emit_strategy", "reduce"},
 }  # fmt: skip
-WINDOWS = {"tumbling", "hopping"}
 EMIT_INTERVAL = "emit.interval.ms.kstreams.outer.join.spurious.results.fix"
 CONFIG = {
     f"__{EMIT_INTERVAL}__",
@@ -153,6 +156,8 @@ def serde(name: Any) -> Any:
         return SERDES[name]
     if "time_windowed" in name:
         return serdes.time_windowed(serde(name["time_windowed"]), name["size_ms"])
+    if "session_windowed" in name:
+        return serdes.session_windowed(serde(name["session_windowed"]))
     if "string_refusing" in name:
         return _string_refusing(name["string_refusing"])
     raise UnsupportedCase(f"unsupported serde: {next(iter(name))}")
@@ -353,11 +358,15 @@ class _Interpreter:
         mapper = _function(step["fn"], "k", "v") if step.get("fn") is not None else None
         return on.to_stream(mapper, **_named(step))
 
-    def on_windowed_by(self, on: KGroupedStream[Any, Any], step: Step) -> TimeWindowedKStream[Any, Any]:
-        windows = step["windows"]
-        if windows["kind"] not in WINDOWS:
-            raise UnsupportedCase(f"unsupported windows: {windows['kind']}")
-        return on.windowed_by(TimeWindows(windows["size_ms"], windows.get("advance_ms"), windows.get("grace_ms") or 0))
+    def on_windowed_by(self, on: KGroupedStream[Any, Any], step: Step) -> Any:
+        return on.windowed_by(_windows(step["windows"]))
+
+    def on_emit_strategy(self, on: Any, step: Step) -> Any:
+        return on.emit_strategy(EmitStrategy(step["strategy"]))
+
+    def on_sessionwindowedkstream_aggregate(self, on: Any, step: Step) -> Any:
+        aggregator, merger = _function(step["fn"], "k", "v", "agg"), _function(step["merger"], "k", "agg1", "agg2")
+        return on.aggregate(lambda: evaluate(step["init"], {}), aggregator, merger, **_named(step), **_store(step))
 
     def on_count(self, on: Any, step: Step) -> Any:
         return on.count(**_named(step), **_store(step))
@@ -386,6 +395,20 @@ class _Interpreter:
     def on_aggregate(self, on: Any, step: Step) -> Any:
         aggregator = _function(step["fn"], "k", "v", "agg")
         return on.aggregate(lambda: evaluate(step["init"], {}), aggregator, **_named(step), **_store(step))
+
+
+def _windows(given: Step) -> Any:
+    grace_ms = given.get("grace_ms") or 0
+    match given["kind"]:
+        case "sliding":
+            if not given["diff_ms"]:
+                raise UnsupportedCase("unsupported windows: sliding without a difference are refused here")
+            return SlidingWindows(given["diff_ms"], grace_ms)
+        case "session":
+            return SessionWindows(given["gap_ms"], grace_ms)
+        case "unlimited":
+            return UnlimitedWindows(given.get("start_ms") or 0)
+    return TimeWindows(given["size_ms"], given.get("advance_ms"), grace_ms)
 
 
 def _function(expression: Any, *variables: str) -> Callable[..., Any]:
@@ -508,6 +531,8 @@ def _supplier(supplier: Step) -> dict[str, Any]:
         options |= {"kind": "window", "retention": supplier["retention_ms"], "window_size": supplier["window_ms"]}
         if supplier.get("retain_duplicates"):
             raise UnsupportedCase("unsupported option: window store with duplicates for processors")
+    elif kind == "session":
+        options |= {"kind": "session", "retention": supplier["retention_ms"]}
     elif kind == "versioned":
         options |= {"kind": "versioned", "retention": supplier["retention_ms"]}
         options["segment_interval"] = supplier.get("segment_ms")

@@ -135,11 +135,13 @@ def _entries(driver: TopologyTestDriver, case: Case, name: str) -> list[Any]:
         return _unmatched(driver, case, name)
     if "-SUBSCRIPTION-STATE-STORE-" in name or name.endswith("-subscription-store"):
         return _subscriptions(driver, case, name)
-    rows: Any = (
-        driver.get_window_store(name, timestamped=True)
-        if kind == "window"
-        else driver.get_key_value_store(name, timestamped=True)
-    )
+    rows: Any
+    if kind == "session":
+        rows = driver.get_session_store(name)
+    elif kind == "window":
+        rows = driver.get_window_store(name, timestamped=True)
+    else:
+        rows = driver.get_key_value_store(name, timestamped=True)
     return [{"key": _json(key), "value": _json(value)} for key, value in rows.all()]
 
 

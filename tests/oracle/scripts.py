@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.oracle.expressions import Environment, ExpressionError, evaluate, text, truth
-from topology import ProcessorContext, PunctuationType, Record, ValueAndTimestamp, VersionedRecord, serdes
+from topology import ProcessorContext, PunctuationType, Record, ValueAndTimestamp, VersionedRecord, Windowed, serdes
 
 PUNCTUATIONS = {"stream_time": PunctuationType.STREAM_TIME, "wall_clock": PunctuationType.WALL_CLOCK_TIME}
 
@@ -81,6 +81,16 @@ class ScriptedProcessor:
         pair = ValueAndTimestamp(self.value(value, environment), self.current.timestamp)
         begin = int(self.value(start, environment))
         self.context.get_state_store(store).put(self.value(key, environment), pair, begin)
+
+    def do_ses_put(
+        self, environment: Environment, store: str, key: Any, start: Any, end: Any, value: Any = None
+    ) -> None:
+        bounds = (int(self.value(start, environment)), int(self.value(end, environment)))
+        session = Windowed(self.value(key, environment), *bounds)
+        self.context.get_state_store(store).put(session, self.value(value, environment))
+
+    def do_ses_remove(self, environment: Environment, store: str, key: Any, start: Any, end: Any) -> None:
+        self.do_ses_put(environment, store, key, start, end)
 
     def do_let(self, environment: Environment, name: str, value: Any) -> None:
         environment[name] = self.value(value, environment)
@@ -186,6 +196,8 @@ STORE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "range": lambda store, start, end: listed(store.range(start, end)),
     "reverse_range": lambda store, start, end: listed(store.reverse_range(start, end)),
     "prefix": lambda store, prefix: listed(store.prefix_scan(prefix, serdes.string)),
+    "ses_find": lambda store, key, end, start: listed(store.find_sessions(key, int(end), int(start))),
+    "ses_fetch": lambda store, key: listed(store.fetch(key)),
     "win_get": lambda store, key, start: store.fetch(key, int(start)),
     "win_fetch": lambda store, key, start, end: listed(store.fetch_range(key, int(start), int(end))),
     "win_backward_fetch": lambda store, key, start, end: listed(store.backward_fetch_range(key, int(start), int(end))),

@@ -244,7 +244,7 @@ MISTAKES: dict[Callable[[StreamsBuilder], None], tuple[type[TopologyError], str]
     other_builder: (TopologyError, "one StreamsBuilder"),
     other_builder_table: (TopologyError, "one StreamsBuilder"),
     other_windows: (UnsupportedError, "takes TimeWindows"),
-    short_retention: (WindowError, "size + grace = 1500 ms"),
+    short_retention: (WindowError, "needs 1500 ms"),
     window_store_of_another_size: (WindowError, "windows of 2000 ms, the operator has 1000 ms"),
     window_store_without_windows: (TopologyError, "a key_value or versioned store is needed"),
     window_store_without_times: (WindowError, "needs retention= and window_size="),

@@ -34,6 +34,7 @@ from topology.operations.basic import (
 from topology.operations.batches import MapAsync, MapBatches
 from topology.operations.grouped_tables import GroupTable, TableAggregate, TableTransformValues
 from topology.operations.joins import JoinOperation
+from topology.operations.windowed import SessionAggregate, SlidingAggregate
 
 Operation: TypeAlias = (
     Filter
@@ -57,6 +58,8 @@ Operation: TypeAlias = (
     | GroupTable
     | TableAggregate
     | TableTransformValues
+    | SlidingAggregate
+    | SessionAggregate
     | JoinOperation
     | MapAsync
     | MapBatches
@@ -81,6 +84,8 @@ __all__ = [
     "Peek",
     "Process",
     "SelectKey",
+    "SessionAggregate",
+    "SlidingAggregate",
     "StreamTableJoin",
     "TableAggregate",
     "TableFilter",

@@ -104,7 +104,7 @@ class Aggregate:
 
     ``aggregation`` count: no functions; reduce: ``aggregator(aggregate, value)``;
     aggregate: ``initializer()`` and ``aggregator(key, value, aggregate)``.
-    ``windows`` None: per key; else per key and window.
+    ``windows`` None: per key; else per key and window. ``emit_on_close``: a window is forwarded once, when it is closed.
     """
 
     store: str
@@ -112,6 +112,7 @@ class Aggregate:
     initializer: Function | None = None
     aggregator: Function | None = None
     windows: Windows | None = None
+    emit_on_close: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,25 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from streamsrt.state.kinds import lay_out
 from streamsrt.state.memory import MemoryStore
-from streamsrt.state.windowed import WindowBytesStore
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.records import Headers, RecordColumns
-from topology import KStream, KTable, Store, StreamsBuilder, TimeWindows, Topology, serdes
+from topology import (
+    EmitStrategy,
+    KGroupedStream,
+    KStream,
+    KTable,
+    SessionWindowedKStream,
+    SessionWindows,
+    SlidingWindows,
+    Store,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+    UnlimitedWindows,
+    serdes,
+)
 
 APPLICATION = "app"
 KEYS = ("a", "b", "c", "dd")
@@ -71,7 +85,10 @@ TABLE_STEPS: dict[str, Callable[[KTable[Any, Any]], KTable[Any, Any]]] = {
     ),
 }
 
-ENDS = ("sink", "count", "reduce", "aggregate", "tumbling", "hopping", "table", "join", "left_join")
+ENDS = (
+    "sink", "count", "reduce", "aggregate", "tumbling", "hopping", "unlimited", "sliding", "session", "session_reduce",
+    "tumbling_close", "sliding_close", "session_close", "table", "join", "left_join",
+)  # fmt: skip
 
 
 def _write(table: KTable[Any, Any], value: Any, key: Any = serdes.string) -> None:
@@ -112,10 +129,38 @@ def _aggregate(stream: KStream[Any, Any], end: str, table_steps: Sequence[str], 
     elif end == "aggregate":
         table = grouped.aggregate(lambda: "", lambda k, v, a: None if len(a) > 12 else a + v[:3], store=text)
         _write(_through(table, table_steps), serdes.string)
+    elif "session" in end:
+        _aggregate_sessions(grouped.windowed_by(SessionWindows(6, grace=5)), end, text)
     else:
-        windows = TimeWindows(10, grace=5) if end == "tumbling" else TimeWindows(10, 4, grace=5)
-        store = Store("agg", key=serdes.string, value=serdes.long, caching=caching)
-        _write(grouped.windowed_by(windows).count(store=store), serdes.long, serdes.time_windowed(serdes.string, 10))
+        _aggregate_windows(grouped, end, caching)
+
+
+def _aggregate_sessions(grouped: SessionWindowedKStream[Any, Any], end: str, store: Store) -> None:
+    if end.endswith("close"):
+        grouped = grouped.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+    if end == "session_reduce":
+        table = grouped.reduce(lambda one, other: max(one or "", other or ""), store=store)
+    else:
+        table = grouped.aggregate(lambda: "", lambda k, v, a: a + (v or "-")[:2], lambda k, a, b: a + b, store=store)
+    _write(table, serdes.string, serdes.session_windowed(serdes.string))
+
+
+WINDOWS: dict[str, TimeWindows | SlidingWindows | UnlimitedWindows] = {
+    "tumbling": TimeWindows(10, grace=5),
+    "hopping": TimeWindows(10, 4, grace=5),
+    "sliding": SlidingWindows(10, grace=5),
+    "unlimited": UnlimitedWindows(8),
+}
+
+
+def _aggregate_windows(grouped: KGroupedStream[Any, Any], end: str, caching: bool) -> None:
+    windows = WINDOWS[end.partition("_")[0]]
+    windowed = grouped.windowed_by(windows)
+    if end.endswith("close"):
+        windowed = windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+    store = Store("agg", key=serdes.string, value=serdes.long, caching=caching)
+    key = serdes.time_windowed(serdes.string, windows.size_ms)
+    _write(windowed.count(store=store), serdes.long, key)
 
 
 def _through(table: KTable[Any, Any], steps: Sequence[str]) -> KTable[Any, Any]:
@@ -166,8 +211,7 @@ def columns_of(rows: Sequence[Piped], offset: int) -> RecordColumns:
 
 
 def new_store(spec: Any) -> Any:
-    store = MemoryStore(spec.name)
-    return WindowBytesStore(store, retention_ms=spec.retention_ms) if spec.kind == "window" else store
+    return lay_out(spec, MemoryStore(spec.name))
 
 
 def new_task(topology: Topology, written: Written, stores: dict[str, Any] | None = None, **config: Any) -> Task:

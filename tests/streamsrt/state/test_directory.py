@@ -136,7 +136,7 @@ def test_obsolete_stores_are_those_nobody_opened_for_long(directory: StateDirect
 
 
 def test_kinds_that_are_not_kept_are_refused(directory: StateDirectory) -> None:
-    with pytest.raises(ConfigError, match="'s' is a session store"):
+    with pytest.raises(ConfigError, match="session store 's' has no retention"):
         directory.open_store(StoreSpec(name="s", kind="session"), 0)
     with pytest.raises(ConfigError, match="versioned store 's' has no retention"):
         directory.open_store(StoreSpec(name="s", kind="versioned"), 0)

@@ -1,0 +1,208 @@
+"""The write-back cache of a session store: the sessions of each key, in a list ordered by end and start.
+
+1. ``cache[key]`` loads all sessions that the store has of a key. A session that was removed stays in the list with the value
+   None until it is written; whoever reads the list passes over those.
+2. A session's bounds are its key: one that grows is removed, and another one put.
+3. The timestamp of an entry is that of the record that changed it, for the changelog; forwarded is the session's end.
+4. Else the rules of :mod:`streamsrt.state.cache` hold.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, Entry, Flushed, RowFormat, average_bytes, by_sequence
+from streamsrt.state.columns import ChangelogColumns
+from streamsrt.state.sessions import SessionPut, session_key
+
+Place = tuple[bytes, int, int]
+"""Key, end, start."""
+
+
+class SessionEntry(Entry):
+    """One session; ``start`` and ``end`` are included."""
+
+    __slots__ = ("end",)
+
+    def __init__(self, key: bytes, value: Any, start: int, end: int) -> None:
+        super().__init__(key, value, -1, start)
+        self.end = end
+
+
+class SessionStore(Protocol):
+    """What a session cache needs of a byte store."""
+
+    @property
+    def stream_time_ms(self) -> int: ...
+
+    def sessions(self, key: bytes, /) -> Iterable[tuple[int, int, bytes]]: ...
+
+    def all_sessions(self) -> Iterable[tuple[bytes, int, int, bytes]]: ...
+
+    def write(self, puts: Iterable[SessionPut], *, changelog_offset: int | None = None) -> None: ...
+
+    def expire(self, stream_time_ms: int, /) -> object: ...
+
+    def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int, /) -> None: ...
+
+
+def _by_end(entry: SessionEntry) -> tuple[int, int]:
+    return entry.end, entry.start
+
+
+class SessionCache(dict[bytes, list[SessionEntry]]):
+    """The cache of a session store. ``newest_end`` is the latest end that was ever seen here, -1 before the first."""
+
+    def __init__(self, name: str, store: SessionStore, row_format: RowFormat, *, retention_ms: int) -> None:
+        super().__init__()
+        self.name = name
+        self.store = store
+        self.format = row_format
+        self.retention_ms = retention_ms
+        self.dirty: list[SessionEntry] = []
+        self.pending: dict[Place, bytes | None] = {}
+        self.newest_end = store.stream_time_ms
+        self.expired_puts = 0
+        self.expires_by_ms = 1
+        """How much of what is beyond retention goes at once."""
+        self._removed: set[bytes] = set()
+        self._row_bytes = 64
+        self._expired_to = self.newest_end
+
+    def __missing__(self, key: bytes) -> list[SessionEntry]:
+        load = self.format.deserialize
+        rows = {(end, start): load(value) for start, end, value in self.store.sessions(key)}
+        for (pending_key, end, start), row in self.pending.items():
+            if pending_key == key:
+                rows[end, start] = None if row is None else load(row)
+        entries = self[key] = [SessionEntry(key, rows[place], place[1], place[0]) for place in sorted(rows)]
+        return entries
+
+    def find(self, key: bytes, earliest_end: int, latest_start: int) -> list[SessionEntry]:
+        """The sessions of ``key`` that end at ``earliest_end`` or later and start at ``latest_start`` or before, by end."""
+        low = max(earliest_end, self.newest_end - self.retention_ms)
+        return [e for e in self[key] if e.end >= low and e.start <= latest_start and e.value is not None]
+
+    def put(
+        self, key: bytes, start: int, end: int, value: Any, timestamp: int, headers: Any, sequence: int
+    ) -> SessionEntry:
+        """Changes the session of ``key`` with these bounds; ``value`` None removes it."""
+        entries = self[key]
+        entry = next((e for e in entries if e.start == start and e.end == end), None)
+        if entry is None:
+            entry = SessionEntry(key, None, start, end)
+            if entries and (entries[-1].end, entries[-1].start) > (end, start):
+                insort(entries, entry, key=_by_end)
+            else:
+                entries.append(entry)
+        if end > self.newest_end:
+            self.newest_end = end
+        self.change(entry, value, timestamp, headers, sequence)
+        return entry
+
+    def change(self, entry: SessionEntry, value: Any, timestamp: int, headers: Any, sequence: int) -> None:
+        """Gives a session another value; None removes it."""
+        if not entry.dirty:
+            entry.dirty = True
+            entry.old = entry.value
+            self.dirty.append(entry)
+        if value is None:
+            self._removed.add(entry.key)
+        entry.value = value
+        entry.timestamp = timestamp
+        entry.headers = headers
+        entry.sequence = sequence
+
+    def count_if_expired(self, end: int) -> None:
+        """Counts a session that was just put where it is beyond retention."""
+        live = max(0, self.newest_end - self.retention_ms + (self.expires_by_ms == 1))
+        if end // self.expires_by_ms < live // self.expires_by_ms:
+            self.expired_puts += 1
+
+    def flush(self, *, forwards: bool = True) -> Flushed | None:
+        """Takes the dirty entries out; None where there are none (see :meth:`KeyValueCache.flush`)."""
+        if not self.dirty:
+            return None
+        entries = self.dirty
+        self.dirty = []
+        entries.sort(key=by_sequence)
+        for entry in entries:
+            entry.dirty = False
+        changed = [e for e in entries if e.value is not None or e.old is not None] if forwards else entries
+        if not changed:
+            return None
+        keys = [session_key(e.key, e.start, e.end) for e in changed]
+        flushed = Flushed(list(changed), self.format.serialize, keys, windowed=True)
+        flushed.ends = [e.end for e in changed]
+        self.pending.update(((e.key, e.end, e.start), row) for e, row in zip(changed, flushed.raw_values, strict=True))
+        self._row_bytes = average_bytes(flushed.store_keys, flushed.raw_values)
+        return flushed
+
+    def read_olds(self, flushed: Flushed) -> None:
+        """Fills in ``olds``: every session was read before it was changed."""
+        flushed.olds = [entry.old for entry in flushed.entries]
+
+    def write(self, changelog_offset: int | None) -> None:
+        """Puts everything pending into the store, as one batch in key order, and drops what is beyond retention."""
+        pending = self.pending
+        if pending or changelog_offset is not None:
+            puts = [(key, start, end, pending[key, end, start]) for key, end, start in sorted(pending)]
+            self.store.write(puts, changelog_offset=changelog_offset)
+            self.pending = {}
+        for key in self._removed:
+            if key in self:
+                self[key] = [e for e in self[key] if e.value is not None or e.dirty]
+        self._removed = {e.key for e in self.dirty if e.value is None}
+        self.store.expire(self.newest_end)
+        if self.newest_end - self._expired_to > max(self.retention_ms // 2, 1):
+            self._drop_expired()
+
+    def _drop_expired(self) -> None:
+        self._expired_to = self.newest_end
+        oldest = self.newest_end - self.retention_ms
+        for key in [key for key, entries in self.items() if all(e.end < oldest and not e.dirty for e in entries)]:
+            del self[key]
+
+    def session(self, key: bytes, start: int, end: int) -> SessionEntry | None:
+        """The session of ``key`` with these bounds, also where it is beyond retention by now; None where there is none."""
+        return next((e for e in self[key] if e.start == start and e.end == end and e.value is not None), None)
+
+    def unexpired(self, earliest_end: int) -> list[SessionEntry]:
+        """All sessions that end then or later."""
+        return [entry for entry in self._all() if entry.end >= earliest_end and entry.value is not None]
+
+    def size_bytes(self) -> int:
+        return len(self) * (2 * ENTRY_OVERHEAD_BYTES + self._row_bytes)
+
+    def evict(self, limit_bytes: int) -> None:
+        """Drops all entries where they are more than ``limit_bytes``."""
+        if not self.dirty and not self.pending and self.size_bytes() > limit_bytes:
+            self.clear()
+
+    def forget(self) -> None:
+        """Drops every entry: the store was rewritten from its changelog."""
+        self.clear()
+        self.dirty = []
+        self.pending = {}
+        self._removed = set()
+        self.newest_end = self._expired_to = self.store.stream_time_ms
+
+    def restore(self, columns: ChangelogColumns) -> None:
+        """Applies records of the changelog to the store."""
+        self.store.restore(columns.keys, columns.values, columns.next_offset)
+        self.forget()
+
+    def rows(self) -> Iterator[SessionEntry]:
+        """Every session within retention by key, then end; what is not flushed yet included."""
+        oldest = self.newest_end - self.retention_ms
+        return (entry for entry in self._all() if entry.value is not None and entry.end >= oldest)
+
+    def _all(self) -> Iterator[SessionEntry]:
+        load = self.format.deserialize
+        found = {(k, e, s): SessionEntry(k, load(row), s, e) for k, s, e, row in self.store.all_sessions()}
+        for (key, end, start), row in self.pending.items():
+            found[key, end, start] = SessionEntry(key, None if row is None else load(row), start, end)
+        found |= {(e.key, e.end, e.start): e for e in self.dirty}
+        return (found[place] for place in sorted(found))

@@ -1,0 +1,37 @@
+"""Aggregations whose windows depend on the records: sliding windows and sessions; and what holds results back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from topology.operations.basic import Function
+from topology.windows import SessionWindows, SlidingWindows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlidingAggregate:
+    """Aggregates a grouped stream per key and sliding window; functions as in :class:`topology.operations.Aggregate`."""
+
+    store: str
+    aggregation: Literal["count", "reduce", "aggregate"]
+    windows: SlidingWindows
+    initializer: Function | None = None
+    aggregator: Function | None = None
+    emit_on_close: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionAggregate:
+    """Aggregates a grouped stream per key and session; functions as in :class:`topology.operations.Aggregate`.
+
+    ``merger(key, aggregate, aggregate)`` makes one aggregate of two sessions'; count and reduce need none.
+    """
+
+    store: str
+    aggregation: Literal["count", "reduce", "aggregate"]
+    windows: SessionWindows
+    initializer: Function | None = None
+    aggregator: Function | None = None
+    merger: Function | None = None
+    emit_on_close: bool = False
