@@ -8,27 +8,19 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 import signal
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from streamsrt.client.interface import GroupMember
 from streamsrt.client.network import NetworkThread
-from streamsrt.client.values import ClientConfig, FetchConfig, ProducerConfig, SecurityConfig
 from streamsrt.config import StreamsConfig
-from streamsrt.errors import ConfigError, MissingTopicError, UserError
-from streamsrt.membership.member import Member
-from streamsrt.membership.topology_metadata import topology_metadata
-from streamsrt.membership.values import Endpoint, GroupMembership, SetTaskOffsets
-from streamsrt.queries.desk import QueryDesk
+from streamsrt.errors import ConfigError, MissingTopicError, StreamsError, UserError
 from streamsrt.queries.errors import (
     InvalidStateStoreError,
     StreamsNotStartedError,
@@ -38,10 +30,9 @@ from streamsrt.queries.errors import (
 from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.queryable import Queryable
 from streamsrt.queries.routing import Routing, StoreDirectory
-from streamsrt.queries.values import HostInfo
-from streamsrt.runtime.commit import Committer, Committing
-from streamsrt.runtime.exactly_once import ExactlyOnceCommitter, transactional_sink
+from streamsrt.runtime.assembly import assemble, client_config, topology_settings
 from streamsrt.runtime.health import why_not_alive, why_not_ready
+from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response
 from streamsrt.runtime.metrics import (
     Metric,
     client_metrics,
@@ -50,17 +41,14 @@ from streamsrt.runtime.metrics import (
     thread_metrics,
     updater_metrics,
 )
-from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
-from streamsrt.runtime.topology_version import LocalVersion, check_members, digest_tag
+from streamsrt.runtime.stream_thread import StreamThread
+from streamsrt.runtime.topology_version import LocalVersion, check_members
 from streamsrt.runtime.tuning import tune_process
 from streamsrt.runtime.values import STATE_TRANSITIONS, Progress, State
+from streamsrt.runtime.watchdog import Watchdog
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.rocksdb import RocksDBOptions
 from streamsrt.tasks.offset_metadata import refuse_running_backfill
-from streamsrt.tasks.record_collector import RecordCollector
-from streamsrt.tasks.task import TaskConfig
-from streamsrt.tasks.task_manager import TaskManager, TaskSettings
-from streamsrt.wire.compression import Compression
 from topology.nodes import Topology
 
 if TYPE_CHECKING:
@@ -77,7 +65,8 @@ class KafkaStreams(Queryable):
     """Runs a topology as a member of its application's group.
 
     ``config``: a :class:`~streamsrt.config.StreamsConfig`, or a mapping with Kafka Streams' keys.
-    ``state_listener(new, old)`` is called on the processing thread.
+    ``state_listener(new, old)`` is called on the processing thread, and so is ``uncaught_exception_handler(error)``, which
+    says what becomes of the instance when processing has failed (by default ``Response.SHUTDOWN_CLIENT``).
     Raises :class:`~streamsrt.errors.ConfigError` for a setting that is wrong.
     Source: ``org.apache.kafka.streams.KafkaStreams``.
     """
@@ -88,6 +77,7 @@ class KafkaStreams(Queryable):
         config: StreamsConfig | Mapping[str, Any],
         *,
         state_listener: StateListener | None = None,
+        uncaught_exception_handler: Callable[[StreamsError], Response] | None = None,
     ) -> None:
         self.config = StreamsConfig.of(config)
         configured = topology.configured(topology_settings(self.config))
@@ -101,6 +91,11 @@ class KafkaStreams(Queryable):
         self.store_directory = StoreDirectory(topology, self.config.application_id)
         self._queries: LocalQueries | None = None
         self._failed_threads = 0
+        self._is_paused = False
+        self._exception_handler = uncaught_exception_handler
+        self._replaced = threading.Event()
+        self.on_stuck: Callable[[str], None] | None = None
+        """Called with what is known of it when the processing thread does not come around (``max.poll.interval.ms``)."""
         self._thread_number = 1
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
@@ -219,8 +214,16 @@ class KafkaStreams(Queryable):
         finally:
             ready.set()
 
-    def close(self, timeout_s: float | None = None) -> bool:
-        """Commits, leaves the group and ends; False when that takes longer than ``timeout_s``. Raises what had failed."""
+    def close(
+        self,
+        timeout_s: float | None = None,
+        *,
+        membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
+    ) -> bool:
+        """Commits, leaves the group (see ``membership``) and ends; False when that takes longer than ``timeout_s``.
+        Raises what had failed. Source: ``KafkaStreams.close(CloseOptions)``."""
+        if self._loop is not None:
+            self._loop.leaving = membership
         self.stop()
         if not self._claimed:
             self._enter(State.PENDING_SHUTDOWN)
@@ -235,12 +238,31 @@ class KafkaStreams(Queryable):
             raise failure
         return True
 
+    def pause(self) -> None:
+        """Processes nothing until :meth:`resume`; heartbeats, restoring and commits go on."""
+        self._set_paused(True)
+
+    def resume(self) -> None:
+        """Goes on after :meth:`pause`."""
+        self._set_paused(False)
+
+    @property
+    def is_paused(self) -> bool:
+        return self._is_paused
+
+    def _set_paused(self, paused: bool) -> None:
+        self._is_paused = paused
+        if self._loop is not None:
+            self._loop.is_paused = paused
+
     def stop(self) -> None:
         """Asks :meth:`run` to commit, leave the group and return; it may be called from any thread."""
         self._stop(wake=True)
 
     def _stop(self, *, wake: bool) -> None:
         self._stop_requested = True
+        if wake:
+            self._replaced.set()
         if self._loop is not None:
             self._loop.stop(wake=wake)
 
@@ -308,23 +330,73 @@ class KafkaStreams(Queryable):
                 version = LocalVersion(directory.path, self.topology)
                 version.check()
                 stack.callback(self._stop_http, self._start_http())
-                network = NetworkThread(client_config(config, str(directory.process_id)))
-                network.start(config.default_api_timeout_ms / 1000)
-                try:
-                    self._check_topics(network)
-                    # Before joining: a member in the group would keep the backfill from ending.
-                    refuse_running_backfill(config.application_id, network.admin.committed(config.application_id))
-                    (group,) = network.admin.describe_streams_groups([config.application_id])
-                    check_members(config.application_id, self.topology, group)
-                    self._run_member(network, directory, version, until, ready)
-                finally:
-                    network.stop()
+                while self._run_thread(directory, version, until, ready):
+                    self._failed_threads += 1
+                    self._thread_number += 1
         except BaseException:
             self._enter(State.PENDING_ERROR)
             self._enter(State.ERROR)
             raise
         self._enter(State.PENDING_SHUTDOWN)
         self._enter(State.NOT_RUNNING)
+
+    def _run_thread(
+        self,
+        directory: StateDirectory,
+        version: LocalVersion,
+        until: Callable[[StreamThread], bool] | None,
+        ready: threading.Event | None,
+    ) -> bool:
+        """One processing thread, from its first connection to its end; whether another one is to take its place."""
+        config = self.config
+
+        def entered(state: State) -> None:
+            if state is State.RUNNING:
+                version.remember()
+            self._enter(state)
+
+        loop: StreamThread | None = None
+        network = NetworkThread(client_config(config, str(directory.process_id)))
+        network.start(config.default_api_timeout_ms / 1000)
+        try:
+            self._check_topics(network)
+            # Before joining: a member in the group would keep the backfill from ending.
+            refuse_running_backfill(config.application_id, network.admin.committed(config.application_id))
+            (group,) = network.admin.describe_streams_groups([config.application_id])
+            check_members(config.application_id, self.topology, group)
+            loop, self._queries = assemble(
+                config,
+                self.topology,
+                self.store_directory,
+                network,
+                directory,
+                on_state=entered,
+                on_failure=self._decide,
+            )
+            self._loop = loop
+            loop.is_paused = self._is_paused
+            self._enter(State.REBALANCING)
+            if ready is not None:
+                ready.set()
+            if self._stop_requested:
+                loop.stop()
+            with Watchdog(loop, config.max_poll_interval_ms / 1000, self.on_stuck):
+                loop.run(until)
+        except StreamsError as error:
+            if loop is None or loop.response is not Response.REPLACE_THREAD or self._stop_requested:
+                raise
+            logger.error("a new stream thread takes the place of one that failed: %s", error)
+            self._replaced.wait(_REPLACE_PAUSE_S)
+            return True
+        finally:
+            network.stop()
+        return False
+
+    def _decide(self, error: StreamsError) -> Response:
+        """What becomes of a failure, as the application says."""
+        if self._exception_handler is None:
+            return Response.SHUTDOWN_CLIENT
+        return Response(self._exception_handler(error))
 
     def _start_http(self) -> HttpServer | None:
         """Where it is asked for, before the group is joined: the others are told where it is."""
@@ -367,222 +439,8 @@ class KafkaStreams(Queryable):
                 self.config.application_id, {"streams.num.standby.replicas": str(standbys)}
             )
 
-    def _run_member(
-        self,
-        network: NetworkThread,
-        directory: StateDirectory,
-        version: LocalVersion,
-        until: Callable[[StreamThread], bool] | None,
-        ready: threading.Event | None,
-    ) -> None:
-        config = self.config
 
-        def entered(state: State) -> None:
-            if state is State.RUNNING:
-                version.remember()
-            self._enter(state)
-
-        partitions = PartitionCounts(network)
-        desk = QueryDesk()
-        collector = RecordCollector(
-            transactional_sink(network.producer) if config.is_exactly_once else network.producer.send,
-            partitions,
-            transactional=config.is_exactly_once,
-            compression=Compression[config.compression_type.upper()],
-            batch_bytes_max=min(config.max_request_size, 1 << 20) - _BATCH_SLACK_BYTES,
-        )
-        manager = TaskManager(
-            TaskSettings(
-                application_id=config.application_id,
-                subtopologies={
-                    each.id if config.subtopology_id == "hash" else str(each.number): each
-                    for each in self.topology.subtopologies
-                },
-                task_config=TaskConfig.of(config),
-                cache_max_bytes=config.statestore_cache_max_bytes,
-                auto_offset_reset=config.auto_offset_reset,
-                input_buffer_bytes=2 * config.max_partition_fetch_bytes,
-                partitions_of_topic=partitions,
-                task_timeout_ms=config.task_timeout_ms,
-                state_cleanup_delay_ms=config.state_cleanup_delay_ms,
-            ),
-            network,
-            directory,
-            collector,
-            between_batches=desk.serve,
-        )
-        routing = Routing(self.store_directory, partitions, own_host(config))
-        on_disk = SetTaskOffsets(*manager.task_offsets())
-        member = network.join_group(Member(self._membership(str(directory.process_id)), on_disk))
-        self._loop = StreamThread(
-            LoopSettings(
-                commit_interval_ms=config.commit_interval_ms,
-                poll_ms=config.poll_ms,
-                linger_ms=config.linger_ms,
-                purge_interval_ms=config.repartition_purge_interval_ms,
-                turn_max_ms=_turn_max_ms(config),
-            ),
-            network,
-            member,
-            manager,
-            self._committer(network, collector, member, desk.idle),
-            flush_outputs=collector.flush,
-            now_ms=wall_clock(),
-            on_state=entered,
-            desk=desk,
-            routing=routing,
-        )
-        self._queries = LocalQueries(manager, desk, routing)
-        self._enter(State.REBALANCING)
-        if ready is not None:
-            ready.set()
-        if self._stop_requested:
-            self._loop.stop()
-        self._loop.run(until)
-
-    def _committer(
-        self,
-        network: NetworkThread,
-        collector: RecordCollector,
-        member: GroupMember,
-        idle: AbstractContextManager[None],
-    ) -> Committing:
-        config = self.config
-        if not config.is_exactly_once:
-            return Committer(config.application_id, network, collector, idle=idle)
-        return ExactlyOnceCommitter(
-            config.application_id,
-            network.transactions,
-            collector,
-            member,
-            timeout_s=config.max_block_ms / 1000,
-            idle=idle,
-        )
-
-    def _membership(self, process_id: str) -> GroupMembership:
-        config = self.config
-        return GroupMembership(
-            group_id=config.application_id,
-            member_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
-            process_id=process_id,
-            topology=topology_metadata(self.topology, config.application_id, subtopology_id=config.subtopology_id),
-            instance_id=config.group_instance_id,
-            rebalance_timeout_ms=config.max_poll_interval_ms,
-            endpoint=_endpoint(config.application_server),
-            client_tags={**digest_tag(self.topology), **config.client_tags},
-            retry_backoff_ms=config.retry_backoff_ms,
-            retry_backoff_max_ms=config.retry_backoff_max_ms,
-        )
-
-
-_BATCH_SLACK_BYTES = 16_384
-"""What a request has around its batches; a batch of that much less than ``max.request.size`` fits into one."""
-
-_TURN_MS = 100
 _SIZES_TIMEOUT_S = 2.0
+_REPLACE_PAUSE_S = 0.5
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-def wall_clock() -> Callable[[], int]:
-    """Epoch milliseconds that never go back: where the system's clock is set, this one goes on evenly."""
-    ahead_ns = time.time_ns() - time.monotonic_ns()
-    return lambda: (time.monotonic_ns() + ahead_ns) // 1_000_000
-
-
-class PartitionCounts:
-    """How many partitions an output topic has; asked once per topic. Raises MissingTopicError."""
-
-    def __init__(self, network: NetworkThread) -> None:
-        self._network = network
-        self._known: dict[str, int] = {}
-
-    def __call__(self, topic: str) -> int:
-        count = self._known.get(topic)
-        if count is None:
-            count = self._network.admin.partitions_for([topic]).get(topic)
-            if count is None:
-                raise MissingTopicError(
-                    f"topic {topic!r}, to which a record is to be written, does not exist: create it "
-                    f"(streamsrt topics create {topic} --partitions N)"
-                )
-            self._known[topic] = count
-        return count
-
-
-def _endpoint(server: str) -> Endpoint | None:
-    if not server:
-        return None
-    host, _, port = server.rpartition(":")
-    if not host or not port.isdigit():
-        raise ConfigError(f"application.server={server!r}: expected HOST:PORT")
-    return Endpoint(host, int(port))
-
-
-def own_host(config: StreamsConfig) -> HostInfo | None:
-    """Where this instance says that it answers queries."""
-    endpoint = _endpoint(config.application_server)
-    return None if endpoint is None else HostInfo(endpoint.host, endpoint.port)
-
-
-def topology_settings(config: StreamsConfig) -> dict[str, Any]:
-    """The topology's part of the configuration: what its internal topics and stores are like."""
-    return {
-        **{f"topic.{key}": value for key, value in config.topic_configs.items()},
-        "upgrade.from": config.upgrade_from or "",
-        "dsl.store.suppliers.class": config.dsl_store_suppliers_class,
-        "windowstore.changelog.additional.retention.ms": config.windowstore_changelog_additional_retention_ms,
-    }
-
-
-def _turn_max_ms(config: StreamsConfig) -> int:
-    """Exactly once, a commit that is late is a transaction that times out."""
-    if not config.is_exactly_once:
-        return 0
-    return max(1, min(max(config.commit_interval_ms, _TURN_MS), config.transaction_timeout_ms // 4))
-
-
-def client_config(config: StreamsConfig, process_id: str = "") -> ClientConfig:
-    """The network's part of the configuration. ``process_id``: of the state directory, which the transactions of an
-    instance are known by, over its restarts."""
-    return ClientConfig(
-        bootstrap_servers=config.bootstrap_servers,
-        client_id=config.client_id or f"streamsrt-{config.application_id}",
-        security=SecurityConfig(
-            protocol=config.security_protocol,
-            sasl_mechanism=config.sasl_mechanism,
-            sasl_username=config.sasl_username,
-            sasl_password=config.sasl_password,
-            sasl_oauth_token_provider=config.sasl_oauth_token_provider,
-            sasl_kerberos_service_name=config.sasl_kerberos_service_name,
-            sasl_kerberos_domain_name=config.sasl_kerberos_domain_name,
-            ssl_ca_location=config.ssl_ca_location,
-            ssl_certificate_location=config.ssl_certificate_location,
-            ssl_key_location=config.ssl_key_location,
-            ssl_key_password=config.ssl_key_password,
-            ssl_check_hostname=config.ssl_check_hostname,
-        ),
-        request_timeout_ms=config.request_timeout_ms,
-        retry_backoff_ms=config.retry_backoff_ms,
-        retry_backoff_max_ms=config.retry_backoff_max_ms,
-        reconnect_backoff_ms=config.reconnect_backoff_ms,
-        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
-        metadata_max_age_ms=config.metadata_max_age_ms,
-        fetch=FetchConfig(
-            min_bytes=config.fetch_min_bytes,
-            max_wait_ms=config.fetch_max_wait_ms,
-            max_bytes=config.fetch_max_bytes,
-            max_partition_bytes=config.max_partition_fetch_bytes,
-            isolation_level=config.isolation_level,
-            buffer_bytes=config.fetch_buffer_bytes,
-        ),
-        restore=FetchConfig(isolation_level="read_committed", buffer_bytes=config.fetch_buffer_bytes),
-        producer=ProducerConfig(
-            max_request_size=config.max_request_size,
-            buffer_memory=config.buffer_memory,
-            max_block_ms=config.max_block_ms,
-            delivery_timeout_ms=config.delivery_timeout_ms,
-            transactional_id=f"{config.application_id}-{process_id}-1" if config.is_exactly_once else None,
-            transaction_timeout_ms=config.transaction_timeout_ms,
-        ),
-    )

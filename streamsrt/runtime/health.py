@@ -9,6 +9,7 @@ from types import FrameType
 
 from streamsrt.runtime.values import Progress, State, TaskProgress
 
+_LIBRARIES = ("/lib/python", "/site-packages/")
 _OURS = str(Path(__file__).resolve().parent.parent)
 
 
@@ -59,8 +60,8 @@ def where_is(thread_id: int | None) -> str:
     below_ours = False
     for each in stack:
         file = each.f_code.co_filename
-        ours = file.startswith((_OURS, "<"))
-        if below_ours and not ours and "lib/python" not in file and "site-packages" not in file:
+        ours = file.startswith(_OURS)
+        if below_ours and not ours and not file.startswith("<") and not any(part in file for part in _LIBRARIES):
             return f"{file}:{each.f_lineno} in {each.f_code.co_name}"
         below_ours = below_ours or ours
     return ""

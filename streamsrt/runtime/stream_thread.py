@@ -34,6 +34,7 @@ from streamsrt.membership.values import (
     MembershipFailed,
     ReleaseTasks,
     ReportOwned,
+    RequestShutdown,
     SetTaskOffsets,
     SourceTopicsMissing,
     Status,
@@ -46,6 +47,7 @@ from streamsrt.queries.desk import QueryDesk
 from streamsrt.queries.routing import Routing
 from streamsrt.runtime.commit import Committing
 from streamsrt.runtime.health import where_is
+from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Response
 from streamsrt.runtime.meter import ThreadMeter
 from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
 from streamsrt.tasks.owned_task import OwnedTask
@@ -97,11 +99,14 @@ class StreamThread:
         flush_outputs: Callable[[], None],
         now_ms: Callable[[], int],
         on_state: Callable[[State], None],
+        on_failure: OnFailure = lambda error: Response.SHUTDOWN_CLIENT,
         desk: QueryDesk | None = None,
         routing: Routing | None = None,
+        is_static: bool = False,
     ) -> None:
         self._desk = desk or QueryDesk()
         self._routing = routing
+        self._is_static = is_static
         self.meter = ThreadMeter()
         self._thread_id: int | None = None
         self._settings = settings
@@ -112,6 +117,13 @@ class StreamThread:
         self._flush_outputs = flush_outputs
         self._now_ms = now_ms
         self._on_state = on_state
+        self._on_failure = on_failure
+        self.response: Response | None = None
+        """What is to become of it since it failed."""
+        self.is_paused = False
+        self.leaving = GroupMembershipOperation.DEFAULT
+        self.was_shut_down = False
+        """Another member asked the whole application to end."""
         self._wanted: Tasks | None = None
         self._assigned_at_ms = 0
         self._stopping = False
@@ -172,8 +184,7 @@ class StreamThread:
             logger.info("committing and leaving the group")
             self._on_state(State.PENDING_SHUTDOWN)
             self._leaving_since_ms = now_ms
-            # A static member comes back: its tasks wait for it as long as its session.
-            self._member.tell(Leave(remain=self._failure is None))
+            self._leave()
         if self._leaving_since_ms is not None and now_ms - self._leaving_since_ms > _LEAVE_TIMEOUT_MS:
             logger.warning("the group coordinator did not confirm that this member left; it will notice by itself")
             self._commit_all()
@@ -191,6 +202,16 @@ class StreamThread:
         self._manager.clean_up(now_ms)
         self._tell_offsets(now_ms)
         self._publish(now_ms)
+
+    def _leave(self) -> None:
+        if self.leaving is GroupMembershipOperation.REMAIN_IN_GROUP and not self._is_static:
+            # Nothing is told: the group keeps its tasks for it as long as its session.
+            self._commit_before_they_go(self._manager.running())
+            self._ended = True
+            return
+        # A static member comes back: its tasks wait for it as long as its session.
+        remain = self._failure is None and self.leaving is not GroupMembershipOperation.LEAVE_GROUP
+        self._member.tell(Leave(remain=remain))
 
     def _poll(self, now_ms: int) -> None:
         # Input alone is no reason to hurry: a task may wait for its other partitions (max.task.idle.ms).
@@ -215,6 +236,9 @@ class StreamThread:
         return max(0, min(self._settings.poll_ms, until_commit))
 
     def _process(self, now_ms: int) -> None:
+        if self.is_paused:
+            self._advanced = False
+            return
         began_ns = time.monotonic_ns()
         processed = self._manager.process(self._limit_records, now_ms)
         ended_ns = time.monotonic_ns()
@@ -327,7 +351,7 @@ class StreamThread:
         self._statuses = tuple(f"{status.code.name}: {status.detail}" for status in statuses)
         for status in statuses:
             if status.code is StatusCode.SHUTDOWN_APPLICATION:
-                self._stopping = True
+                self._stopping = self.was_shut_down = True
             elif status.code is StatusCode.INCORRECTLY_PARTITIONED_TOPICS:
                 self._failure = UserError(
                     f"the topics of the application don't fit together: {status.detail} Topics that are joined, and "
@@ -364,7 +388,9 @@ class StreamThread:
 
     def _end_after_failure(self, error: StreamsError) -> None:
         """Commits what was done before, where that is known, and leaves."""
-        self._on_state(State.PENDING_ERROR)
+        self.response = self._on_failure(error)
+        if self.response is not Response.REPLACE_THREAD:
+            self._on_state(State.PENDING_ERROR)
         is_known = not isinstance(error, RecordError) or (
             error.offset >= 0 and error.is_in_order and not self._committer.is_atomic
         )
@@ -376,7 +402,7 @@ class StreamThread:
         except StreamsError as second:
             logger.warning("what was done before could not be committed and will be done again: %s", second)
         self._manager.close_all()
-        self._member.tell(Leave())
+        self._member.tell(RequestShutdown() if self.response is Response.SHUTDOWN_APPLICATION else Leave())
         self._member.tell(ReportOwned(NOTHING))
         self._member.join(_QUIET_TIMEOUT_S)
 

@@ -9,9 +9,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from streamsrt.app import client_config, topology_settings
 from streamsrt.config import StreamsConfig, known_keys
 from streamsrt.errors import ConfigError
+from streamsrt.runtime.assembly import client_config, topology_settings
 
 APP = {"application.id": "app"}
 

@@ -1,0 +1,251 @@
+"""One processing thread, put together out of the configuration: tasks, committer, membership, loop, queries."""
+
+from __future__ import annotations
+
+import base64
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+from streamsrt.client.interface import GroupMember
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import ClientConfig, FetchConfig, ProducerConfig, SecurityConfig
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import ConfigError, MissingTopicError
+from streamsrt.membership.member import Member
+from streamsrt.membership.topology_metadata import topology_metadata
+from streamsrt.membership.values import Endpoint, GroupMembership, SetTaskOffsets
+from streamsrt.queries.desk import QueryDesk
+from streamsrt.queries.local import LocalQueries
+from streamsrt.queries.routing import Routing, StoreDirectory
+from streamsrt.queries.values import HostInfo
+from streamsrt.runtime.commit import Committer, Committing
+from streamsrt.runtime.exactly_once import ExactlyOnceCommitter, transactional_sink
+from streamsrt.runtime.lifecycle import OnFailure
+from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
+from streamsrt.runtime.topology_version import digest_tag
+from streamsrt.runtime.values import State
+from streamsrt.state.directory import StateDirectory
+from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.task import TaskConfig
+from streamsrt.tasks.task_manager import TaskManager, TaskSettings
+from streamsrt.wire.compression import Compression
+from topology.nodes import Topology
+
+
+class Assembled(NamedTuple):
+    """A processing thread that has begun to join its group, and what asks its stores."""
+
+    loop: StreamThread
+    queries: LocalQueries
+
+
+def assemble(
+    config: StreamsConfig,
+    topology: Topology,
+    stores: StoreDirectory,
+    network: NetworkThread,
+    directory: StateDirectory,
+    *,
+    on_state: Callable[[State], None],
+    on_failure: OnFailure,
+) -> Assembled:
+    """Joins the group. ``on_state``, ``on_failure``: see :class:`StreamThread`."""
+    partitions = PartitionCounts(network)
+    desk = QueryDesk()
+    collector = RecordCollector(
+        transactional_sink(network.producer) if config.is_exactly_once else network.producer.send,
+        partitions,
+        transactional=config.is_exactly_once,
+        compression=Compression[config.compression_type.upper()],
+        batch_bytes_max=min(config.max_request_size, 1 << 20) - _BATCH_SLACK_BYTES,
+    )
+    manager = TaskManager(
+        _task_settings(config, topology, partitions), network, directory, collector, between_batches=desk.serve
+    )
+    routing = Routing(stores, partitions, own_host(config))
+    on_disk = SetTaskOffsets(*manager.task_offsets())
+    member = network.join_group(Member(_membership(config, topology, str(directory.process_id)), on_disk))
+    loop = StreamThread(
+        LoopSettings(
+            commit_interval_ms=config.commit_interval_ms,
+            poll_ms=config.poll_ms,
+            linger_ms=config.linger_ms,
+            purge_interval_ms=config.repartition_purge_interval_ms,
+            turn_max_ms=_turn_max_ms(config),
+        ),
+        network,
+        member,
+        manager,
+        _committer(config, network, collector, member, desk.idle),
+        flush_outputs=collector.flush,
+        now_ms=wall_clock(),
+        on_state=on_state,
+        on_failure=on_failure,
+        desk=desk,
+        routing=routing,
+        is_static=config.group_instance_id is not None,
+    )
+    return Assembled(loop, LocalQueries(manager, desk, routing))
+
+
+def _task_settings(config: StreamsConfig, topology: Topology, partitions: Callable[[str], int]) -> TaskSettings:
+    return TaskSettings(
+        application_id=config.application_id,
+        subtopologies={
+            each.id if config.subtopology_id == "hash" else str(each.number): each for each in topology.subtopologies
+        },
+        task_config=TaskConfig.of(config),
+        cache_max_bytes=config.statestore_cache_max_bytes,
+        auto_offset_reset=config.auto_offset_reset,
+        input_buffer_bytes=2 * config.max_partition_fetch_bytes,
+        partitions_of_topic=partitions,
+        task_timeout_ms=config.task_timeout_ms,
+        state_cleanup_delay_ms=config.state_cleanup_delay_ms,
+    )
+
+
+def _committer(
+    config: StreamsConfig,
+    network: NetworkThread,
+    collector: RecordCollector,
+    member: GroupMember,
+    idle: AbstractContextManager[None],
+) -> Committing:
+    if not config.is_exactly_once:
+        return Committer(config.application_id, network, collector, idle=idle)
+    return ExactlyOnceCommitter(
+        config.application_id,
+        network.transactions,
+        collector,
+        member,
+        timeout_s=config.max_block_ms / 1000,
+        idle=idle,
+    )
+
+
+def _membership(config: StreamsConfig, topology: Topology, process_id: str) -> GroupMembership:
+    return GroupMembership(
+        group_id=config.application_id,
+        member_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
+        process_id=process_id,
+        topology=topology_metadata(topology, config.application_id, subtopology_id=config.subtopology_id),
+        instance_id=config.group_instance_id,
+        rebalance_timeout_ms=config.max_poll_interval_ms,
+        endpoint=endpoint(config.application_server),
+        client_tags={**digest_tag(topology), **config.client_tags},
+        retry_backoff_ms=config.retry_backoff_ms,
+        retry_backoff_max_ms=config.retry_backoff_max_ms,
+    )
+
+
+_BATCH_SLACK_BYTES = 16_384
+"""What a request has around its batches; a batch of that much less than ``max.request.size`` fits into one."""
+
+_TURN_MS = 100
+
+
+def wall_clock() -> Callable[[], int]:
+    """Epoch milliseconds that never go back: where the system's clock is set, this one goes on evenly."""
+    ahead_ns = time.time_ns() - time.monotonic_ns()
+    return lambda: (time.monotonic_ns() + ahead_ns) // 1_000_000
+
+
+class PartitionCounts:
+    """How many partitions an output topic has; asked once per topic. Raises MissingTopicError."""
+
+    def __init__(self, network: NetworkThread) -> None:
+        self._network = network
+        self._known: dict[str, int] = {}
+
+    def __call__(self, topic: str) -> int:
+        count = self._known.get(topic)
+        if count is None:
+            count = self._network.admin.partitions_for([topic]).get(topic)
+            if count is None:
+                raise MissingTopicError(
+                    f"topic {topic!r}, to which a record is to be written, does not exist: create it "
+                    f"(streamsrt topics create {topic} --partitions N)"
+                )
+            self._known[topic] = count
+        return count
+
+
+def endpoint(server: str) -> Endpoint | None:
+    if not server:
+        return None
+    host, _, port = server.rpartition(":")
+    if not host or not port.isdigit():
+        raise ConfigError(f"application.server={server!r}: expected HOST:PORT")
+    return Endpoint(host, int(port))
+
+
+def own_host(config: StreamsConfig) -> HostInfo | None:
+    """Where this instance says that it answers queries."""
+    own = endpoint(config.application_server)
+    return None if own is None else HostInfo(own.host, own.port)
+
+
+def topology_settings(config: StreamsConfig) -> dict[str, Any]:
+    """The topology's part of the configuration: what its internal topics and stores are like."""
+    return {
+        **{f"topic.{key}": value for key, value in config.topic_configs.items()},
+        "upgrade.from": config.upgrade_from or "",
+        "dsl.store.suppliers.class": config.dsl_store_suppliers_class,
+        "windowstore.changelog.additional.retention.ms": config.windowstore_changelog_additional_retention_ms,
+    }
+
+
+def _turn_max_ms(config: StreamsConfig) -> int:
+    """Exactly once, a commit that is late is a transaction that times out."""
+    if not config.is_exactly_once:
+        return 0
+    return max(1, min(max(config.commit_interval_ms, _TURN_MS), config.transaction_timeout_ms // 4))
+
+
+def client_config(config: StreamsConfig, process_id: str = "") -> ClientConfig:
+    """The network's part of the configuration. ``process_id``: of the state directory, which the transactions of an
+    instance are known by, over its restarts."""
+    return ClientConfig(
+        bootstrap_servers=config.bootstrap_servers,
+        client_id=config.client_id or f"streamsrt-{config.application_id}",
+        security=SecurityConfig(
+            protocol=config.security_protocol,
+            sasl_mechanism=config.sasl_mechanism,
+            sasl_username=config.sasl_username,
+            sasl_password=config.sasl_password,
+            sasl_oauth_token_provider=config.sasl_oauth_token_provider,
+            sasl_kerberos_service_name=config.sasl_kerberos_service_name,
+            sasl_kerberos_domain_name=config.sasl_kerberos_domain_name,
+            ssl_ca_location=config.ssl_ca_location,
+            ssl_certificate_location=config.ssl_certificate_location,
+            ssl_key_location=config.ssl_key_location,
+            ssl_key_password=config.ssl_key_password,
+            ssl_check_hostname=config.ssl_check_hostname,
+        ),
+        request_timeout_ms=config.request_timeout_ms,
+        retry_backoff_ms=config.retry_backoff_ms,
+        retry_backoff_max_ms=config.retry_backoff_max_ms,
+        reconnect_backoff_ms=config.reconnect_backoff_ms,
+        reconnect_backoff_max_ms=config.reconnect_backoff_max_ms,
+        metadata_max_age_ms=config.metadata_max_age_ms,
+        fetch=FetchConfig(
+            min_bytes=config.fetch_min_bytes,
+            max_wait_ms=config.fetch_max_wait_ms,
+            max_bytes=config.fetch_max_bytes,
+            max_partition_bytes=config.max_partition_fetch_bytes,
+            isolation_level=config.isolation_level,
+            buffer_bytes=config.fetch_buffer_bytes,
+        ),
+        restore=FetchConfig(isolation_level="read_committed", buffer_bytes=config.fetch_buffer_bytes),
+        producer=ProducerConfig(
+            max_request_size=config.max_request_size,
+            buffer_memory=config.buffer_memory,
+            max_block_ms=config.max_block_ms,
+            delivery_timeout_ms=config.delivery_timeout_ms,
+            transactional_id=f"{config.application_id}-{process_id}-1" if config.is_exactly_once else None,
+            transaction_timeout_ms=config.transaction_timeout_ms,
+        ),
+    )

@@ -1,0 +1,35 @@
+"""What an application decides about its own life: failures, and how it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TypeAlias
+
+from streamsrt.errors import StreamsError
+
+
+class Response(Enum):
+    """What becomes of an instance whose processing thread failed. Source: ``StreamThreadExceptionResponse``."""
+
+    REPLACE_THREAD = "replace_thread"
+    """A new one joins the group and goes on where the last commit was."""
+    SHUTDOWN_CLIENT = "shutdown_client"
+    """This instance ends, the others go on."""
+    SHUTDOWN_APPLICATION = "shutdown_application"
+    """All instances end: the group tells them."""
+
+
+OnFailure: TypeAlias = Callable[[StreamsError], Response]
+"""Called on the processing thread with what ended it (Kafka Streams' ``StreamsUncaughtExceptionHandler``)."""
+
+
+class GroupMembershipOperation(Enum):
+    """What becomes of the membership when an instance closes. Source: ``CloseOptions.GroupMembershipOperation``."""
+
+    DEFAULT = "default"
+    """A static member stays until its session ends, any other leaves."""
+    LEAVE_GROUP = "leave_group"
+    """Its tasks move at once, those of a static member too."""
+    REMAIN_IN_GROUP = "remain_in_group"
+    """Its tasks wait for it until its session ends."""

@@ -1,0 +1,73 @@
+"""Notices a processing thread that does not come around, and says which record and which line of code keep it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+from streamsrt.runtime.meter import ThreadMeter
+
+logger = logging.getLogger(__name__)
+
+
+class Watched(Protocol):
+    """A processing thread."""
+
+    meter: ThreadMeter
+
+    def doing(self) -> str: ...
+
+
+class Watchdog:
+    """Says once for each time that a turn takes longer than ``limit_s`` (``max.poll.interval.ms``) what keeps it.
+
+    By then the group has taken the tasks away. ``on_stuck`` is called ``grace_s`` later, if it still has not come around,
+    and again every now and then.
+    """
+
+    def __init__(
+        self,
+        loop: Watched,
+        limit_s: float,
+        on_stuck: Callable[[str], None] | None = None,
+        *,
+        grace_s: float = 5.0,
+    ) -> None:
+        self._grace_s = grace_s
+        self._loop = loop
+        self._limit_s = limit_s
+        self._on_stuck = on_stuck
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="streamsrt-watchdog", daemon=True)
+
+    def __enter__(self) -> Watchdog:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        told_ns = 0
+        while not self._over.wait(min(1.0, self._limit_s / 4)):
+            turned_ns = self._loop.meter.turned_ns
+            silent_s = (time.monotonic_ns() - turned_ns) / 1e9
+            if silent_s <= self._limit_s:
+                continue
+            what = (
+                f"the processing thread has not come around for {silent_s:.1f} s, longer than max.poll.interval.ms "
+                f"({self._limit_s:g} s): {self._loop.doing() or 'it is busy with its tasks'}. The group gives its tasks to "
+                "others. Make that faster, process less at a time, or raise max.poll.interval.ms"
+            )
+            if told_ns != turned_ns:
+                told_ns = turned_ns
+                logger.error("%s", what)
+            if self._on_stuck is not None and silent_s > self._limit_s + self._grace_s:
+                self._on_stuck(what)

@@ -1,0 +1,218 @@
+"""Failures, pauses and leaving, as the application decides."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from streamsrt.errors import ProcessingError, StreamsError
+from streamsrt.membership.values import (
+    Leave,
+    ReleaseTasks,
+    ReportOwned,
+    RequestShutdown,
+    Status,
+    StatusChanged,
+    StatusCode,
+    Tasks,
+)
+from streamsrt.runtime.health import why_not_alive, why_not_ready, why_task
+from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response
+from streamsrt.runtime.meter import ThreadMeter, Work
+from streamsrt.runtime.metrics import Metric, prometheus_text
+from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
+from streamsrt.runtime.watchdog import Watchdog
+from tests.streamsrt.rig import MakeRig, Rig, number
+from topology import StreamsBuilder, serdes
+from topology.nodes import Topology
+
+
+def dividing() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.integer).map_values(lambda n: 100 // n).to("out")
+    return builder.build()
+
+
+def failing(make_rig: MakeRig, response: Response) -> tuple[Rig, list[StreamsError]]:
+    rig = make_rig(topology=dividing())
+    rig.network.write(("in", 0), [(b"k", number(0))])
+    rig.give(Tasks(active=rig.tasks(0)))
+    asked: list[StreamsError] = []
+
+    def decide(error: StreamsError) -> Response:
+        asked.append(error)
+        return response
+
+    rig.thread._on_failure = decide
+    with pytest.raises(ProcessingError):
+        rig.thread.run()
+    return rig, asked
+
+
+@pytest.mark.parametrize(
+    ("response", "command", "is_error"),
+    [
+        (Response.SHUTDOWN_CLIENT, Leave(), True),
+        (Response.SHUTDOWN_APPLICATION, RequestShutdown(), True),
+        (Response.REPLACE_THREAD, Leave(), False),
+    ],
+)
+def test_the_application_says_what_becomes_of_a_failure(
+    make_rig: MakeRig, response: Response, command: object, is_error: bool
+) -> None:
+    rig, asked = failing(make_rig, response)
+    assert [type(error) for error in asked] == [ProcessingError]
+    assert rig.thread.response is response
+    assert command in rig.member.told
+    assert (State.PENDING_ERROR in rig.states) is is_error
+
+
+def test_nothing_is_processed_while_it_is_paused(rig: Rig) -> None:
+    rig.give(Tasks(active=rig.tasks(0)))
+    rig.turn(3)
+    rig.thread.is_paused = True
+    rig.network.write(("in", 0), [(b"a", number(1))])
+    rig.turn(4)
+    assert rig.thread.processed_records == 0
+    rig.thread.is_paused = False
+    rig.turn(3)
+    assert rig.thread.processed_records == 1
+
+
+def test_who_remains_in_the_group_tells_it_nothing(rig: Rig) -> None:
+    rig.network.write(("in", 0), [(b"a", number(1))])
+    rig.give(Tasks(active=rig.tasks(0)))
+    rig.turn(4)
+    rig.member.told.clear()
+    rig.thread.leaving = GroupMembershipOperation.REMAIN_IN_GROUP
+    rig.thread.stop()
+    rig.thread.run()
+    assert not [each for each in rig.member.told if isinstance(each, Leave | ReportOwned)]
+    assert rig.network.admin.offsets["in", 0].offset == 1
+    assert len(rig.manager) == 0
+
+
+def test_a_static_member_may_leave_for_good(rig: Rig) -> None:
+    rig.thread.leaving = GroupMembershipOperation.LEAVE_GROUP
+    rig.thread.stop()
+    rig.turn()
+    assert Leave(remain=False) in rig.member.told
+    rig.member.waiting.append(ReleaseTasks())
+    rig.turn()
+
+
+def test_it_is_known_that_the_application_was_shut_down(rig: Rig) -> None:
+    rig.member.waiting.append(StatusChanged((Status(StatusCode.SHUTDOWN_APPLICATION, "Member m requested it."),)))
+    rig.turn()
+    assert rig.thread.was_shut_down
+
+
+# -------------------------------------------------------------------------------------------------------------- health
+
+
+def task(phase: str, *, role: str = "active", lag: int = 0, left: int = 0) -> TaskProgress:
+    restoring = (RestoreProgress("counts", 1, 1, left, 1),) if left else ()
+    return TaskProgress("a_0", role, phase, lag, 0, {}, restoring)
+
+
+def test_why_a_task_waits() -> None:
+    assert (
+        why_task(task("restoring", left=7)) == "task a_0 (active) is restoring: 7 changelog records are left (counts)"
+    )
+    assert why_task(task("standby", role="standby", left=3)).endswith("3 changelog records behind")
+    assert why_task(task("running", lag=5)).endswith("5 records of input are waiting")
+    assert why_task(task("running")).endswith("nothing waits")
+    assert "it waits for its offsets" in why_task(task("created"))
+
+
+def test_why_an_instance_is_not_ready() -> None:
+    assert why_not_ready(State.RUNNING, Progress(tasks=(task("running"),))) == []
+    waiting = Progress(tasks=(task("restoring", left=2),), statuses=("MISSING_INTERNAL_TOPICS: x",))
+    assert why_not_ready(State.REBALANCING, waiting) == [
+        "the application is REBALANCING",
+        "task a_0 (active) is restoring: 2 changelog records are left (counts)",
+        "MISSING_INTERNAL_TOPICS: x",
+    ]
+    assert why_not_ready(State.RUNNING, waiting)[0] == "not all tasks run"
+
+
+def test_why_an_instance_is_not_alive() -> None:
+    assert why_not_alive(State.RUNNING, 1.0, 2.0, "") == []
+    (why,) = why_not_alive(State.RUNNING, 5.0, 2.0, "it processes in-0 offset 7")
+    assert why.endswith("max.poll.interval.ms (2 s): it processes in-0 offset 7")
+    assert why_not_alive(State.ERROR, 0.0, 2.0, "") == ["the application is ERROR"]
+
+
+# ------------------------------------------------------------------------------------------------------------- metrics
+
+
+def test_longest_of_a_window() -> None:
+    work = Work()
+    work.add(0, 50, 3)
+    work.add(100, 110, 2)
+    assert (work.count, work.items, work.time_ns, work.longest_ns) == (2, 5, 60, 50)
+    minute = 60_000_000_000
+    work.add(2 * minute, 2 * minute + 20, 1)
+    assert work.longest_ns == 50
+    work.add(4 * minute, 4 * minute + 10, 1)
+    assert work.longest_ns == 20
+
+
+def test_rates_are_of_what_was_done() -> None:
+    meter = ThreadMeter()
+    meter.process.add(0, 1_000, 100)
+    rates = meter.rates()
+    assert rates["process"][1] == pytest.approx(100 * rates["process"][0])
+    assert rates["commit"] == (0.0, 0.0, 0.0)
+
+
+def test_prometheus_text() -> None:
+    tags = {"client-id": 'a"b'}
+    text = prometheus_text(
+        [
+            Metric("process-total", "stream-thread-metrics", 3, tags, "records"),
+            Metric("client-state", "stream-metrics", 2, {}),
+        ]
+    )
+    assert text == (
+        "# HELP kafka_streams_stream_thread_metrics_process_total records\n"
+        "# TYPE kafka_streams_stream_thread_metrics_process_total counter\n"
+        'kafka_streams_stream_thread_metrics_process_total{client_id="a\\"b"} 3\n'
+        "# HELP kafka_streams_stream_metrics_client_state \n"
+        "# TYPE kafka_streams_stream_metrics_client_state gauge\n"
+        "kafka_streams_stream_metrics_client_state{} 2\n"
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ watchdog
+
+
+def test_what_keeps_it_is_named(make_rig: MakeRig, caplog: pytest.LogCaptureFixture) -> None:
+    """The user's function blocks: the batch and the line are in the log, and whoever is to be told is told."""
+    released = threading.Event()
+
+    def slow(value: int) -> int:
+        released.wait(60)
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.integer).map_values(slow).to("out")
+    rig = make_rig(topology=builder.build())
+    rig.network.write(("in", 0), [(b"k", number(n)) for n in range(3)])
+    rig.give(Tasks(active=rig.tasks(0)))
+    told: list[str] = []
+
+    def on_stuck(what: str) -> None:
+        told.append(what)
+        if "in slow" in what:
+            released.set()
+
+    with caplog.at_level(logging.ERROR), Watchdog(rig.thread, 0.1, on_stuck, grace_s=0.0):
+        rig.thread._thread_id = threading.get_ident()
+        rig.turn(6)
+    assert rig.thread.processed_records == 3
+    assert "longer than max.poll.interval.ms (0.1 s): it processes in-0 offset 0 to 2 at " in told[-1]
+    assert "test_lifecycle.py" in told[-1]
+    assert "longer than max.poll.interval.ms" in caplog.text
