@@ -6,7 +6,10 @@ module                  APIs
 ``api_versions``        ApiVersions; the table of what is served in which versions
 ``metadata``            Metadata, DescribeTopicPartitions, DescribeCluster
 ``topic_admin``         CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords
-``configs``             DescribeConfigs, IncrementalAlterConfigs
+``configs``             DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
+``cluster_admin``       DescribeLogDirs, AlterReplicaLogDirs, ElectLeaders, Alter- and ListPartitionReassignments,
+                        UpdateFeatures, Describe- and AlterClientQuotas, ListConfigResources, WriteTxnMarkers
+``refusals``            APIs that are known and not served
 ``produce``             Produce
 ``fetch``               Fetch, ListOffsets, OffsetForLeaderEpoch
 ``groups``              FindCoordinator, OffsetCommit, OffsetFetch, OffsetDelete, ListGroups, DeleteGroups,
@@ -26,6 +29,8 @@ module                  what the handlers share
 ``producer_ids``        producer ids, never given out twice
 ``purgatory``           fetches that wait for records
 ``keyed_log``           a small durable map as an internal log
+``log_cleaner``         compaction in the background
+``broker_configs``      settings of the broker in force, and where they come from
 ``config_definitions``  settings of the broker and of topics: names, types, bounds
 ======================  ==================================================================================================
 
@@ -34,6 +39,5 @@ Not served: classic and consumer groups, ACLs, quotas, and of transactions what 
 
 Accepted for the sake of Kafka's tools and files, without effect: ``compression.type`` (batches stay as they were sent),
 ``preallocate``, ``flush.*`` (see ``log.fsync``), ``segment.jitter.ms``, ``segment.index.bytes``,
-``file.delete.delay.ms``, ``message.timestamp.before.max.ms`` and ``after``, ``min.insync.replicas``,
-``unclean.leader.election.enable`` and, until logs are compacted, the settings of compaction.
+``file.delete.delay.ms``, ``min.insync.replicas`` and ``unclean.leader.election.enable``.
 """

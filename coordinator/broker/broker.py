@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any, TypeAlias
 
+from coordinator.broker.broker_configs import BrokerConfigs
 from coordinator.broker.config_definitions import Value
 from coordinator.broker.group_shards import GroupShards
 from coordinator.broker.keyed_log import KeyedLog
@@ -70,7 +71,7 @@ class Broker:
         group_config: GroupConfig,
         surroundings: Surroundings,
     ) -> None:
-        self.configs = configs
+        self.configs = BrokerConfigs(configs)
         self.surroundings = surroundings
         self.directory = directory
         self.fsync = Fsync(configs["log.fsync"])
@@ -121,8 +122,11 @@ class Broker:
         return value
 
     def load(self) -> None:
-        """Brings back cluster id, topics, producer ids, groups and transactions from their logs."""
-        self._load_cluster_id()
+        """Brings back cluster id, settings, topics, producer ids, groups and transactions from their logs."""
+        rows = self._rows.load()
+        self._load_cluster_id(rows.get("cluster.id"))
+        self.configs.load(rows)
+        self.topics.set_defaults(self.configs)
         self.topics.load()
         self.producer_ids.load()
         self.groups.load(
@@ -131,8 +135,14 @@ class Broker:
         )
         self.transactions.load()
 
-    def _load_cluster_id(self) -> None:
-        known = self._rows.load().get("cluster.id")
+    def set_configs(self, scope: str, settings: Mapping[str, str], *, validate_only: bool) -> None:
+        """Replaces the settings of the broker that were set at run time. Raises InvalidConfigError, the log's errors."""
+        self.configs.check(settings)
+        if not validate_only:
+            self.configs.set(scope, settings, self._rows)
+            self.topics.set_defaults(self.configs)
+
+    def _load_cluster_id(self, known: bytes | None) -> None:
         if known is None:
             known = (self.cluster_id or uuid_to_text(self.surroundings.random_bytes(16))).encode()
             self._rows.put("cluster.id", known)
@@ -180,10 +190,9 @@ class Broker:
     async def run_cleaner(self) -> None:
         """Compacts logs, for as long as it runs."""
         if self.configs["log.cleaner.enable"]:
-            await self.cleaner.run(
-                backoff_ms=self.integer("log.cleaner.backoff.ms"),
-                map_bytes_max=self.integer("log.cleaner.dedupe.buffer.size"),
-            )
+            while True:
+                await asyncio.sleep(self.integer("log.cleaner.backoff.ms") / 1000)
+                await self.cleaner.clean(self.integer("log.cleaner.dedupe.buffer.size"))
 
     def run_retention(self) -> int:
         """Deletes what the topics' retention allows; how many segments went."""

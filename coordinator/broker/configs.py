@@ -1,17 +1,26 @@
-"""DescribeConfigs and IncrementalAlterConfigs for topics, the broker and groups."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics, the broker and groups."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from coordinator.broker.broker import Answer, Broker, Handler, Request
+from coordinator.broker.broker_configs import (
+    ALL_BROKERS,
+    DEFAULT,
+    DYNAMIC_DEFAULT_BROKER,
+    DYNAMIC_KEYS,
+    DYNAMIC_TOPIC,
+    STATIC_BROKER,
+)
 from coordinator.broker.config_definitions import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
     ConfigType,
+    Definition,
     InvalidConfigError,
-    Value,
 )
 from coordinator.broker.topics import Topic, TopicRefusedError
 from coordinator.group.config import BROKER_SETTINGS
@@ -19,6 +28,8 @@ from coordinator.log import LogError
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.schema import ApiKey
 from streamsrt.wire.types import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
@@ -26,18 +37,27 @@ from streamsrt.wire.types import (
 )
 
 TOPIC, BROKER, GROUP = 2, 4, 32
-_DYNAMIC_TOPIC, _STATIC_BROKER, _DEFAULT, _DYNAMIC_GROUP = 1, 4, 5, 8
+_DYNAMIC_GROUP = 8
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 
 _Row = DescribeConfigsResponse.DescribeConfigsResourceResult
+_Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 
-def config_source(broker: Broker, topic: Topic, key: str) -> int:
-    """Where a topic's setting comes from, as DescribeConfigs and CreateTopics number it."""
-    if key in topic.configs:
-        return _DYNAMIC_TOPIC
+def topic_origins(broker: Broker, topic: Topic, key: str) -> list[_Synonym]:
+    """Where a topic's setting comes from, the value in force first, and what would be used without it."""
     definition = TOPIC_CONFIGS[key]
-    return _DEFAULT if broker.topics.defaults[key] == definition.default else _STATIC_BROKER
+    found = []
+    if key in topic.configs:
+        text = definition.render(definition.parse(topic.configs[key]))
+        found.append(_Synonym(name=key, value=text, source=DYNAMIC_TOPIC))
+    if definition.broker_key is None:
+        return [*found, _Synonym(name=key, value=definition.render(definition.default), source=DEFAULT)]
+    return found + _broker_origins(broker, definition.broker_key)
+
+
+def _broker_origins(broker: Broker, key: str) -> list[_Synonym]:
+    return [_Synonym(name=key, value=text, source=source) for source, text in broker.configs.origins(key)]
 
 
 def handle_describe_configs(broker: Broker, request: Request) -> DescribeConfigsResponse:
@@ -70,19 +90,15 @@ def _describe(
 
 def _rows_of(broker: Broker, resource_type: int, name: str, *, synonyms: bool) -> list[_Row]:
     if resource_type == TOPIC:
-        topic = broker.topics.get(name)
-        if topic is None:
-            raise TopicRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
-        return _topic_rows(broker, topic, synonyms=synonyms)
+        return _topic_rows(broker, _known_topic(broker, name), synonyms=synonyms)
     if resource_type == BROKER:
-        if name not in {"", str(broker.node_id)}:
-            raise TopicRefusedError(
-                ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.node_id} but received {name}"
-            )
-        return _broker_rows(broker.configs) + _coordinator_rows(broker.groups.broker_configs)
+        _check_node(broker, name)
+        if not name:
+            return _cluster_rows(broker)
+        return _broker_rows(broker, synonyms=synonyms) + _coordinator_rows(broker.groups.broker_configs)
     if resource_type == GROUP:
         return [
-            _row(key, ConfigType.STRING, text, _DYNAMIC_GROUP if own else _DEFAULT)
+            _row(key, ConfigType.STRING, text, _DYNAMIC_GROUP if own else DEFAULT)
             for key, text, own in broker.groups.describe_group_configs(name)
         ]
     raise TopicRefusedError(
@@ -91,36 +107,18 @@ def _rows_of(broker: Broker, resource_type: int, name: str, *, synonyms: bool) -
 
 
 def _topic_rows(broker: Broker, topic: Topic, *, synonyms: bool) -> list[_Row]:
-    rows = []
-    for key, value in sorted(broker.topics.effective_configs(topic).items()):
-        definition = TOPIC_CONFIGS[key]
-        row = _row(key, definition.type, definition.render(value), config_source(broker, topic, key))
-        if synonyms:
-            row.synonyms = _synonyms(broker, topic, key, row)
-        rows.append(row)
-    return rows
+    return [
+        _row_of(TOPIC_CONFIGS[key], topic_origins(broker, topic, key), synonyms=synonyms)
+        for key in sorted(broker.topics.effective_configs(topic))
+    ]
 
 
-def _synonyms(
-    broker: Broker, topic: Topic, key: str, row: _Row
-) -> list[DescribeConfigsResponse.DescribeConfigsSynonym]:
-    """Where the value comes from, and what would be used without it."""
-    definition = TOPIC_CONFIGS[key]
-    default = broker.topics.defaults[key]
-    found = []
-    if key in topic.configs:
-        found.append(
-            DescribeConfigsResponse.DescribeConfigsSynonym(name=key, value=row.value, source=row.config_source)
-        )
-    if definition.broker_key is not None:
-        found.append(
-            DescribeConfigsResponse.DescribeConfigsSynonym(
-                name=definition.broker_key,
-                value=definition.render(default),
-                source=_DEFAULT if default == definition.default else _STATIC_BROKER,
-            )
-        )
-    return found
+def _row_of(definition: Definition, origins: list[_Synonym], *, synonyms: bool, read_only: bool = False) -> _Row:
+    first = origins[0]
+    row = _row(definition.key, definition.type, first.value, first.source, read_only=read_only)
+    row.synonyms = origins if synonyms else []
+    row.documentation = definition.documentation or None
+    return row
 
 
 def _coordinator_rows(given: Mapping[str, str]) -> list[_Row]:
@@ -130,17 +128,23 @@ def _coordinator_rows(given: Mapping[str, str]) -> list[_Row]:
         value = given.get(key, setting.default)
         kind = ConfigType.INT if isinstance(setting.default, int) else ConfigType.STRING
         text = None if value is None else str(value)
-        rows.append(_row(key, kind, text, _STATIC_BROKER if key in given else _DEFAULT, read_only=True))
+        rows.append(_row(key, kind, text, STATIC_BROKER if key in given else DEFAULT, read_only=True))
     return rows
 
 
-def _broker_rows(configs: Mapping[str, Value]) -> list[_Row]:
-    rows = []
-    for key, definition in sorted(BROKER_CONFIGS.items()):
-        value = configs.get(key, definition.default)
-        source = _DEFAULT if value == definition.default else _STATIC_BROKER
-        rows.append(_row(key, definition.type, definition.render(value), source, read_only=True))
-    return rows
+def _broker_rows(broker: Broker, *, synonyms: bool) -> list[_Row]:
+    return [
+        _row_of(definition, _broker_origins(broker, key), synonyms=synonyms, read_only=key not in DYNAMIC_KEYS)
+        for key, definition in sorted(BROKER_CONFIGS.items())
+    ]
+
+
+def _cluster_rows(broker: Broker) -> list[_Row]:
+    """What was set at run time for all brokers: of the cluster itself, Kafka describes nothing else."""
+    return [
+        _row(key, BROKER_CONFIGS[key].type, text, DYNAMIC_DEFAULT_BROKER)
+        for key, text in sorted(broker.configs.dynamic(ALL_BROKERS).items())
+    ]
 
 
 def _row(name: str, kind: ConfigType, value: str | None, source: int, *, read_only: bool = False) -> _Row:
@@ -156,84 +160,134 @@ def _row(name: str, kind: ConfigType, value: str | None, source: int, *, read_on
     )
 
 
+# ----------------------------------------------------------------------------------------------------------- changing
+
+_Resource = IncrementalAlterConfigsRequest.AlterConfigsResource | AlterConfigsRequest.AlterConfigsResource
+_Result = (
+    IncrementalAlterConfigsResponse.AlterConfigsResourceResponse | AlterConfigsResponse.AlterConfigsResourceResponse
+)
+
+
 def handle_incremental_alter_configs(broker: Broker, request: Request) -> Answer:
     message: IncrementalAlterConfigsRequest = request.message
-    seen = Counter((resource.resource_type, resource.resource_name) for resource in message.resources)
-    answer = IncrementalAlterConfigsResponse(responses=[])
-    for resource in message.resources:
-        result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-            error_code=0,
-            error_message=None,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        answer.responses.append(result)
-        try:
-            if seen[resource.resource_type, resource.resource_name] > 1:
-                raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            if len({change.name for change in resource.configs}) < len(resource.configs):
-                raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-            _alter(broker, resource, validate_only=message.validate_only)
-        except TopicRefusedError as refused:
-            result.error_code, result.error_message = refused.error_code, str(refused)
-        except InvalidConfigError as error:
-            result.error_code, result.error_message = ErrorCode.INVALID_CONFIG, str(error)
-        except LogError as error:
-            result.error_code, result.error_message = error.error_code, str(error)
-    return broker.acknowledged(answer)
 
-
-def _alter(
-    broker: Broker, resource: IncrementalAlterConfigsRequest.AlterConfigsResource, *, validate_only: bool
-) -> None:
-    if resource.resource_type == GROUP:
-        changes = {}
+    def alter(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
+        own = _own_settings(broker, resource)
+        changed = dict(own)
         for change in resource.configs:
-            if change.config_operation not in {_SET, _DELETE}:
-                raise TopicRefusedError(ErrorCode.INVALID_REQUEST, f"{change.name} is not a list: give SET or DELETE.")
-            if change.config_operation == _SET and change.value is None:
-                raise TopicRefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for {change.name}.")
-            changes[change.name] = change.value if change.config_operation == _SET else None
-        broker.groups.alter_group_configs(resource.resource_name, changes, validate_only=validate_only)
-        return
-    if resource.resource_type != TOPIC:
+            _apply_change(broker, resource, changed, change)
+        _set(broker, resource, own, changed, validate_only=message.validate_only)
+
+    kind = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    results = [_attempt(kind, message.resources, resource, alter) for resource in message.resources]
+    return broker.acknowledged(IncrementalAlterConfigsResponse(responses=results))
+
+
+def handle_alter_configs(broker: Broker, request: Request) -> Answer:
+    """The old way: what is given replaces all that the resource had of its own."""
+    message: AlterConfigsRequest = request.message
+
+    def alter(resource: AlterConfigsRequest.AlterConfigsResource) -> None:
+        own = _own_settings(broker, resource)
+        given = {config.name: config.value for config in resource.configs if config.value is not None}
+        if len(given) < len(resource.configs):
+            nulls = ",".join(config.name for config in resource.configs if config.value is None)
+            raise TopicRefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {nulls}")
+        _set(broker, resource, own, given, validate_only=message.validate_only)
+
+    kind = AlterConfigsResponse.AlterConfigsResourceResponse
+    results = [_attempt(kind, message.resources, resource, alter) for resource in message.resources]
+    return broker.acknowledged(AlterConfigsResponse(responses=results))
+
+
+def _attempt(kind: Callable[..., Any], every: Sequence[_Resource], resource: Any, alter: Callable[[Any], None]) -> Any:
+    """The answer for one resource."""
+    result = kind(
+        error_code=0, error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+    )
+    seen = Counter((each.resource_type, each.resource_name) for each in every)
+    try:
+        if seen[resource.resource_type, resource.resource_name] > 1:
+            raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        if len({change.name for change in resource.configs}) < len(resource.configs):
+            raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        alter(resource)
+    except TopicRefusedError as refused:
+        result.error_code, result.error_message = refused.error_code, str(refused)
+    except InvalidConfigError as error:
+        result.error_code, result.error_message = ErrorCode.INVALID_CONFIG, str(error)
+    except LogError as error:
+        result.error_code, result.error_message = error.error_code, str(error)
+    return result
+
+
+def _own_settings(broker: Broker, resource: _Resource) -> dict[str, str]:
+    """What is set for the resource itself. Raises TopicRefusedError where there is no such resource."""
+    name = resource.resource_name
+    if resource.resource_type == GROUP:
+        return {key: value for key, value, own in broker.groups.describe_group_configs(name) if own}
+    if resource.resource_type == BROKER:
+        _check_node(broker, name)
+        return broker.configs.dynamic(name)
+    if resource.resource_type == TOPIC:
+        return dict(_known_topic(broker, name).configs)
+    raise TopicRefusedError(
+        ErrorCode.INVALID_REQUEST,
+        f"Configurations of resource type {resource.resource_type} are not kept by this broker.",
+    )
+
+
+def _check_node(broker: Broker, name: str) -> None:
+    if name not in {ALL_BROKERS, str(broker.node_id)}:
         raise TopicRefusedError(
-            ErrorCode.INVALID_REQUEST,
-            "Settings of the broker are given at its start (--config, --properties); only topics' and groups' can change.",
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.node_id} but received {name}"
         )
-    topic = broker.topics.get(resource.resource_name)
+
+
+def _known_topic(broker: Broker, name: str) -> Topic:
+    topic = broker.topics.get(name)
     if topic is None:
-        raise TopicRefusedError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{resource.resource_name}' does not exist."
-        )
-    configs = dict(topic.configs)
-    for change in resource.configs:
-        _apply_change(broker, topic, configs, change)
-    if validate_only:
-        broker.topics.check_configs(configs)
+        raise TopicRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
+    return topic
+
+
+def _set(
+    broker: Broker, resource: _Resource, own: Mapping[str, str], wanted: Mapping[str, str], *, validate_only: bool
+) -> None:
+    """Replaces the resource's own settings."""
+    name = resource.resource_name
+    if resource.resource_type == GROUP:
+        changes: dict[str, str | None] = {**dict.fromkeys(own), **wanted}
+        broker.groups.alter_group_configs(name, changes, validate_only=validate_only)
+    elif resource.resource_type == BROKER:
+        try:
+            broker.set_configs(name, wanted, validate_only=validate_only)
+        except InvalidConfigError as error:
+            raise TopicRefusedError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    elif validate_only:
+        broker.topics.check_configs(wanted)
     else:
-        broker.topics.set_configs(topic, configs)
+        broker.topics.set_configs(_known_topic(broker, name), wanted)
 
 
 def _apply_change(
-    broker: Broker, topic: Topic, configs: dict[str, str], change: IncrementalAlterConfigsRequest.AlterableConfig
+    broker: Broker,
+    resource: IncrementalAlterConfigsRequest.AlterConfigsResource,
+    configs: dict[str, str],
+    change: IncrementalAlterConfigsRequest.AlterableConfig,
 ) -> None:
     key, operation = change.name, change.config_operation
     if operation == _DELETE:
         configs.pop(key, None)
         return
+    if operation not in {_SET, _APPEND, _SUBTRACT}:
+        raise TopicRefusedError(ErrorCode.INVALID_REQUEST, f"Config operation {operation} is unknown.")
     if change.value is None:
         raise TopicRefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for {key}.")
     if operation == _SET:
         configs[key] = change.value
         return
-    definition = TOPIC_CONFIGS.get(key)
-    if operation not in {_APPEND, _SUBTRACT}:
-        raise TopicRefusedError(ErrorCode.INVALID_REQUEST, f"Config operation {operation} is unknown.")
-    if definition is None or definition.type != ConfigType.LIST:
-        raise TopicRefusedError(ErrorCode.INVALID_CONFIG, f"{key} is not a list: APPEND and SUBTRACT don't apply.")
-    current = definition.parse(configs[key]) if key in configs else broker.topics.effective_configs(topic)[key]
-    assert isinstance(current, tuple)
+    current = _current_list(broker, resource, configs, key)
     given = [part.strip() for part in change.value.split(",")]
     if operation == _APPEND:
         kept = [*current, *(part for part in given if part not in current)]
@@ -242,7 +296,29 @@ def _apply_change(
     configs[key] = ",".join(kept)
 
 
+def _current_list(
+    broker: Broker,
+    resource: IncrementalAlterConfigsRequest.AlterConfigsResource,
+    configs: Mapping[str, str],
+    key: str,
+) -> tuple[str, ...]:
+    """The value of a list to which something is added. Raises TopicRefusedError for what is no list."""
+    definition = {TOPIC: TOPIC_CONFIGS, BROKER: BROKER_CONFIGS}.get(resource.resource_type, {}).get(key)
+    if definition is None or definition.type != ConfigType.LIST:
+        code = ErrorCode.INVALID_REQUEST if resource.resource_type == GROUP else ErrorCode.INVALID_CONFIG
+        raise TopicRefusedError(code, f"{key} is not a list: APPEND and SUBTRACT don't apply.")
+    if key in configs:
+        value = definition.parse(configs[key])
+    elif resource.resource_type == TOPIC:
+        value = broker.topics.defaults[key]
+    else:
+        value = broker.configs[key]
+    assert isinstance(value, tuple)
+    return value
+
+
 HANDLERS: dict[int, Handler] = {
     ApiKey.DESCRIBE_CONFIGS: handle_describe_configs,
+    ApiKey.ALTER_CONFIGS: handle_alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: handle_incremental_alter_configs,
 }

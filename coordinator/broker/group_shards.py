@@ -218,6 +218,10 @@ class GroupShards:
         """The group coordinator's settings that the broker was given, by Kafka's names."""
         return self._config.broker
 
+    def groups_with_configs(self) -> list[str]:
+        """Ids of the groups that have settings of their own."""
+        return sorted(self._config.groups)
+
     def describe_group_configs(self, group_id: str) -> list[tuple[str, str, bool]]:
         """Name, value in use, and whether the group itself sets it."""
         rows = self._config.describe_group(group_id)

@@ -26,12 +26,6 @@ class LogCleaner:
         self._now_ms = now_ms
         self._unreadable: WeakSet[PartitionLog] = WeakSet()
 
-    async def run(self, *, backoff_ms: int, map_bytes_max: int) -> None:
-        """Looks for logs to compact every ``backoff_ms``, for as long as it runs."""
-        while True:
-            await asyncio.sleep(backoff_ms / 1000)
-            await self.clean(map_bytes_max)
-
     async def clean(self, map_bytes_max: int) -> int:
         """Compacts every log that is worth it now; how many there were."""
         found = self._worth_it()

@@ -1,6 +1,7 @@
 """Produce.
 
-1. A batch goes to the log as it came: its bytes are checked there and passed through, never decoded.
+1. A batch goes to the log as it came: its bytes are checked there and passed through, not decoded. Only where topics
+   are compacted are its records looked at: each must have a key.
 2. ``acks=0`` has no answer at all; an error ends the connection, so that the client looks again where its partitions
    are. ``acks=1`` and ``acks=all`` are the same on one node: the answer is given when the
    append is as safe as ``log.fsync`` promises.
@@ -17,7 +18,7 @@ from coordinator.log import AppendInfo, Fsync, LogError, PartitionLog
 from coordinator.txn.values import Producer
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.primitives import DecodeError
-from streamsrt.wire.records import HEADER_SIZE_BYTES, read_header
+from streamsrt.wire.records import HEADER_SIZE_BYTES, iter_columns, read_header
 from streamsrt.wire.schema import ApiKey
 from streamsrt.wire.types import ProduceRequest, ProduceResponse
 
@@ -96,6 +97,9 @@ def _append(
         if code:
             return _failed(data.index, code, "the batch does not belong to an open transaction of this producer")
     log = topic.partitions[data.index]
+    if log.config.is_compacted and _lacks_a_key(data.records):
+        text = f"Compacted topic cannot accept message without key in topic partition {topic.name}-{data.index}."
+        return _failed(data.index, ErrorCode.INVALID_RECORD, text, log_start_offset=log.log_start_offset)
     try:
         info = log.append(data.records, now_ms=broker.surroundings.now_ms())
     except LogError as error:
@@ -103,6 +107,14 @@ def _append(
     broker.appended(log)
     written.append(log)
     return _succeeded(data.index, info)
+
+
+def _lacks_a_key(records: bytes | memoryview) -> bool:
+    """Whether a record has no key; what is wrong with records that can't be read is the log's matter."""
+    try:
+        return any(None in columns.keys for columns in iter_columns(records, verify_crc=False, headers=False))
+    except DecodeError:
+        return False
 
 
 def _is_transactional(records: bytes | memoryview | None) -> bool:

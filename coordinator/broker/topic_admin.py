@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from coordinator.broker.broker import Answer, Broker, Handler, Request
 from coordinator.broker.config_definitions import TOPIC_CONFIGS
-from coordinator.broker.configs import config_source
+from coordinator.broker.configs import topic_origins
 from coordinator.broker.topics import PARTITIONS_PER_REQUEST_MAX, Topic, TopicRefusedError
 from coordinator.log import LogError
 from streamsrt.wire.error_codes import ErrorCode
@@ -116,7 +116,7 @@ def _create(
             CreateTopicsResponse.CreatableTopicConfigs(
                 name=key,
                 value=TOPIC_CONFIGS[key].render(value),
-                config_source=config_source(broker, topic, key),
+                config_source=topic_origins(broker, topic, key)[0].source,
             )
             for key, value in sorted(broker.topics.effective_configs(topic).items())
         ],

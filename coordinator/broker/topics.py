@@ -269,6 +269,14 @@ class TopicRegistry:
             log.config = config
         self._changed()
 
+    def set_defaults(self, broker_configs: Mapping[str, Value]) -> None:
+        """Takes new settings of the broker; they hold at once for topics that don't set their own."""
+        self._defaults = topic_defaults(broker_configs)
+        for topic in self._topics.values():
+            config = log_config(self.effective_configs(topic), self._fsync)
+            for log in topic.partitions:
+                log.config = config
+
     def close(self) -> None:
         self._topics.clear()
         self._by_id.clear()

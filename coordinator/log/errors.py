@@ -17,6 +17,7 @@
         ├── UnsupportedMagicError           a record format older than magic 2
         ├── InvalidRecordError              a well-formed batch that no producer may send
         ├── RecordTooLargeError             above ``max.message.bytes``, or above a whole segment
+        ├── InvalidTimestampError           further from the broker's clock than the topic allows
         ├── OutOfOrderSequenceError         an idempotent producer left a gap
         ├── InvalidProducerEpochError       a fenced producer
         └── InvalidTxnStateError            a plain write in the middle of the same producer's transaction
@@ -156,6 +157,12 @@ class RecordTooLargeError(AppendRefusedError):
     """The batch is larger than ``max_message_bytes``: MESSAGE_TOO_LARGE."""
 
     error_code = 10
+
+
+class InvalidTimestampError(AppendRefusedError):
+    """A record is further from the broker's clock than the topic allows: INVALID_TIMESTAMP."""
+
+    error_code = 32
 
 
 class OutOfOrderSequenceError(AppendRefusedError):

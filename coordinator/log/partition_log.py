@@ -39,7 +39,7 @@ from coordinator.log.files import sync_directory
 from coordinator.log.fsync import Syncer, SyncRequest
 from coordinator.log.producer_state import ProducerState, WrittenBatch
 from coordinator.log.segment import OFFSETS_MAX, SNAPSHOT_SUFFIX, Segment
-from coordinator.log.validation import Batch, split_batches
+from coordinator.log.validation import Batch, check_timestamps, split_batches
 from streamsrt.wire.records import find_timestamp, read_header, rewrite_log_append_time
 
 logger = logging.getLogger(__name__)
@@ -224,6 +224,8 @@ class PartitionLog:
             return AppendInfo(
                 duplicate.base_offset, duplicate.last_offset, duplicate.timestamp_ms, self._start, duplicate=True
             )
+        if not from_coordinator:
+            check_timestamps(parsed, self._config, now_ms)
         append_time_ms = -1
         if self._config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
             append_time_ms = now_ms

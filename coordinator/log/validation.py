@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from crc32c import crc32c
 
-from coordinator.log.config import LogConfig
-from coordinator.log.errors import CorruptBatchError, InvalidRecordError, RecordTooLargeError, UnsupportedMagicError
+from coordinator.log.config import FOREVER_MS, LogConfig, TimestampType
+from coordinator.log.errors import (
+    CorruptBatchError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    RecordTooLargeError,
+    UnsupportedMagicError,
+)
 from coordinator.log.scan import CRC_START, FRAME_BYTES
 from streamsrt.wire.primitives import DecodeError
-from streamsrt.wire.records import HEADER_SIZE_BYTES, BatchHeader, read_header
+from streamsrt.wire.records import HEADER_SIZE_BYTES, NO_TIMESTAMP, BatchHeader, decode_batch, read_header
 
 _MAGIC_POSITION = 16
 _LOG_APPEND_TIME = 8
@@ -47,6 +55,33 @@ def split_batches(buffer: bytes | bytearray | memoryview, config: LogConfig, *, 
     if len(batches) > 1 and any(header.producer_id >= 0 for header, _ in batches):
         raise InvalidRecordError("an idempotent producer must send one batch per partition and request")
     return batches
+
+
+def check_timestamps(batches: Iterable[Batch], config: LogConfig, now_ms: int) -> None:
+    """Raises :class:`InvalidTimestampError` for a batch whose producer's clock is too far from the broker's."""
+    if config.message_timestamp_type is not TimestampType.CREATE_TIME:
+        return
+    for header, batch in batches:
+        if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+            raise InvalidTimestampError(
+                f"timestamp {header.max_timestamp} is {header.max_timestamp - now_ms} ms after the broker's clock; "
+                f"message.timestamp.after.max.ms is {config.message_timestamp_after_max_ms}"
+            )
+        if config.message_timestamp_before_max_ms < FOREVER_MS:
+            _check_age(batch, config.message_timestamp_before_max_ms, now_ms)
+
+
+def _check_age(batch: memoryview, before_max_ms: int, now_ms: int) -> None:
+    try:
+        timestamps = decode_batch(batch, verify_crc=False, headers=False).timestamps
+    except DecodeError as error:
+        raise InvalidRecordError(f"the records of a batch can't be read: {error}") from error
+    oldest = min((each for each in timestamps if each != NO_TIMESTAMP), default=now_ms)
+    if now_ms - oldest > before_max_ms:
+        raise InvalidTimestampError(
+            f"timestamp {oldest} is {now_ms - oldest} ms before the broker's clock; "
+            f"message.timestamp.before.max.ms is {before_max_ms}"
+        )
 
 
 def _whole_header(view: memoryview, position: int) -> BatchHeader:

@@ -7,8 +7,19 @@ from collections.abc import Awaitable, Mapping
 from inspect import isawaitable
 from typing import Any
 
-from coordinator.broker import api_versions, configs, fetch, groups, metadata, produce, topic_admin, transactions
+from coordinator.broker import (
+    api_versions,
+    cluster_admin,
+    configs,
+    fetch,
+    groups,
+    metadata,
+    produce,
+    topic_admin,
+    transactions,
+)
 from coordinator.broker.broker import Broker, DisconnectError, Handler, Request
+from coordinator.broker.refusals import refusal
 from coordinator.server.tcp import Answer, Parts, ProtocolViolationError
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import RequestHeader, decode_request, encode_response_parts
@@ -19,6 +30,7 @@ logger = logging.getLogger("coordinator.server")
 
 HANDLERS: Mapping[int, Handler] = {
     **api_versions.HANDLERS,
+    **cluster_admin.HANDLERS,
     **configs.HANDLERS,
     **fetch.HANDLERS,
     **groups.HANDLERS,
@@ -45,6 +57,9 @@ class Dispatcher:
             raise ProtocolViolationError(f"a request that can't be decoded: {error}") from error
         low, high = api_versions.SERVED.get(header.api_key, (0, -1))
         if not low <= header.api_version <= high:
+            refused = refusal(header.api_key) if high < 0 else None
+            if refused is not None:
+                return _encode(header, refused)
             return self._refuse(header.api_key, header.api_version, header.correlation_id)
         try:
             answer = HANDLERS[header.api_key](self._broker, Request(header, message, client_host))

@@ -49,6 +49,92 @@ def describe(
     return {each.name: (each.value, each.config_source) for each in result.configs}
 
 
+def replace_all(broker: InProcessBroker, kind: int, name: str, configs: dict[str, str | None]) -> int:
+    """The old AlterConfigs."""
+    request = types.AlterConfigsRequest
+    resource = request.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[request.AlterableConfig(name=key, value=value) for key, value in configs.items()],
+    )
+    code: int = broker.ask(request(resources=[resource])).responses[0].error_code
+    return code
+
+
+class TestSettingsOfTheBrokerAtRunTime:
+    def test_they_hold_at_once_for_topics_and_after_a_restart(self, broker: InProcessBroker) -> None:
+        broker.create("t")
+        broker.create("own", retention_ms="5")
+        assert alter(broker, BROKER, "", ("log.retention.ms", SET, "7000")) == (0, None)
+        assert alter(broker, BROKER, "1", ("log.segment.bytes", SET, "2000000")) == (0, None)
+        for _ in range(2):
+            topics = [broker.broker.topics.get(name) for name in ("t", "own")]
+            found = [(t.partitions[0].config.retention_ms, t.partitions[0].config.segment_bytes) for t in topics if t]
+            assert found == [(7000, 2_000_000), (5, 2_000_000)]
+            assert describe(broker, TOPIC, "t", "retention.ms", "segment.bytes") == {
+                "retention.ms": ("7000", 3),
+                "segment.bytes": ("2000000", 2),
+            }
+            assert describe(broker, BROKER, "") == {"log.retention.ms": ("7000", 3)}
+            broker.restart()
+        assert alter(broker, BROKER, "", ("log.retention.ms", DELETE, None)) == (0, None)
+        assert describe(broker, TOPIC, "t", "retention.ms") == {"retention.ms": ("604800000", 5)}
+
+    def test_the_one_of_this_broker_goes_before_the_one_of_all(self, broker: InProcessBroker) -> None:
+        alter(broker, BROKER, "", ("log.retention.ms", SET, "1"))
+        alter(broker, BROKER, "1", ("log.retention.ms", SET, "2"))
+        request = types.DescribeConfigsRequest(
+            resources=[Description(resource_type=BROKER, resource_name="1", configuration_keys=["log.retention.ms"])],
+            include_synonyms=True,
+        )
+        (row,) = broker.ask(request).results[0].configs
+        assert (row.value, row.read_only) == ("2", False)
+        assert [(each.value, each.source) for each in row.synonyms] == [("2", 2), ("1", 3), ("604800000", 5)]
+
+    @pytest.mark.parametrize(
+        ("key", "value", "text"),
+        [
+            ("log.retention.ms", "soon", "Invalid value soon"),
+            ("log.retention.mss", "1", "Did you mean log.retention.ms?"),
+            ("num.partitions", "2", "Cannot update these configs dynamically"),
+        ],
+    )
+    def test_what_is_refused(self, broker: InProcessBroker, key: str, value: str, text: str) -> None:
+        code, message = alter(broker, BROKER, "1", (key, SET, value))
+        assert code == 42
+        assert text in (message or "")
+        assert describe(broker, BROKER, "") == {}
+
+    def test_another_broker(self, broker: InProcessBroker) -> None:
+        assert alter(broker, BROKER, "9", ("log.retention.ms", SET, "1"))[0] == 42
+
+
+class TestTheOldWayOfAltering:
+    def test_it_replaces_what_was_set(self, broker: InProcessBroker) -> None:
+        broker.create("t", retention_ms="5")
+        assert replace_all(broker, TOPIC, "t", {"max.message.bytes": "2000"}) == 0
+        assert describe(broker, TOPIC, "t", "retention.ms", "max.message.bytes") == {
+            "retention.ms": ("604800000", 5),
+            "max.message.bytes": ("2000", 1),
+        }
+
+    def test_groups_and_the_broker(self, broker: InProcessBroker) -> None:
+        alter(broker, GROUP, "g", ("streams.num.standby.replicas", SET, "1"))
+        assert replace_all(broker, GROUP, "g", {"streams.session.timeout.ms": "50000"}) == 0
+        found = describe(broker, GROUP, "g", "streams.num.standby.replicas", "streams.session.timeout.ms")
+        assert found == {"streams.num.standby.replicas": ("0", 5), "streams.session.timeout.ms": ("50000", 8)}
+        assert replace_all(broker, BROKER, "", {"log.retention.ms": "9"}) == 0
+        assert describe(broker, BROKER, "") == {"log.retention.ms": ("9", 3)}
+
+    def test_what_is_refused(self, broker: InProcessBroker) -> None:
+        broker.create("t", retention_ms="5")
+        assert replace_all(broker, TOPIC, "t", {"retention.ms": None}) == 42
+        assert replace_all(broker, TOPIC, "t", {"retention.ms": "x"}) == 40
+        assert replace_all(broker, TOPIC, "absent", {}) == 3
+        assert replace_all(broker, 8, "1", {}) == 42
+        assert describe(broker, TOPIC, "t", "retention.ms") == {"retention.ms": ("5", 1)}
+
+
 class TestTopics:
     @pytest.mark.parametrize("version", range(1, 5))
     def test_values_and_their_sources(self, tmp_path: Path, version: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from coordinator.server.tcp import ProtocolViolationError
 from streamsrt.wire import types
-from streamsrt.wire.records import Compression
+from streamsrt.wire.records import Compression, encode_batch
 from tests.coordinator.broker.in_process import START_MS, InProcessBroker, batch, production
 
 Result = types.ProduceResponse.PartitionProduceResponse
@@ -179,3 +179,30 @@ def test_a_group_fsync_holds_the_answer_back_until_the_disk_has_it(tmp_path: Pat
 
     asyncio.run(scenario())
     broker.close()
+
+
+def refusal_of(broker: InProcessBroker, topic: str, records: bytes) -> tuple[int, str]:
+    result = broker.ask(production(topic, {0: records}), 12).responses[0].partition_responses[0]
+    return result.error_code, result.error_message or ""
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key(broker: InProcessBroker) -> None:
+    broker.create("t", cleanup_policy="compact")
+    code, text = refusal_of(broker, "t", batch(b"a", b"b"))
+    assert (code, text) == (87, "Compacted topic cannot accept message without key in topic partition t-0.")
+    assert refusal_of(broker, "t", encode_batch([b"k"], [None], [START_MS])) == (0, "")
+
+
+def test_timestamps_too_far_from_the_brokers_clock(broker: InProcessBroker) -> None:
+    broker.create("t", message_timestamp_before_max_ms="1000")
+    assert refusal_of(broker, "t", batch(b"a", timestamp_ms=START_MS + 3_600_000))[0] == 0
+    code, text = refusal_of(broker, "t", batch(b"a", timestamp_ms=START_MS + 3_600_001))
+    assert code == 32
+    assert "message.timestamp.after.max.ms is 3600000" in text
+    assert refusal_of(broker, "t", batch(b"a", timestamp_ms=START_MS - 1000))[0] == 0
+    assert refusal_of(broker, "t", encode_batch([None], [b"a"], [-1]))[0] == 0
+    code, text = refusal_of(broker, "t", batch(b"a", b"b", timestamp_ms=START_MS - 1001))
+    assert code == 32
+    assert "message.timestamp.before.max.ms is 1000" in text
+    broker.create("appended", message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms="1000")
+    assert refusal_of(broker, "appended", batch(b"a", timestamp_ms=5))[0] == 0

@@ -1,0 +1,108 @@
+"""The settings of the broker in force, and where each comes from.
+
+1. Kafka's order: what was set at run time for this broker, what was set at run time for all brokers, what was given at
+   the start, the default.
+2. Only some settings can be changed at run time (Kafka's ``DynamicBrokerConfig``): those that topics fall back to, and
+   those of compaction. They are durable, and hold at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import orjson
+
+from coordinator.broker.config_definitions import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    InvalidConfigError,
+    Value,
+    nearest_key,
+)
+from coordinator.broker.keyed_log import KeyedLog
+
+DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT = 1, 2, 3, 4, 5
+"""Kafka's numbers of sources."""
+
+DYNAMIC_KEYS = frozenset(
+    {row.broker_key for row in TOPIC_CONFIGS.values() if row.broker_key is not None}
+    | {"log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size"}
+)
+ALL_BROKERS = ""
+_ROW = "configs/"
+
+
+class Origin(NamedTuple):
+    """A value that a setting has from one source."""
+
+    source: int
+    text: str
+
+
+class BrokerConfigs(Mapping[str, Value]):
+    """All settings of the broker by their names. ``given`` has a value for each."""
+
+    def __init__(self, given: Mapping[str, Value]) -> None:
+        self._given = dict(given)
+        self._node = str(given["broker.id"])
+        self._dynamic: dict[str, dict[str, str]] = {self._node: {}, ALL_BROKERS: {}}
+        self._values: dict[str, Value] = dict(given)
+
+    def __getitem__(self, key: str) -> Value:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def load(self, rows: Mapping[str, bytes]) -> None:
+        """Takes what was set at run time before, from the broker's log."""
+        for scope in self._dynamic:
+            row = rows.get(_ROW + scope)
+            if row is not None:
+                self._dynamic[scope] = orjson.loads(row)
+        self._combine()
+
+    def dynamic(self, scope: str) -> dict[str, str]:
+        """What was set at run time, for all brokers (:data:`ALL_BROKERS`) or for the one with this id."""
+        return dict(self._dynamic[scope])
+
+    def origins(self, key: str) -> list[Origin]:
+        """Every value that the setting has from somewhere, the one in force first, Kafka's default last."""
+        definition = BROKER_CONFIGS[key]
+        found = [
+            Origin(source, self._dynamic[scope][key])
+            for scope, source in ((self._node, DYNAMIC_BROKER), (ALL_BROKERS, DYNAMIC_DEFAULT_BROKER))
+            if key in self._dynamic[scope]
+        ]
+        given = self._given[key]
+        if given != definition.default:
+            found.append(Origin(STATIC_BROKER, definition.render(given)))
+        return [*found, Origin(DEFAULT, definition.render(definition.default))]
+
+    def check(self, settings: Mapping[str, str]) -> None:
+        """Raises InvalidConfigError for what can't be set at run time, or not to this value."""
+        for key, text in settings.items():
+            if key not in BROKER_CONFIGS:
+                raise InvalidConfigError(f"Unknown broker config name: {key}.{nearest_key(key, DYNAMIC_KEYS)}")
+            if key not in DYNAMIC_KEYS:
+                raise InvalidConfigError(
+                    f"Cannot update these configs dynamically: Set({key}). Give it at the start (--config, --properties)."
+                )
+            BROKER_CONFIGS[key].parse(text)
+
+    def set(self, scope: str, settings: Mapping[str, str], rows: KeyedLog) -> None:
+        """Replaces what was set at run time. Raises the log's errors, and then nothing has changed."""
+        rows.put(_ROW + scope, orjson.dumps(dict(settings)) if settings else None)
+        self._dynamic[scope] = dict(settings)
+        self._combine()
+
+    def _combine(self) -> None:
+        self._values = dict(self._given)
+        for scope in (ALL_BROKERS, self._node):
+            for key, text in self._dynamic[scope].items():
+                if key in DYNAMIC_KEYS:
+                    self._values[key] = BROKER_CONFIGS[key].parse(text)

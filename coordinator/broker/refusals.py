@@ -1,0 +1,25 @@
+"""APIs that this broker knows of and does not serve.
+
+They are not advertised, so that a client that looks does not ask. One that asks all the same is told
+UNSUPPORTED_VERSION where the answer of the API has a place for an error; else its connection ends, as on Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.schema import message_class
+
+_MESSAGE = "This broker does not serve this API."
+
+
+def refusal(api_key: int) -> Any:
+    """The answer that refuses a request, or None if the API has none for that."""
+    answer = message_class(api_key, request=False)()
+    if not hasattr(answer, "error_code"):
+        return None
+    answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+    if hasattr(answer, "error_message"):
+        answer.error_message = _MESSAGE
+    return answer
