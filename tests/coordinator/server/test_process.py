@@ -58,7 +58,7 @@ class TestProtocol:
             b"\xff\xff\xff\xff",
             b"\x00\x00\x00\x0a" + b"\x00\x12" + b"\x00\x04" + b"\x00\x00\x00\x01" + b"\x7f\xff",
             b"\x00\x00\x00\x0e" + b"\x03\xe7" + b"\x00\x00" + b"\x00\x00\x00\x01" + bytes(6),
-            encode_request(types.ConsumerGroupHeartbeatRequest(group_id="g", member_id=""), 0, 1, "x"),
+            encode_request(types.ShareGroupDescribeRequest(group_ids=["g"]), 1, 1, "x"),
             encode_request(types.MetadataRequest(topics=[]), 13, 1, "x").replace(b"\x00\x0d", b"\x00\x63", 1),
         ]
         with Wire(broker.port) as good:
