@@ -101,6 +101,7 @@ class KafkaStreams(Queryable):
         self._failure: BaseException | None = None
         self._stop_requested = False
         self._claimed = False
+        _check_optimization(topology, self.config)
 
     # ------------------------------------------------------------------------------------------------------------- state
 
@@ -444,3 +445,12 @@ _SIZES_TIMEOUT_S = 2.0
 _REPLACE_PAUSE_S = 0.5
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def _check_optimization(topology: Topology, config: StreamsConfig) -> None:
+    wanted, built = config.topology_optimization, dict(topology.settings).get("topology.optimization", "none")
+    if wanted is not None and wanted != built:
+        raise ConfigError(
+            f"topology.optimization={wanted}, but the topology was built with {built}: give the setting to "
+            "builder.build({...}) too"
+        )

@@ -14,9 +14,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
+from topology.draft import Draft
 from topology.errors import (
     CallSite,
     CopartitionError,
@@ -25,7 +26,6 @@ from topology.errors import (
     TopicInUseError,
     TopologyError,
     UnknownStoreError,
-    UnsupportedError,
 )
 from topology.identity import subtopology_digest, subtopology_id, topology_digest
 from topology.internal_topics import ADDITIONAL_RETENTION_KEY, TOPIC_PREFIX, changelog_topic, repartition_topic
@@ -36,7 +36,6 @@ from topology.nodes import (
     Map,
     MapValues,
     Node,
-    OpenSerde,
     PassThrough,
     Peek,
     ProcessorNode,
@@ -50,34 +49,22 @@ from topology.nodes import (
     Topology,
 )
 from topology.operations import GroupTable
+from topology.optimizer import (
+    OPTIMIZATION_KEY,
+    merge_repartitions,
+    optimizations,
+    reuse_source_topics,
+    single_store_self_joins,
+)
 from topology.plan import (
     Plan,
     SourceStep,
     Step,
 )
 
-OPTIMIZATION_KEY = "topology.optimization"
 STORE_SUPPLIERS_KEY = "dsl.store.suppliers.class"
 UPGRADE_KEY = "upgrade.from"
 EXPLICIT_NAMES_KEY = "ensure.explicit.internal.resource.naming"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """A topology under construction."""
-
-    plan: Plan
-    config: Mapping[str, Any]
-    steps: tuple[Step, ...] = ()
-    merged: Mapping[str, str] = field(default_factory=dict)
-    """Sources that became one: name -> name of the one that stays."""
-    nodes: tuple[Node, ...] = ()
-    stores: Mapping[str, StoreSpec] = field(default_factory=dict)
-    repartitions: Mapping[str, int | None] = field(default_factory=dict)
-    """Repartition topics and the partition counts that the program gives."""
-    copartition_groups: tuple[tuple[str, ...], ...] = ()
-    subtopologies: tuple[Subtopology, ...] = ()
-    open_serdes: tuple[OpenSerde, ...] = ()
 
 
 def build(plan: Plan, config: Mapping[str, Any] | None, epoch: int) -> Topology:
@@ -126,13 +113,8 @@ def configure(topology: Topology, config: Mapping[str, Any]) -> Topology:
 
 
 def check_config(draft: Draft) -> Draft:
-    """Refuses settings that would give another topology than the one that would be built."""
-    optimization = str(draft.config.get(OPTIMIZATION_KEY, "none"))
-    if optimization != "none":
-        raise UnsupportedError(
-            f"{OPTIMIZATION_KEY}={optimization} is not supported: set it to none. An optimized Java application can't be "
-            "moved here as it is, since its topics differ"
-        )
+    """Refuses settings that there are not."""
+    optimizations(draft.config)
     return draft
 
 
@@ -322,6 +304,9 @@ def check_explicit_names(draft: Draft) -> Draft:
 PASSES: tuple[Callable[[Draft], Draft], ...] = (
     check_config,
     merge_sources,
+    reuse_source_topics,
+    merge_repartitions,
+    single_store_self_joins,
     lay_out,
     check_names,
     check_topics,
@@ -459,7 +444,8 @@ def _changelogs(stores: Iterable[StoreSpec], config: Mapping[str, Any]) -> tuple
 
 def is_setting(key: str) -> bool:
     """Whether a key of the application's configuration changes topics or stores of a topology."""
-    return key.startswith(TOPIC_PREFIX) or key in (ADDITIONAL_RETENTION_KEY, STORE_SUPPLIERS_KEY, UPGRADE_KEY)
+    known = (ADDITIONAL_RETENTION_KEY, OPTIMIZATION_KEY, STORE_SUPPLIERS_KEY, UPGRADE_KEY)
+    return key.startswith(TOPIC_PREFIX) or key in known
 
 
 def _upgrading(node: Node, config: Mapping[str, Any]) -> Node:

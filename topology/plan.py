@@ -174,6 +174,8 @@ class RepartitionStep(Step):
     partitioner: Function | None = None
     partitions: int | None = None
     keeps_null_keys: bool = False
+    is_mergeable: bool = False
+    """Whether it is there because an operator needs it, and may be one with others."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

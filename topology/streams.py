@@ -89,6 +89,7 @@ def add_repartition(
         value=value,
         partitioner=partitioner,
         partitions=partitions,
+        is_mergeable=True,
     )
 
 
@@ -278,6 +279,7 @@ class KStream(StreamExtras[K, V], StreamJoins[K, V]):
         step = add_repartition(
             self._plan, self._step, prefix, own_key, own_value, partitioner=partitioner, partitions=partitions
         )
+        step.is_mergeable = False
         self._plan.add(step)
         return KStream(self._plan, step, own_key, own_value, frozenset((step.name,)), False)
 

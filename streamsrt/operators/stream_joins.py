@@ -140,7 +140,7 @@ class Unmatched:
         self._order[:scanned] = kept
 
 
-def joiner_of(op: nodes.StreamStreamJoin) -> Callable[[Any, Any, Any], Any]:
+def joiner_of(op: nodes.StreamStreamJoin | nodes.StreamSelfJoin) -> Callable[[Any, Any, Any], Any]:
     """``(key, left, right) -> result``."""
     joiner = op.joiner
     return joiner if op.with_key else lambda key, left, right: joiner(left, right)
@@ -243,3 +243,34 @@ def make_stream_stream_join(builder: PathBuilder, node: ProcessorNode, made: Pat
     assert isinstance(window, ProcessorNode)
     assert isinstance(window.operation, nodes.StreamJoinWindow)
     return _Join(builder, op, window.operation.store, made).process
+
+
+@makes(nodes.StreamSelfJoin)
+def make_stream_self_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    """Results in the order of a join of two streams: as the left side, with itself, as the right side; by time."""
+    op = node.operation
+    assert isinstance(op, nodes.StreamSelfJoin)
+    env, plan, forward, joined = builder.env, builder.plan, made.forward, joiner_of(op)
+    cache: DuplicatesCache = env.caches[op.store]
+    serialize = plan.key_serde(plan.specs[op.store]).serialize
+    time = env.stream_times.setdefault(op.time, StreamTime())
+    before_ms, after_ms = op.before_ms, op.after_ms
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        if key is None or value is None:
+            env.counters.dropped_null += 1
+            return
+        time.ms = max(time.ms, timestamp)
+        raw = serialize(key)
+        for other_ms, _, other in cache.fetch(raw, max(0, timestamp - before_ms), max(0, timestamp + after_ms)):
+            forward(key, joined(key, value, other), max(timestamp, other_ms), headers)
+        with_itself = timestamp > time.ms - op.retention_ms + 1
+        for other_ms, _, other in cache.fetch(raw, max(0, timestamp - after_ms), max(0, timestamp + before_ms)):
+            if with_itself and other_ms > timestamp:
+                with_itself = False
+                forward(key, joined(key, value, value), timestamp, headers)
+            forward(key, joined(key, other, value), max(timestamp, other_ms), headers)
+        if with_itself:
+            forward(key, joined(key, value, value), timestamp, headers)
+
+    return process

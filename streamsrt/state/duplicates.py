@@ -104,6 +104,8 @@ class DuplicatesCache(dict[bytes, list[Row]]):
         """Always empty: records are logged when they are put."""
         self.pending: list[Pending] = []
         self.newest_ms = store.stream_time_ms
+        self.none_moves_time = False
+        """Whether a record without a value moves stream time, as in Kafka Streams' stores in memory."""
         self.sequence = store.last_sequence
         self._unknown_until_ms = store.stream_time_ms
         self._pruned_at_ms = store.stream_time_ms
@@ -135,6 +137,8 @@ class DuplicatesCache(dict[bytes, list[Row]]):
             if len(rows) > _PRUNED_ROWS:
                 self._prune(rows)
             self.pending.append((key, timestamp_ms, sequence, raw))
+        elif self.none_moves_time and timestamp_ms > self.newest_ms:
+            self.newest_ms = timestamp_ms
         return key + _SUFFIX.pack(timestamp_ms, sequence)
 
     def fetch(self, key: bytes, from_ms: int, to_ms: int) -> list[Row]:

@@ -64,7 +64,9 @@ def cache_over(spec: StoreSpec, store: Any, row_format: RowFormat) -> Cache:
     if spec.kind == "window":
         assert spec.retention_ms is not None
         if spec.retain_duplicates:
-            return DuplicatesCache(spec.name, store, row_format, retention_ms=spec.retention_ms)
+            duplicates = DuplicatesCache(spec.name, store, row_format, retention_ms=spec.retention_ms)
+            duplicates.none_moves_time = not spec.persistent
+            return duplicates
         newest = getattr(store, "stream_time_ms", None)
         cache = WindowCache(spec.name, store, row_format, retention_ms=spec.retention_ms, newest_stored_start=newest)
         if spec.persistent and spec.segment_interval_ms is not None:

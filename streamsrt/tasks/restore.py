@@ -82,7 +82,7 @@ class Restorer:
     def restore(self, fetched: Fetched) -> bool:
         """Applies one fetch; whether the changelog is at its end now. Raises DecodeError and the store's errors.
 
-        What was appended behind the end by this very member is never applied: an active task writes only once it runs.
+        What lies behind the end is not applied: in a source topic that serves as changelog it is input.
         """
         known = self._changelogs.get((fetched.topic, fetched.partition))
         if known is None:
@@ -90,8 +90,18 @@ class Restorer:
         progress = known.progress
         progress.high_watermark = fetched.readable_end
         for columns in iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted):
+            if progress.end_offset is not None and columns.next_offset > progress.end_offset:
+                columns = _before(columns, progress.end_offset)
             known.apply(columns)
             progress.restored_records += len(columns)
         progress.restored_bytes += len(fetched.buffer)
         progress.position = fetched.next_offset
         return progress.is_done
+
+
+def _before(columns: RecordColumns, end_offset: int) -> RecordColumns:
+    """The records below an offset; restoring goes on there."""
+    count = sum(columns.offset_at(index) < end_offset for index in range(len(columns.keys)))
+    kept = columns.cut(0, count)
+    kept.next_offset = end_offset
+    return kept

@@ -378,7 +378,10 @@ class Task:
         """Writes the stores. ``changelog_end_offsets``: by store, the offset after the last acknowledged record."""
         ends = changelog_end_offsets or {}
         for name, cache in self.caches.items():
-            cache.write(ends.get(name))
+            source = self._plan.specs[name].source_topic
+            # A source topic that serves as changelog has been read as far as it was processed.
+            end = ends.get(name) if source is None else self._offsets.get((source, self.task_id.partition))
+            cache.write(end)
         self._uncommitted.clear()
         self._runner.env.commit_requested = False
         self._evict()
@@ -434,6 +437,8 @@ class Task:
 
     def restore(self, store: str, columns: RecordColumns) -> None:
         """Applies records of the store's changelog. Nothing may be processed between the first and the last of them."""
+        if self._plan.specs[store].source_topic is not None and None in columns.keys:
+            columns = _selected(columns, columns.timestamps, [key is not None for key in columns.keys])
         self.caches[store].restore(columns)
 
     def counters(self) -> dict[str, int]:

@@ -470,8 +470,13 @@ class TaskManager:
     ) -> None:
         for spec in owned.subtopology.stores:
             place = owned.task.restore_target(spec.name)
-            if place is None:
+            if place is None or (spec.source_topic is not None and not owned.is_active):
+                # A standby that followed a source topic would be ahead of what the active task has processed of it.
                 continue
+            end = ends[place]
+            if spec.source_topic is not None:
+                # What comes behind it is input that the task has yet to process.
+                end = min(end, positions[place].offset) if place in positions else starts[place]
             at = owned.stores[spec.name].changelog_offset()
             if at is not None and not starts[place] <= at <= ends[place]:
                 logger.warning(
@@ -488,7 +493,7 @@ class TaskManager:
                 return
             start = starts[place] if at is None else at
             owned.changelogs[spec.name] = ChangelogProgress(
-                spec.name, place, start, start, ends[place] if owned.is_active else None, ends[place]
+                spec.name, place, start, start, end if owned.is_active else None, end
             )
         self._follow(owned)
         if not owned.is_active:

@@ -113,13 +113,11 @@ def unsupported(case: Case) -> str | None:
     """What keeps the case from being built, e.g. ``unsupported operator: KTable.suppress``; None: it must build."""
     if "special" in case:
         return "unsupported program: no topology"
-    for key, value in case.get("config", {}).items():
+    for key in case.get("config", {}):
         if key.startswith("topic."):
             continue
         if key not in CONFIG:
             return f"unsupported setting: {key}"
-        if key == "topology.optimization" and value != "none":
-            return f"unsupported setting: {key}={value}"
     try:
         _interpreter(case).run(case)
     except UnsupportedCase as error:
@@ -529,8 +527,7 @@ def _supplier(supplier: Step) -> dict[str, Any]:
     options: dict[str, Any] = {"in_memory": kind != supplier["kind"], "timestamped": kind.startswith("timestamped")}
     if kind in ("window", "timestamped_window"):
         options |= {"kind": "window", "retention": supplier["retention_ms"], "window_size": supplier["window_ms"]}
-        if supplier.get("retain_duplicates"):
-            raise UnsupportedCase("unsupported option: window store with duplicates for processors")
+        options["retain_duplicates"] = supplier.get("retain_duplicates", False)
     elif kind == "session":
         options |= {"kind": "session", "retention": supplier["retention_ms"]}
     elif kind == "versioned":

@@ -293,3 +293,12 @@ def test_topics_that_a_pattern_matches_are_read_when_they_appear(scene: Scene) -
         fill(f"{prefix}two", 2)
         wait_until(lambda: streams.progress.processed_records >= 2, "the second topic is read", timeout_s=PATIENCE_S)
     assert sorted(scene.read()) == [2, 4]
+
+
+def test_an_optimization_that_the_topology_was_not_built_with_is_refused() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    config = {"application.id": "app", "topology.optimization": "all"}
+    with pytest.raises(ConfigError, match="built with none"):
+        KafkaStreams(builder.build(), config)
+    KafkaStreams(builder.build(config), config)

@@ -299,14 +299,6 @@ def test_a_negative_epoch_is_refused() -> None:
     assert builder.build(epoch=3).epoch == 3
 
 
-def test_an_optimized_topology_is_refused() -> None:
-    builder = StreamsBuilder()
-    builder.stream("a").to("b")
-    builder.build({"topology.optimization": "none"})
-    with pytest.raises(UnsupportedError, match=r"topology\.optimization=all"):
-        builder.build({"topology.optimization": "all"})
-
-
 def test_a_circle_that_a_function_can_break_is_allowed() -> None:
     builder = StreamsBuilder()
     builder.stream("a").filter(lambda key, value: value > 0).to("a")

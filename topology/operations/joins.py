@@ -63,6 +63,23 @@ class StreamStreamJoin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSelfJoin:
+    """A join of a stream with itself, whose records ``store`` has once: what an optimised inner join becomes.
+
+    Both ways a record of time t meets those from t - ``before_ms`` to t + ``after_ms``. It meets itself as long as the store
+    would keep it, for ``retention_ms``.
+    """
+
+    store: str
+    joiner: Callable[..., Any]
+    time: str
+    before_ms: int
+    after_ms: int
+    retention_ms: int
+    with_key: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionSend:
     """Left side of a foreign-key join: subscribes each row at the row that ``foreign_key(value)`` names.
 
@@ -118,6 +135,7 @@ JoinOperation: TypeAlias = (
     | TableJoinMerge
     | StreamJoinWindow
     | StreamStreamJoin
+    | StreamSelfJoin
     | SubscriptionSend
     | SubscriptionReceive
     | SubscriptionJoin

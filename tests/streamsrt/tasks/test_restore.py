@@ -57,3 +57,12 @@ def test_what_comes_after_the_end_of_following_is_passed_over() -> None:
     assert restorer.remove(PLACE) is None
     assert not restorer.restore(fetched([b"a"], 0, 1))
     assert (applied, len(restorer)) == ([], 0)
+
+
+def test_what_lies_behind_the_end_is_not_applied() -> None:
+    applied: list[RecordColumns] = []
+    restorer = Restorer()
+    progress = ChangelogProgress("counts", PLACE, 0, 0, 2)
+    restorer.add(progress, applied.append)
+    assert restorer.restore(fetched([b"a", b"b", b"c"], 0, 3))
+    assert [(columns.keys, columns.next_offset) for columns in applied] == [([b"a", b"b"], 2)]

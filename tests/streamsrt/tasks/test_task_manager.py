@@ -366,3 +366,40 @@ def test_stores_close_even_where_the_users_code_fails_at_the_end(make_rig: MakeR
         rig.start(NOTHING)
     assert not rig.directory.is_open("counts", 0)
     assert len(rig.manager) == 0
+
+
+# ------------------------------------------------------------------------------------- source topics that are changelogs
+
+
+def latest_of_two(folder_rig: MakeRig, folder: str, network: InProcessNetwork) -> Rig:
+    builder = StreamsBuilder()
+    table = builder.table("in", key=serdes.string, value=serdes.integer, store="rows")
+    table.filter(lambda key, value: value > 1, store="big").to_stream().to("out", value=serdes.integer)
+    topology = builder.build({"topology.optimization": "reuse.ktable.source.topics"})
+    return folder_rig(folder, topology=topology, network=network)
+
+
+def test_a_table_is_restored_from_its_topic_as_far_as_it_was_processed(make_rig: MakeRig) -> None:
+    network = InProcessNetwork({"in": 1, "out": 1, "app-big-changelog": 1})
+    first = latest_of_two(make_rig, "first", network)
+    network.write(("in", 0), [(b"a", number(1)), (None, number(9)), (b"b", number(5))])
+    first.start(Tasks(active=first.tasks(0)))
+    assert first.move() == 3
+    first.commit()
+    first.start(NOTHING)
+
+    # Somewhere else, with input that nobody has processed yet.
+    network.write(("in", 0), [(b"a", number(7)), (b"c", number(8))])
+    second = latest_of_two(make_rig, "second", network)
+    second.start(Tasks(standby=second.tasks(0)))
+    second.move()
+    second.start(Tasks(active=second.tasks(0)))
+    (owned,) = second.manager
+    for fetched in network.restorer.poll():
+        second.manager.restore(fetched)
+    rows = owned.task.caches["rows"]
+    assert [(entry.key, entry.value) for entry in rows.rows(None, None)] == [(b"a", 1), (b"b", 5)]
+    assert second.move() == 2
+    second.commit()
+    assert owned.stores["rows"].changelog_offset() == 5
+    assert [(entry.key, entry.value) for entry in rows.rows(None, None)] == [(b"a", 7), (b"b", 5), (b"c", 8)]
