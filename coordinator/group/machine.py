@@ -22,12 +22,13 @@ from coordinator.group.classic.join import join
 from coordinator.group.classic.state import ClassicGroup
 from coordinator.group.classic.turn import join_refusal
 from coordinator.group.config import GroupConfig
+from coordinator.group.consumer import classic_requests as mixed
 from coordinator.group.consumer import requests as consumer
 from coordinator.group.consumer.response import error_response as consumer_error
 from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.listing import delete_groups, list_groups, tombstones
 from coordinator.group.refusal import Refused
-from coordinator.group.state import GroupsState
+from coordinator.group.state import Group, GroupsState
 from coordinator.group.streams.creation import failed_creation
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, remove_members
 from coordinator.group.streams.describe import described
@@ -134,7 +135,7 @@ def _expire(state: GroupsState, key: TimerKey, now_ms: int, image: TopicsImage, 
         case StreamsGroup() as group:
             return _expire_streams(group, key, now_ms, image, config)
         case ConsumerGroup() as group:
-            return consumer.expire(group, key)
+            return consumer.expire(group, key, now_ms, image, config)
         case ClassicGroup() as group:
             return membership.expire(group, key, now_ms, config.classic)
         case _:
@@ -213,9 +214,7 @@ def _delete_groups(view: _View, request: types.DeleteGroupsRequest) -> Decision:
 def _consumer_heartbeat(view: _View, request: types.ConsumerGroupHeartbeatRequest) -> Decision:
     group = view.state.groups.get(request.group_id)
     try:
-        return consumer.heartbeat(
-            group, request, view.context, view.now_ms, image=view.image, config=view.config.consumer
-        )
+        return consumer.heartbeat(group, request, view.context, view.now_ms, image=view.image, config=view.config)
     except Refused as refused:
         return view.answer(consumer_error(refused))
 
@@ -243,6 +242,8 @@ def _classic_describe(view: _View, request: types.DescribeGroupsRequest) -> Deci
 
 def _join_group(view: _View, request: types.JoinGroupRequest) -> Decision:
     group = view.state.groups.get(request.group_id)
+    if isinstance(group, ConsumerGroup) and not group.is_empty:
+        return mixed.join(group, request, view.context, view.now_ms, view.image, view.config)
     if group is not None and not isinstance(group, ClassicGroup):
         return _join_other(view, group, request)
     if group is None and request.member_id and request.group_id in view.state.offsets:
@@ -265,21 +266,27 @@ def _join_other(view: _View, group: StreamsGroup | ConsumerGroup, request: types
 
 
 def _sync_group(view: _View, request: types.SyncGroupRequest) -> Decision:
-    group = _classic_group(view, request.group_id)
-    return membership.sync(group, request, view.context, view.now_ms, view.config.classic)
+    group = view.state.groups.get(request.group_id)
+    if isinstance(group, ConsumerGroup):
+        return mixed.sync(group, request, view.context, view.now_ms, view.image, view.config)
+    return membership.sync(_as_classic(group), request, view.context, view.now_ms, view.config.classic)
 
 
 def _classic_heartbeat(view: _View, request: types.HeartbeatRequest) -> Decision:
-    return membership.heartbeat(_classic_group(view, request.group_id), request, view.context, view.now_ms)
+    group = view.state.groups.get(request.group_id)
+    if isinstance(group, ConsumerGroup):
+        return mixed.heartbeat(group, request, view.context, view.now_ms, view.config)
+    return membership.heartbeat(_as_classic(group), request, view.context, view.now_ms)
 
 
 def _leave_group(view: _View, request: types.LeaveGroupRequest) -> Decision:
-    group = _classic_group(view, request.group_id)
-    return membership.leave(group, request, view.context, view.now_ms, view.config.classic)
+    group = view.state.groups.get(request.group_id)
+    if isinstance(group, ConsumerGroup):
+        return mixed.leave(group, request, view.context)
+    return membership.leave(_as_classic(group), request, view.context, view.now_ms, view.config.classic)
 
 
-def _classic_group(view: _View, group_id: str) -> ClassicGroup | None:
-    group = view.state.groups.get(group_id)
+def _as_classic(group: Group | None) -> ClassicGroup | None:
     return group if isinstance(group, ClassicGroup) else None
 
 

@@ -66,10 +66,11 @@ class GroupChange:
         self.records += records
         self.group = applied(self.group, records)
 
-    def check_size(self, member_id: str) -> None:
-        """Raises Refused if one more member is one too many."""
+    def check_size(self, member_id: str, instance_id: str | None) -> None:
+        """Raises Refused if one more member is one too many; who takes the place of its instance's is none."""
         most = self.config.max_size
-        if member_id not in self.group.members and len(self.group.members) >= most:
+        is_there = member_id in self.group.members or instance_id in self.group.static_members
+        if not is_there and len(self.group.members) >= most:
             raise Refused(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The consumer group has reached its maximum capacity of {most} members.",

@@ -12,33 +12,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.group.consumer.change import GroupChange
-from coordinator.group.consumer.config import ConsumerConfig
-from coordinator.group.consumer.departure import find_member, leave_for_a_while, remove_members
+from coordinator.group.consumer.departure import find_member
 from coordinator.group.consumer.partitions import Partitions
-from coordinator.group.consumer.response import heartbeat_response, leave_response
-from coordinator.group.consumer.state import LEFT_FOR_A_WHILE, NEVER_ASSIGNED, ConsumerGroup, Current, Member
+from coordinator.group.consumer.response import heartbeat_response
+from coordinator.group.consumer.state import LEFT_FOR_A_WHILE, NEVER_ASSIGNED, Current, Member
 from coordinator.group.consumer.timers import session_timer
 from coordinator.group.consumer.validation import JOIN, owned_partitions
 from coordinator.group.refusal import Refused
-from coordinator.group.values import Decision, Reply, RequestContext, Timer
+from coordinator.group.values import Decision, Reply, Timer
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import ConsumerGroupHeartbeatRequest
-
-
-def handle_leave(
-    group: ConsumerGroup,
-    request: ConsumerGroupHeartbeatRequest,
-    context: RequestContext,
-    now_ms: int,
-    config: ConsumerConfig,
-) -> Decision:
-    """A heartbeat with member epoch -1 or -2. Raises Refused."""
-    member = find_member(group, request.member_id, request.instance_id)
-    if request.member_epoch == LEFT_FOR_A_WHILE:
-        deadline_ms = now_ms + config.for_group(group.group_id).session_timeout_ms
-        return leave_for_a_while(group, member, context.request_id, deadline_ms)
-    reply = Reply(context.request_id, leave_response(member.member_id, request.member_epoch))
-    return replace(remove_members(group, [member.member_id]), replies=(reply,))
 
 
 def handle_heartbeat(change: GroupChange, request: ConsumerGroupHeartbeatRequest) -> Decision:
@@ -56,7 +39,7 @@ class _Heartbeat:
 
     def decide(self) -> Decision:
         change = self.change
-        change.check_size(self.member_id)
+        change.check_size(self.member_id, self.request.instance_id)
         stored = self._admit()
         member = self._joined() if self.joins else self._updated(stored)
         old = change.before.current.get(self.member_id, NEVER_ASSIGNED)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
+from coordinator.group.classic.state import ClassicGroup
+from coordinator.group.config import GroupConfig
 from coordinator.group.consumer.change import GroupChange
 from coordinator.group.consumer.config import ConsumerConfig
-from coordinator.group.consumer.departure import remove_members
+from coordinator.group.consumer.departure import find_member, leave_for_a_while
 from coordinator.group.consumer.describe import described
-from coordinator.group.consumer.heartbeat import handle_heartbeat, handle_leave
-from coordinator.group.consumer.state import ConsumerGroup, MemberState
+from coordinator.group.consumer.heartbeat import handle_heartbeat
+from coordinator.group.consumer.migration import depart, upgrade
+from coordinator.group.consumer.response import leave_response
+from coordinator.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup, MemberState
 from coordinator.group.consumer.timers import REBALANCE, rebalance_timer, session_timer
 from coordinator.group.consumer.validation import JOIN, check_request
 from coordinator.group.refusal import Refused
 from coordinator.group.state import Group
-from coordinator.group.values import NOTHING, Decision, RequestContext, Timer, TimerKey, TopicsImage
+from coordinator.group.values import NOTHING, Decision, Reply, RequestContext, Timer, TimerKey, TopicsImage
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatRequest
 
@@ -26,27 +31,60 @@ def heartbeat(
     now_ms: int,
     *,
     image: TopicsImage,
-    config: ConsumerConfig,
+    config: GroupConfig,
 ) -> Decision:
     """ConsumerGroupHeartbeat. Raises Refused, and then nothing has changed."""
-    if not config.is_enabled:
+    if not config.consumer.is_enabled:
         raise Refused(
             ErrorCode.UNSUPPORTED_VERSION,
             "Consumer groups are off: group.coordinator.rebalance.protocols does not name consumer.",
         )
-    check_request(request, context, config.assignors)
-    if request.member_epoch < JOIN:
-        if group is None:
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
-        if not isinstance(group, ConsumerGroup):
-            raise _not_a_consumer_group(request.group_id)
-        return handle_leave(group, request, context, now_ms, config)
+    check_request(request, context, config.consumer.assignors)
     if group is None and request.member_epoch != JOIN:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
+        kind = "Group" if request.member_epoch < JOIN else "Consumer group"
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} {request.group_id} not found.")
+    if isinstance(group, ClassicGroup) and request.member_epoch == JOIN:
+        return _joining_classic(group, request, context, now_ms, image, config)
     if group is not None and not isinstance(group, ConsumerGroup):
-        raise _not_a_consumer_group(request.group_id)
-    change = GroupChange(group or ConsumerGroup(request.group_id), context, now_ms, image, config)
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
+    if group is not None and request.member_epoch < JOIN:
+        return _leaving(group, request, context, now_ms, image, config)
+    change = GroupChange(group or ConsumerGroup(request.group_id), context, now_ms, image, config.consumer)
     return handle_heartbeat(change, request)
+
+
+def _joining_classic(
+    group: ClassicGroup,
+    request: ConsumerGroupHeartbeatRequest,
+    context: RequestContext,
+    now_ms: int,
+    image: TopicsImage,
+    config: GroupConfig,
+) -> Decision:
+    """A member of the consumer protocol joins a classic group."""
+    upgraded = upgrade(group, now_ms, image, config)
+    change = GroupChange(upgraded.group, context, now_ms, image, config.consumer, upgraded.records)
+    change.timers += upgraded.timers
+    decision = handle_heartbeat(change, request)
+    return replace(decision, replies=(*upgraded.replies, *decision.replies))
+
+
+def _leaving(
+    group: ConsumerGroup,
+    request: ConsumerGroupHeartbeatRequest,
+    context: RequestContext,
+    now_ms: int,
+    image: TopicsImage,
+    config: GroupConfig,
+) -> Decision:
+    """A heartbeat with member epoch -1 or -2."""
+    member = find_member(group, request.member_id, request.instance_id)
+    if request.member_epoch == LEFT_FOR_A_WHILE:
+        deadline_ms = now_ms + config.consumer.for_group(group.group_id).session_timeout_ms
+        return leave_for_a_while(group, member, context.request_id, deadline_ms)
+    decision = depart(group, [member.member_id], now_ms, image, config)
+    reply = Reply(context.request_id, leave_response(member.member_id, request.member_epoch))
+    return replace(decision, replies=(*decision.replies, reply))
 
 
 def describe(
@@ -67,12 +105,12 @@ def describe(
     return response
 
 
-def expire(group: ConsumerGroup, key: TimerKey) -> Decision:
+def expire(group: ConsumerGroup, key: TimerKey, now_ms: int, image: TopicsImage, config: GroupConfig) -> Decision:
     """A timer of a member is over: it is removed, unless it has done meanwhile what it was given time for."""
     current = group.current.get(key.member_id)
     if current is None or (key.kind == REBALANCE and current.state != MemberState.UNREVOKED_PARTITIONS):
         return NOTHING
-    return remove_members(group, [key.member_id])
+    return depart(group, [key.member_id], now_ms, image, config)
 
 
 def loaded_timers(group: ConsumerGroup, now_ms: int, config: ConsumerConfig) -> Iterator[Timer]:
@@ -85,7 +123,3 @@ def loaded_timers(group: ConsumerGroup, now_ms: int, config: ConsumerConfig) -> 
         current = group.current.get(name)
         if classic is None and current is not None and current.state == MemberState.UNREVOKED_PARTITIONS:
             yield Timer(rebalance_timer(group.group_id, name), now_ms + member.rebalance_timeout_ms)
-
-
-def _not_a_consumer_group(group_id: str) -> Refused:
-    return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")

@@ -378,6 +378,7 @@ class Run:
 
 
 _KINDS = {
+    "GroupMetadata": "classic group",
     "ConsumerGroupMetadata": "group",
     "ConsumerGroupMemberMetadata": "member",
     "ConsumerGroupTargetAssignmentMetadata": "target epoch",

@@ -34,6 +34,32 @@ SCENARIOS = [
     "assignment_interval",
     proves("offsets", "183", "184", "186", "195", "196"),
     proves("appends_fail", "038", "085"),
+    proves(
+        "online_migration",
+        *(
+            "154",
+            "155",
+            "156",
+            "157",
+            "159",
+            "162",
+            "166",
+            "168",
+            "171",
+            "172",
+            "174",
+            "175",
+            "176",
+            "187",
+            "239",
+            "241",
+        ),
+    ),
+    proves("online_migration_cooperative", "169", "170", "177", "240"),
+    proves("classic_members", "160", "161", "163", "173", "187", "195"),
+    "static_members_between_protocols",
+    "migration_policy",
+    "migration_other_protocols",
 ]
 
 

@@ -1,0 +1,85 @@
+"""What classic members of type ``consumer`` say and are told in bytes of their own (Kafka's ConsumerProtocol).
+
+Classic members know topics by name. A name that does not exist any more is a topic that nobody has partitions of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from coordinator.group.consumer.partitions import Partitions, TopicPartition, grouped
+from coordinator.group.values import TopicsImage
+from streamsrt.wire.messages import decode_consumer_protocol, encode_record_value
+from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.types import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+CONSUMER_TYPE = "consumer"
+_NEWEST = 3
+
+
+class MalformedError(ValueError):
+    """Bytes that are not what a consumer says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A subscription: topic names, what the member owns now, its rack."""
+
+    topic_names: tuple[str, ...]
+    owned: Partitions
+    rack_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """An assignment: the partitions, and whether an assignor of the client's has put something of its own into it."""
+
+    partitions: Partitions
+    is_custom: bool
+
+
+def subscription_of(metadata: bytes, image: TopicsImage) -> Subscription:
+    """Raises MalformedError."""
+    try:
+        read = decode_consumer_protocol(ConsumerProtocolSubscription, metadata)
+    except DecodeError as error:
+        raise MalformedError(str(error)) from None
+    return Subscription(tuple(sorted(set(read.topics))), _by_id(read.owned_partitions, image), read.rack_id)
+
+
+def assignment_of(data: bytes, image: TopicsImage) -> Assignment:
+    """Raises MalformedError. No bytes are no partitions: the member waits for its first assignment."""
+    if not data:
+        return Assignment(frozenset(), is_custom=False)
+    try:
+        read = decode_consumer_protocol(ConsumerProtocolAssignment, data)
+    except DecodeError as error:
+        raise MalformedError(str(error)) from None
+    return Assignment(_by_id(read.assigned_partitions, image), is_custom=bool(read.user_data))
+
+
+def assignment_bytes(partitions: Partitions, metadata: bytes, image: TopicsImage) -> bytes:
+    """The assignment for a member with this subscription, in the version of the subscription."""
+    names = image.names_by_id
+    kind = ConsumerProtocolAssignment.TopicPartition
+    value = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            kind(topic=names[topic_id], partitions=numbers)
+            for topic_id, numbers in grouped(sorted(partitions))
+            if topic_id in names
+        ]
+    )
+    return encode_record_value(value, min(max(int.from_bytes(metadata[:2], "big", signed=True), 0), _NEWEST))
+
+
+def _by_id(
+    topics: Iterable[ConsumerProtocolSubscription.TopicPartition | ConsumerProtocolAssignment.TopicPartition],
+    image: TopicsImage,
+) -> Partitions:
+    found = []
+    for entry in topics:
+        topic = image.get(entry.topic)
+        if topic is not None:
+            found += [TopicPartition(topic.id, number) for number in entry.partitions]
+    return frozenset(found)

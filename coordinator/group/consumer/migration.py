@@ -1,0 +1,223 @@
+"""Groups that change between the classic and the consumer protocol while their members roll (KIP-848, "Consumer Group
+Upgrade").
+
+1. The first member of the consumer protocol that joins a classic group of consumers makes it a consumer group; when the
+   last one has gone, and others are left, it is a classic group again. ``group.consumer.migration.policy`` says which of
+   both may happen; a refusal says why.
+2. Nothing changes hands by it: what members were assigned is theirs in the new group, which goes on with the generation as
+   its epoch, or with the epoch as its generation. Then it rebalances in its own way, because somebody has come or gone.
+3. Committed offsets are the same records in both. The records of the old group end in the batch that begins the new one.
+4. An empty group of one protocol makes room for one of the other, whatever the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from coordinator.group.classic.records import group_record
+from coordinator.group.classic.records import tombstone as classic_tombstone
+from coordinator.group.classic.state import ClassicGroup, ClassicMember, ClassicSoft, GroupState, Live, Protocol
+from coordinator.group.classic.turn import Turn
+from coordinator.group.config import GroupConfig
+from coordinator.group.consumer.departure import remove_members
+from coordinator.group.consumer.embedded import (
+    CONSUMER_TYPE,
+    Assignment,
+    MalformedError,
+    Subscription,
+    assignment_bytes,
+    assignment_of,
+    subscription_of,
+)
+from coordinator.group.consumer.partitions import NONE, Partitions, in_topic_order
+from coordinator.group.consumer.records import (
+    current_record,
+    group_tombstones,
+    member_record,
+    metadata_record,
+    target_metadata_record,
+    target_record,
+)
+from coordinator.group.consumer.state import (
+    NEVER_ASSIGNED,
+    ClassicProtocol,
+    ClassicSide,
+    ConsumerGroup,
+    Current,
+    Member,
+    MemberState,
+    applied,
+)
+from coordinator.group.consumer.timers import all_cancelled, session_timer
+from coordinator.group.refusal import Refused
+from coordinator.group.values import CancelTimer, Decision, Record, Reply, Timer, TopicsImage
+from streamsrt.wire.error_codes import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """A consumer group that was a classic one: the records that make it, timers, and answers to requests that waited."""
+
+    group: ConsumerGroup
+    records: tuple[Record, ...]
+    timers: tuple[Timer | CancelTimer, ...]
+    replies: tuple[Reply, ...]
+
+
+def upgrade(group: ClassicGroup, now_ms: int, image: TopicsImage, config: GroupConfig) -> Upgraded:
+    """A classic group as a consumer group. Raises Refused with the reason why not."""
+    if group.is_empty:
+        fresh = ConsumerGroup(group.group_id, epoch=group.live.generation)
+        return Upgraded(fresh, (classic_tombstone(group.group_id),), (), ())
+    live = group.live
+    _check_upgrade(group, config)
+    turn = Turn(group, now_ms, config.classic)
+    for name in live.members:
+        turn.fence(name, ErrorCode.REBALANCE_IN_PROGRESS, name)
+    records = [classic_tombstone(group.group_id), *_upgrade_records(group.group_id, live, image)]
+    upgraded = applied(ConsumerGroup(group.group_id), records[1:])
+    timers = tuple(
+        Timer(session_timer(group.group_id, name), now_ms + member.session_timeout_ms)
+        for name, member in live.members.items()
+    )
+    return Upgraded(upgraded, tuple(records), timers, turn.decision().replies)
+
+
+def _check_upgrade(group: ClassicGroup, config: GroupConfig) -> None:
+    live, reason = group.live, None
+    if not config.consumer.migration.upgrades:
+        reason = "online upgrade is disabled."
+    elif live.protocol_type != CONSUMER_TYPE:
+        reason = "the group does not use the consumer embedded protocol."
+    elif len(live.members) > config.consumer.max_size:
+        reason = "the group size exceeds the consumer group maximum size."
+    if reason is not None:
+        raise _refused(group.group_id, reason)
+
+
+def _refused(group_id: str, reason: str) -> Refused:
+    return Refused(
+        ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot upgrade classic group {group_id} to consumer group because {reason}"
+    )
+
+
+def _upgrade_records(group_id: str, live: Live, image: TopicsImage) -> list[Record]:
+    members, targets, currents = [], [], []
+    taken: Partitions = NONE
+    for name, member in live.members.items():
+        subscription, assignment = _read(group_id, member, live.protocol, image)
+        assigned = assignment.partitions - taken
+        taken |= assigned
+        members.append(member_record(group_id, _as_consumer_member(member, subscription)))
+        targets.append(target_record(group_id, name, in_topic_order(sorted(assigned))))
+        current = Current(live.generation, live.generation, MemberState.STABLE, assigned)
+        currents.append(current_record(group_id, name, current))
+    return [
+        *members,
+        metadata_record(group_id, epoch=live.generation, metadata_hash=0),
+        *targets,
+        target_metadata_record(group_id, epoch=live.generation),
+        *currents,
+    ]
+
+
+def _read(
+    group_id: str, member: ClassicMember, protocol: str | None, image: TopicsImage
+) -> tuple[Subscription, Assignment]:
+    metadata = member.metadata(protocol) or (member.protocols[0].metadata if member.protocols else b"")
+    try:
+        subscription, assignment = subscription_of(metadata, image), assignment_of(member.assignment, image)
+    except MalformedError:
+        raise _refused(group_id, "the embedded consumer protocol is malformed.") from None
+    if assignment.is_custom:
+        raise _refused(
+            group_id,
+            "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor "
+            "before re-attempting the upgrade.",
+        )
+    return subscription, assignment
+
+
+def _as_consumer_member(member: ClassicMember, subscription: Subscription) -> Member:
+    protocols = tuple(ClassicProtocol(entry.name, entry.metadata) for entry in member.protocols)
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        topic_names=subscription.topic_names,
+        classic=ClassicSide(member.session_timeout_ms, protocols),
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- downgrade
+
+
+def depart(
+    group: ConsumerGroup, member_ids: Iterable[str], now_ms: int, image: TopicsImage, config: GroupConfig
+) -> Decision:
+    """Members go; the group becomes a classic one if only classic members are left and that is allowed."""
+    gone = [name for name in member_ids if name in group.members]
+    left = [name for name in group.members if name not in gone]
+    others = [name for name in left if group.members[name].classic is None]
+    if not gone or others or not left or all(group.members[name].classic is not None for name in gone):
+        return remove_members(group, gone)
+    if not config.consumer.migration.downgrades or len(left) > config.classic.max_size:
+        return remove_members(group, gone)
+    return downgraded(group, left, now_ms, image, config)[1]
+
+
+def downgraded(
+    group: ConsumerGroup, left: Iterable[str], now_ms: int, image: TopicsImage, config: GroupConfig
+) -> tuple[ClassicGroup, Decision]:
+    """The members ``left``, all of the classic protocol, as a classic group that has begun to rebalance."""
+    live = _classic_live(group, left, now_ms, image)
+    stable = ClassicGroup(group.group_id, soft=ClassicSoft(live))
+    turn = Turn(stable, now_ms, config.classic)
+    for name in live.members:
+        turn.keep_session(name)
+    turn.prepare()
+    rest = turn.decision()
+    decision = Decision(
+        records=(*group_tombstones(group), group_record(group.group_id, live), *rest.records),
+        soft=rest.soft,
+        timers=(*(timer for name in group.members for timer in all_cancelled(group.group_id, name)), *rest.timers),
+        replies=rest.replies,
+    )
+    return ClassicGroup(group.group_id, is_recorded=True, soft=ClassicSoft(turn.live())), decision
+
+
+def _classic_live(group: ConsumerGroup, left: Iterable[str], now_ms: int, image: TopicsImage) -> Live:
+    members = {name: _as_classic_member(group, name, image) for name in left}
+    first = next(iter(members.values()))
+    shared = set.intersection(*({entry.name for entry in member.protocols} for member in members.values()))
+    return Live(
+        state=GroupState.STABLE,
+        since_ms=now_ms,
+        generation=group.epoch,
+        protocol_type=CONSUMER_TYPE,
+        protocol=next(entry.name for entry in first.protocols if entry.name in shared),
+        leader=first.member_id,
+        members=members,
+        static_members={member.instance_id: name for name, member in members.items() if member.instance_id is not None},
+    )
+
+
+def _as_classic_member(group: ConsumerGroup, name: str, image: TopicsImage) -> ClassicMember:
+    member, current = group.members[name], group.current.get(name, NEVER_ASSIGNED)
+    assert member.classic is not None
+    protocols = tuple(Protocol(entry.name, entry.metadata) for entry in member.classic.protocols)
+    return ClassicMember(
+        member_id=name,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocols=protocols,
+        # What it still has to give back is its own until it has joined again.
+        assignment=assignment_bytes(current.assigned | current.pending, protocols[0].metadata, image),
+    )
