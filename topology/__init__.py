@@ -4,6 +4,7 @@ from topology import serdes
 from topology.aggregates import Collect, Count, First, Last, Max, Mean, Min, NamedAggregate, NamedAggregates, Sum, agg
 from topology.builder import StreamsBuilder
 from topology.codecs import Serde
+from topology.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
 from topology.errors import (
     CopartitionError,
     CycleError,
@@ -51,6 +52,7 @@ from topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeW
 __all__ = [
     "BranchedKStream",
     "Cancellable",
+    "CogroupedKStream",
     "Collect",
     "CopartitionError",
     "Count",
@@ -84,6 +86,7 @@ __all__ = [
     "RecordMetadata",
     "Serde",
     "SessionStore",
+    "SessionWindowedCogroupedKStream",
     "SessionWindowedKStream",
     "SessionWindows",
     "SlidingWindows",
@@ -91,6 +94,7 @@ __all__ = [
     "StreamsBuilder",
     "Subtopology",
     "Sum",
+    "TimeWindowedCogroupedKStream",
     "TimeWindowedKStream",
     "TimeWindows",
     "TopicInUseError",

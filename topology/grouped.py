@@ -6,7 +6,7 @@ Source: org.apache.kafka.streams.kstream.KGroupedStream, TimeWindowedKStream and
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from topology.codecs import Serde, long
 from topology.errors import UnsupportedError, call_site
@@ -24,6 +24,9 @@ from topology.windows import (
     UnlimitedWindows,
     Windowed,
 )
+
+if TYPE_CHECKING:
+    from topology.cogrouped import CogroupedKStream
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -61,6 +64,12 @@ class KGroupedStream(Generic[K, V]):
                 call_site(),
             )
         return TimeWindowedKStream(self._group, Windowing(windows))
+
+    def cogroup(self, aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:
+        """Begins an aggregation of several groups; ``aggregator(key, value, aggregate)`` is for the values of this one."""
+        from topology.cogrouped import CogroupedKStream
+
+        return CogroupedKStream[K, A](()).cogroup(self, aggregator)
 
     def count(
         self,

@@ -214,6 +214,8 @@ class TableState:
     parent: TableState | None = None
     sides: tuple[TableState, ...] = ()
     sends_old_values: bool = False
+    queryable_name: str | None = None
+    """The store by which the table can be asked, where that is not its own."""
     closes_after_ms: int | None = None
     """Of a windowed aggregation: how long after its end a window is closed."""
 

@@ -58,6 +58,8 @@ class KTable(TableJoins[K, V]):
     @property
     def queryable_store_name(self) -> str | None:
         """The name of the store by which the table can be asked, or None."""
+        if self._table.queryable_name is not None:
+            return self._table.queryable_name
         return self._table.store.name if self._table.materialized and self._table.store is not None else None
 
     def filter(

@@ -15,6 +15,7 @@ from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.tables import mark_last
 from topology import nodes
 from topology.nodes import ProcessorNode
+from topology.operations import TableMerge
 from topology.windows import UnlimitedWindows, Windows
 
 pack_start = Struct(">q").pack
@@ -39,6 +40,11 @@ def emit_aggregate(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, flow: 
             _update(c, node, op, inside, entry, raw)
         else:
             _emit_windows(c, node, op, windows, inside)
+
+
+@emits(TableMerge)
+def emit_table_merge(c: Compiler, node: ProcessorNode, op: TableMerge, flow: Flow) -> None:
+    c.children(node, flow)
 
 
 def _emit_windows(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: Windows, flow: Flow) -> None:

@@ -10,7 +10,7 @@ from streamsrt.operators.plan import StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
 from streamsrt.state.versioned_cache import VersionPut
 from topology import nodes
-from topology.operations import SessionAggregate, SlidingAggregate
+from topology.operations import SessionAggregate, SlidingAggregate, TableMerge
 from topology.windows import TimeWindows, UnlimitedWindows, Windowed
 
 
@@ -62,6 +62,11 @@ def make_aggregate(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNo
         update(key, serialize(key), value, timestamp, headers, -1)
 
     return process
+
+
+@makes(TableMerge)
+def make_table_merge(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
+    return made.forward
 
 
 def row_update(

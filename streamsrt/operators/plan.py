@@ -16,6 +16,7 @@ from streamsrt.operators.handlers import ExceptionHandlers
 from topology import nodes, operations
 from topology.nodes import Operation, ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
 from topology.serdes import Serde
+from topology.windows import SessionWindows
 
 
 class Counters:
@@ -175,6 +176,8 @@ def own_store(operation: Operation) -> str | None:
             return store
         case operations.SlidingAggregate(store=store) | operations.SessionAggregate(store=store):
             return store
+        case operations.TableMerge(store=store):
+            return store
         case operations.TableTransformValues(store=store):
             return store
     return None
@@ -182,14 +185,16 @@ def own_store(operation: Operation) -> str | None:
 
 def window_size_ms(operation: Operation) -> int | None:
     """How long the windows of an operation's own rows are; None where rows have none, or are sessions."""
-    if isinstance(operation, nodes.Aggregate | operations.SlidingAggregate) and operation.windows is not None:
-        return operation.windows.size_ms
-    return None
+    windows = getattr(operation, "windows", None)
+    if own_store(operation) is None or windows is None or isinstance(windows, SessionWindows):
+        return None
+    size_ms: int = windows.size_ms
+    return size_ms
 
 
 def has_sessions(operation: Operation) -> bool:
     """Whether an operation's own rows are sessions."""
-    return isinstance(operation, operations.SessionAggregate)
+    return own_store(operation) is not None and isinstance(getattr(operation, "windows", None), SessionWindows)
 
 
 def emits_on_close(operation: Operation) -> bool:

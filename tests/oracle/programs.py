@@ -52,7 +52,10 @@ OPERATORS = {
         "to_stream", "transform_values",
     },
     "KGroupedTable": {"aggregate", "count", "reduce"},
-    "KGroupedStream": {"aggregate", "count", "reduce", "windowed_by"},
+    "KGroupedStream": {"aggregate", "cogroup", "count", "reduce", "windowed_by"},
+    "CogroupedKStream": {"aggregate", "cogroup", "windowed_by"},
+    "TimeWindowedCogroupedKStream": {"aggregate"},
+    "SessionWindowedCogroupedKStream": {"aggregate"},
     "TimeWindowedKStream": {"aggregate", "count", "emit_strategy", "reduce"},
     "SessionWindowedKStream": {"aggregate", "count", "emit_strategy", "reduce"},
 }  # fmt: skip
@@ -358,6 +361,21 @@ class _Interpreter:
 
     def on_windowed_by(self, on: KGroupedStream[Any, Any], step: Step) -> Any:
         return on.windowed_by(_windows(step["windows"]))
+
+    def on_kgroupedstream_cogroup(self, on: Any, step: Step) -> Any:
+        return on.cogroup(_function(step["fn"], "k", "v", "agg"))
+
+    def on_cogroupedkstream_cogroup(self, on: Any, step: Step) -> Any:
+        return on.cogroup(self.variables[step["other"]], _function(step["fn"], "k", "v", "agg"))
+
+    def on_cogroupedkstream_aggregate(self, on: Any, step: Step) -> Any:
+        return on.aggregate(lambda: evaluate(step["init"], {}), **_named(step), **_store(step))
+
+    on_timewindowedcogroupedkstream_aggregate = on_cogroupedkstream_aggregate
+
+    def on_sessionwindowedcogroupedkstream_aggregate(self, on: Any, step: Step) -> Any:
+        merger = _function(step["merger"], "k", "agg1", "agg2")
+        return on.aggregate(lambda: evaluate(step["init"], {}), merger, **_named(step), **_store(step))
 
     def on_emit_strategy(self, on: Any, step: Step) -> Any:
         return on.emit_strategy(EmitStrategy(step["strategy"]))

@@ -34,7 +34,7 @@ from topology.operations.basic import (
 from topology.operations.batches import MapAsync, MapBatches
 from topology.operations.grouped_tables import GroupTable, TableAggregate, TableTransformValues
 from topology.operations.joins import JoinOperation
-from topology.operations.windowed import SessionAggregate, SlidingAggregate
+from topology.operations.windowed import SessionAggregate, SlidingAggregate, TableMerge
 
 Operation: TypeAlias = (
     Filter
@@ -60,6 +60,7 @@ Operation: TypeAlias = (
     | TableTransformValues
     | SlidingAggregate
     | SessionAggregate
+    | TableMerge
     | JoinOperation
     | MapAsync
     | MapBatches
@@ -90,6 +91,7 @@ __all__ = [
     "TableAggregate",
     "TableFilter",
     "TableMapValues",
+    "TableMerge",
     "TableSource",
     "TableToStream",
     "TableTransformValues",

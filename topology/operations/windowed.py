@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from topology.operations.basic import Function
-from topology.windows import SessionWindows, SlidingWindows
+from topology.windows import AnyWindows, SessionWindows, SlidingWindows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,3 +35,11 @@ class SessionAggregate:
     aggregator: Function | None = None
     merger: Function | None = None
     emit_on_close: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableMerge:
+    """The table that several aggregations make together: their changes, from the store that they share."""
+
+    store: str
+    windows: AnyWindows | None = None
