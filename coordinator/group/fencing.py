@@ -4,7 +4,7 @@
    client may commit while the group is empty.
 2. A member of a classic group gives the group's generation. While the assignment of a generation is being made, commits
    are refused with REBALANCE_IN_PROGRESS: what the member had may be somebody else's by now.
-3. A member of the classic protocol in a consumer group gives its generation, which is its member epoch.
+3. A member of the classic protocol in a group of a newer one gives its generation, which is its member epoch.
 4. Inside of a transaction a producer without member id and generation commits for any group: its producer epoch fences it.
 """
 
@@ -97,4 +97,4 @@ def _stale(group: StreamsGroup | ConsumerGroup, member_id: str, epoch: int) -> E
 
 def _is_classic(group: StreamsGroup | ConsumerGroup, member_id: str) -> bool:
     """Whether this member of a group of a newer protocol uses the classic one."""
-    return isinstance(group, ConsumerGroup) and group.members[member_id].classic is not None
+    return group.members[member_id].classic is not None

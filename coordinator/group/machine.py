@@ -29,12 +29,16 @@ from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.listing import delete_groups, list_groups, tombstones
 from coordinator.group.refusal import Refused
 from coordinator.group.state import Group, GroupsState
+from coordinator.group.streams.classic import members as streams_classic
+from coordinator.group.streams.classic.conversion import upgraded, with_downgrade
+from coordinator.group.streams.classic.members import REJOIN
 from coordinator.group.streams.creation import failed_creation
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, remove_members
 from coordinator.group.streams.describe import described
 from coordinator.group.streams.heartbeat import assign_after_delay, handle_heartbeat
 from coordinator.group.streams.response import error_response
 from coordinator.group.streams.state import MemberState, StreamsGroup
+from coordinator.group.streams.validation import JOIN, check_request, requested_topology
 from coordinator.group.transactional import commit_in_transaction, failed_commit
 from coordinator.group.values import (
     NO_TOPICS,
@@ -104,7 +108,8 @@ def on_loaded(state: GroupsState, now_ms: int, config: GroupConfig) -> Decision:
 
 def _streams_timers(group: StreamsGroup, now_ms: int, session_timeout_ms: int) -> Iterator[Timer]:
     for name, member in group.members.items():
-        yield Timer(TimerKey(SESSION, group.group_id, name), now_ms + session_timeout_ms)
+        timeout_ms = session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+        yield Timer(TimerKey(SESSION, group.group_id, name), now_ms + timeout_ms)
         current = group.current.get(name)
         if current is not None and current.state == MemberState.UNREVOKED_TASKS:
             yield Timer(TimerKey(REBALANCE, group.group_id, name), now_ms + member.rebalance_timeout_ms)
@@ -133,7 +138,8 @@ def _expire(state: GroupsState, key: TimerKey, now_ms: int, image: TopicsImage, 
     """A timer of a group that is of another type by now is over."""
     match state.groups.get(key.group_id):
         case StreamsGroup() as group:
-            return _expire_streams(group, key, now_ms, image, config)
+            decision = _expire_streams(group, key, now_ms, image, config)
+            return with_downgrade(group, decision, now_ms, image, config)
         case ConsumerGroup() as group:
             return consumer.expire(group, key, now_ms, image, config)
         case ClassicGroup() as group:
@@ -147,6 +153,8 @@ def _expire_streams(
 ) -> Decision:
     if key.kind == INITIAL_DELAY:
         return assign_after_delay(group, now_ms, image=image, config=config.for_group(key.group_id))
+    if key.kind == REJOIN and key.member_id not in group.soft.asked_to_rejoin:
+        return NOTHING
     current = group.current.get(key.member_id)
     if current is None or (key.kind == REBALANCE and current.state != MemberState.UNREVOKED_TASKS):
         return NOTHING
@@ -155,12 +163,31 @@ def _expire_streams(
 
 def _heartbeat(view: _View, request: Any) -> Decision:
     group = view.state.groups.get(request.group_id)
+    image, config = view.image, view.config
     try:
+        if isinstance(group, ClassicGroup) and request.member_epoch == JOIN:
+            return _upgrading_heartbeat(view, group, request)
         if group is not None and not isinstance(group, StreamsGroup):
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, _not_of_type(view.state, request.group_id, "a streams"))
-        return handle_heartbeat(group, request, view.context, view.now_ms, image=view.image, config=view.config)
+        decision = handle_heartbeat(group, request, view.context, view.now_ms, image=image, config=config)
     except Refused as refused:
         return view.answer(error_response(refused))
+    return decision if group is None else with_downgrade(group, decision, view.now_ms, image, config)
+
+
+def _upgrading_heartbeat(view: _View, group: ClassicGroup, request: types.StreamsGroupHeartbeatRequest) -> Decision:
+    """The first member of the streams protocol joins a classic group."""
+    check_request(request)
+    topology = requested_topology(request)
+    assert topology is not None
+    streams, conversion = upgraded(group, topology, view.config)
+    joined = handle_heartbeat(streams, request, view.context, view.now_ms, image=view.image, config=view.config)
+    return replace(
+        joined,
+        records=(*conversion.records, *joined.records),
+        timers=(*conversion.timers, *joined.timers),
+        replies=(*conversion.replies, *joined.replies),
+    )
 
 
 def _describe(view: _View, request: types.StreamsGroupDescribeRequest) -> Decision:
@@ -253,11 +280,10 @@ def _join_group(view: _View, request: types.JoinGroupRequest) -> Decision:
 
 def _join_other(view: _View, group: StreamsGroup | ConsumerGroup, request: types.JoinGroupRequest) -> Decision:
     """A group of a newer protocol becomes a classic one if nobody is in it; its epoch goes on as the generation."""
-    code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if group.is_empty:
-        code = ErrorCode.UNKNOWN_MEMBER_ID if request.member_id else ErrorCode.NONE
-    if code != ErrorCode.NONE:
-        return view.answer(join_refusal(code, request.member_id, view.context.api_version))
+    if isinstance(group, StreamsGroup) and not group.is_empty:
+        return streams_classic.join(group, request, view.context, view.now_ms, image=view.image, config=view.config)
+    if request.member_id:
+        return view.answer(join_refusal(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id, view.context.api_version))
     empty = ClassicGroup(group.group_id, generation=group.epoch)
     decision = join(empty, request, view.context, view.now_ms, view.config.classic)
     if not decision.records:
@@ -266,24 +292,34 @@ def _join_other(view: _View, group: StreamsGroup | ConsumerGroup, request: types
 
 
 def _sync_group(view: _View, request: types.SyncGroupRequest) -> Decision:
-    group = view.state.groups.get(request.group_id)
-    if isinstance(group, ConsumerGroup):
-        return mixed.sync(group, request, view.context, view.now_ms, view.image, view.config)
-    return membership.sync(_as_classic(group), request, view.context, view.now_ms, view.config.classic)
+    context, now_ms, config = view.context, view.now_ms, view.config
+    match view.state.groups.get(request.group_id):
+        case ConsumerGroup() as group:
+            return mixed.sync(group, request, context, now_ms, view.image, config)
+        case StreamsGroup() as group:
+            return streams_classic.sync(group, request, context, now_ms, image=view.image, config=config)
+        case other:
+            return membership.sync(_as_classic(other), request, context, now_ms, config.classic)
 
 
 def _classic_heartbeat(view: _View, request: types.HeartbeatRequest) -> Decision:
-    group = view.state.groups.get(request.group_id)
-    if isinstance(group, ConsumerGroup):
-        return mixed.heartbeat(group, request, view.context, view.now_ms, view.config)
-    return membership.heartbeat(_as_classic(group), request, view.context, view.now_ms)
+    match view.state.groups.get(request.group_id):
+        case ConsumerGroup() as group:
+            return mixed.heartbeat(group, request, view.context, view.now_ms, view.config)
+        case StreamsGroup() as group:
+            return streams_classic.heartbeat(group, request, view.context, view.now_ms)
+        case other:
+            return membership.heartbeat(_as_classic(other), request, view.context, view.now_ms)
 
 
 def _leave_group(view: _View, request: types.LeaveGroupRequest) -> Decision:
-    group = view.state.groups.get(request.group_id)
-    if isinstance(group, ConsumerGroup):
-        return mixed.leave(group, request, view.context)
-    return membership.leave(_as_classic(group), request, view.context, view.now_ms, view.config.classic)
+    match view.state.groups.get(request.group_id):
+        case ConsumerGroup() as group:
+            return mixed.leave(group, request, view.context)
+        case StreamsGroup() as group:
+            return streams_classic.leave(group, request, view.context)
+        case other:
+            return membership.leave(_as_classic(other), request, view.context, view.now_ms, view.config.classic)
 
 
 def _as_classic(group: Group | None) -> ClassicGroup | None:

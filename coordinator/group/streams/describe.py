@@ -103,7 +103,7 @@ def _member(group: StreamsGroup, name: str) -> Response.Member:
         task_end_offsets=_offsets(reported.end_offsets.items()),
         assignment=_assignment(current.assigned),
         target_assignment=_assignment(group.targets.get(name, NO_TASKS)),
-        is_classic=False,
+        is_classic=member.classic is not None,
     )
 
 

@@ -36,6 +36,7 @@ from coordinator.group.streams.response import heartbeat_response, partitions_by
 from coordinator.group.streams.state import (
     LEFT_FOR_A_WHILE,
     NEVER_ASSIGNED,
+    ClassicSide,
     Current,
     Endpoint,
     Member,
@@ -93,6 +94,24 @@ def handle_heartbeat(
     return _Heartbeat(group, request, context, now_ms, image, config).decide(topology)
 
 
+def handle_classic_join(
+    group: StreamsGroup,
+    request: StreamsGroupHeartbeatRequest,
+    context: RequestContext,
+    now_ms: int,
+    *,
+    image: TopicsImage,
+    config: GroupConfig,
+    side: ClassicSide,
+) -> Decision:
+    """What follows from the JoinGroup of a member of the classic protocol, in the words of a heartbeat. Raises Refused.
+
+    Its topology is the group's: the classic protocol has none.
+    """
+    topology = group.topology if request.member_epoch == JOIN else None
+    return _Heartbeat(group, request, context, now_ms, image, config, side).decide(topology)
+
+
 class _Heartbeat:
     """A heartbeat in the making: ``group`` is the group as the records so far make it."""
 
@@ -104,7 +123,9 @@ class _Heartbeat:
         now_ms: int,
         image: TopicsImage,
         config: GroupConfig,
+        side: ClassicSide | None = None,
     ) -> None:
+        self.side = side
         self.is_new_group = group is None
         self.before = self.group = group or StreamsGroup(request.group_id)
         self.request = request
@@ -199,7 +220,7 @@ class _Heartbeat:
     def _replace_static_member(self, owner: str) -> Member:
         request, group = self.request, self.group
         current = group.current[owner]
-        if current.epoch != LEFT_FOR_A_WHILE:
+        if current.epoch != LEFT_FOR_A_WHILE and group.members[owner].classic is None:
             raise Refused(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {request.member_id} with instance id {request.instance_id} cannot join the group "
@@ -241,6 +262,7 @@ class _Heartbeat:
             process_id=request.process_id or "",
             user_endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
             client_tags=tuple(sorted((tag.key, tag.value) for tag in request.client_tags or ())),
+            classic=self.side,
         )
 
     def _updated(self, stored: Member | None) -> Member:
@@ -260,6 +282,8 @@ class _Heartbeat:
             changes["client_tags"] = tuple(sorted((tag.key, tag.value) for tag in request.client_tags))
         if context.client_id != stored.client_id or context.client_host != stored.client_host:
             changes |= {"client_id": context.client_id, "client_host": context.client_host}
+        if self.side is not None:
+            changes["classic"] = self.side
         return replace(stored, **changes) if changes else stored  # type: ignore[arg-type]
 
     def _take_topology(self, requested: Topology | None) -> Topology:
@@ -363,7 +387,7 @@ class _Heartbeat:
         stored = group.current.get(name)
         old = stored or NEVER_ASSIGNED
         start = NEVER_ASSIGNED if self._has_nothing(name, member) else old
-        new = reconcile(start, target=target, target_epoch=target_epoch, owned=self.owned, held=_holders(group, member))
+        new = reconcile(start, target=target, target_epoch=target_epoch, owned=self.owned, held=holders(group, member))
         if stored is None or new != old:
             self._write(current_record(group.group_id, name, new))
         rebalance = TimerKey(REBALANCE, group.group_id, name)
@@ -389,11 +413,9 @@ class _Heartbeat:
 
     def _remember(self, member: Member) -> None:
         request = self.request
-        self.timers.append(
-            Timer(
-                TimerKey(SESSION, self.group.group_id, member.member_id), self.now_ms + self.config.session_timeout_ms
-            )
-        )
+        timeout_ms = self.config.session_timeout_ms if self.side is None else self.side.session_timeout_ms
+        session = TimerKey(SESSION, self.group.group_id, member.member_id)
+        self.timers.append(Timer(session, self.now_ms + timeout_ms))
         if request.shutdown_application:
             self.soft["shutdown_requested_by"] = member.member_id
 
@@ -494,7 +516,7 @@ def _assignor_view(member: Member) -> tuple[object, ...]:
     )
 
 
-def _holders(group: StreamsGroup, member: Member) -> Holders:
+def holders(group: StreamsGroup, member: Member) -> Holders:
     name, process = member.member_id, member.process_id
     blocked: set[int] | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinator.group.streams.state import Current, Member, StreamsGroup
+from coordinator.group.streams.state import CLASSIC_TAG, Current, Member, StreamsGroup, classic_tag
 from coordinator.group.streams.tasks import Tasks, wire_tasks, wire_tasks_with_epochs
 from coordinator.group.values import Record
 from streamsrt.wire import types
@@ -65,6 +65,7 @@ def member_record(group_id: str, member: Member) -> Record:
             process_id=member.process_id,
             user_endpoint=None if endpoint is None else value.Endpoint(host=endpoint.host, port=endpoint.port),
             client_tags=[value.KeyValue(key=key, value=text) for key, text in member.client_tags],
+            unknown_tags=None if member.classic is None else {CLASSIC_TAG: classic_tag(member.classic)},
         ),
     )
 

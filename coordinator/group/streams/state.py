@@ -13,13 +13,17 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import NamedTuple
 
+from coordinator.group.classic.state import Protocol
 from coordinator.group.streams.configuration import Configuration
 from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks, epochs_of, task_set
 from coordinator.group.streams.topology import Topology, topology_of
 from coordinator.group.values import NO_TOPICS, Record, TopicsImage
 from streamsrt.wire import types
+from streamsrt.wire.messages import decode_record_value, encode_record_value
 
 LEFT_FOR_A_WHILE = -2
+CLASSIC_TAG = 10_000
+"""The tag of a member's record that Apache Kafka does not have: there, members of the two protocols never meet."""
 
 
 class MemberState(IntEnum):
@@ -39,8 +43,16 @@ class Endpoint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ClassicSide:
+    """What a member of the classic protocol said when it joined. It stands in a tag of the member's record."""
+
+    session_timeout_ms: int
+    protocol: Protocol
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
-    """What a member told about itself (``StreamsGroupMemberMetadata``)."""
+    """What a member told about itself (``StreamsGroupMemberMetadata``). ``classic``: None for the streams protocol."""
 
     member_id: str
     instance_id: str | None
@@ -52,6 +64,7 @@ class Member:
     process_id: str
     user_endpoint: Endpoint | None
     client_tags: tuple[tuple[str, str], ...]
+    classic: ClassicSide | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +115,7 @@ class Soft:
     image: TopicsImage = NO_TOPICS
     creation: Creation = Creation()
     task_offsets: Mapping[str, TaskOffsets] = field(default_factory=dict)
+    asked_to_rejoin: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +136,7 @@ class StreamsGroup:
     static_members: Mapping[str, str] = field(default_factory=dict)
     active_owners: Mapping[TaskId, tuple[str, ...]] = field(default_factory=dict)
     passive_holders: Mapping[TaskId, tuple[str, ...]] = field(default_factory=dict)
+    classic_members: int = 0
     soft: Soft = field(default=Soft(), compare=False)
 
     @property
@@ -194,11 +209,20 @@ class StreamsDraft:
             static = self._mapping("static_members")
             if static.get(old.instance_id) == member_id:
                 del static[old.instance_id]
-        if value is None:
+        new = None if value is None else member_of(member_id, value)
+        self._count_classic(old, new)
+        if value is None or new is None:
             return
-        members[member_id] = member_of(member_id, value)
+        members[member_id] = new
         if value.instance_id is not None:
             self._mapping("static_members")[value.instance_id] = member_id
+
+    def _count_classic(self, old: object, new: Member | None) -> None:
+        more = (new is not None and new.classic is not None) - (isinstance(old, Member) and old.classic is not None)
+        if more:
+            known = self._fields.get("classic_members", self._group.classic_members)
+            assert isinstance(known, int)
+            self._fields["classic_members"] = known + more
 
     def set_target(self, member_id: str, value: types.StreamsGroupTargetAssignmentMemberValue | None) -> None:
         targets = self._mapping("targets")
@@ -260,7 +284,25 @@ def member_of(member_id: str, value: types.StreamsGroupMemberMetadataValue) -> M
         process_id=value.process_id,
         user_endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
         client_tags=tuple(sorted((tag.key, tag.value) for tag in value.client_tags)),
+        classic=_classic_side(value.unknown_tags.get(CLASSIC_TAG) if value.unknown_tags else None),
     )
+
+
+def _classic_side(tag: bytes | None) -> ClassicSide | None:
+    if tag is None:
+        return None
+    written = decode_record_value(types.ConsumerGroupMemberMetadataValue, tag).classic_member_metadata
+    assert written is not None
+    (protocol,) = written.supported_protocols
+    return ClassicSide(written.session_timeout_ms, Protocol(protocol.name, bytes(protocol.metadata)))
+
+
+def classic_tag(side: ClassicSide) -> bytes:
+    """How a member's record keeps what it said in the classic protocol: Kafka's layout for consumer groups, in a tag."""
+    value = types.ConsumerGroupMemberMetadataValue
+    protocol = value.ClassicProtocol(name=side.protocol.name, metadata=side.protocol.metadata)
+    metadata = value.ClassicMemberMetadata(session_timeout_ms=side.session_timeout_ms, supported_protocols=[protocol])
+    return encode_record_value(value(classic_member_metadata=metadata))
 
 
 def current_of(value: types.StreamsGroupCurrentMemberAssignmentValue) -> Current:

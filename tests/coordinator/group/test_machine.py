@@ -158,7 +158,10 @@ def test_requests_of_other_group_types(live: tuple[Shard, MemoryLog]) -> None:
     )
     heartbeat = ask(shard, joins)
     assert (heartbeat.error_code, heartbeat.error_message) == (69, "Group g is not a consumer group.")
-    assert ask(shard, types.JoinGroupRequest(group_id="g", protocol_type="consumer")).error_code == 23
+    assert (
+        ask(shard, types.JoinGroupRequest(group_id="g", session_timeout_ms=9000, protocol_type="consumer")).error_code
+        == 23
+    )
     (described,) = ask(shard, types.ConsumerGroupDescribeRequest(group_ids=["g"])).groups
     assert (described.error_code, described.error_message) == (69, "Group g is not a consumer group.")
     (classic,) = ask(shard, types.DescribeGroupsRequest(groups=["g"]), 6).groups

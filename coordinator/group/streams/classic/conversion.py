@@ -1,0 +1,171 @@
+"""Groups that change between the classic and the streams protocol (KIP-1071, "Online Migration").
+
+1. The first member that joins a classic group by the streams protocol makes it a streams group: the group epoch goes on
+   from the generation, the classic members stay with what they have, and the topology is the one of that member.
+2. When the last member of the streams protocol has gone and classic members are left, they are a classic group again,
+   with a generation after the group epoch, and rebalance among themselves.
+3. A group without members becomes whatever the next member's protocol is. Committed offsets are not touched by any of it.
+4. ``group.consumer.migration.policy`` says which conversions of groups with members are allowed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from coordinator.group.classic.records import tombstone
+from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupState, Live
+from coordinator.group.classic.turn import JOIN as CLASSIC_JOIN
+from coordinator.group.classic.turn import SYNC, Turn, join_refusal
+from coordinator.group.config import GroupConfig
+from coordinator.group.refusal import Refused
+from coordinator.group.streams.classic.members import CONSUMER, REJOIN, encoded_assignment, task_ids
+from coordinator.group.streams.classic.user_data import UntranslatableError, subscription_of, tasks_of
+from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE
+from coordinator.group.streams.records import (
+    current_record,
+    group_tombstones,
+    member_record,
+    member_tombstones,
+    metadata_record,
+    target_metadata_record,
+    target_record,
+)
+from coordinator.group.streams.state import ClassicSide, Current, Member, MemberState, StreamsGroup, applied
+from coordinator.group.streams.topology import Topology
+from coordinator.group.values import CancelTimer, Decision, Record, Reply, TimerKey, TopicsImage
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.types import SyncGroupResponse
+
+
+def upgraded(group: ClassicGroup, topology: Topology, config: GroupConfig) -> tuple[StreamsGroup, Decision]:
+    """The classic group as a streams group, and what that takes. Raises Refused with the reason."""
+    live = group.live
+    records: list[Record] = [tombstone(group.group_id)]
+    if live.state is GroupState.EMPTY:
+        return StreamsGroup(group.group_id, epoch=live.generation), Decision(records=tuple(records))
+    if not config.consumer.migration.upgrades:
+        text = f"Group {group.group_id} is not a streams group, and group.consumer.migration.policy forbids upgrades."
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, text)
+    if live.protocol_type != CONSUMER:
+        raise _refused(group, f"its protocol type is {live.protocol_type}")
+    epoch = live.generation
+    made = [
+        metadata_record(
+            group.group_id, epoch=epoch, metadata_hash=0, validated_topology_epoch=-1, assignment_configs=()
+        ),
+        target_metadata_record(group.group_id, epoch=epoch),
+    ]
+    for member in live.members.values():
+        made += _member_records(group, live, member, topology)
+    return applied(StreamsGroup(group.group_id), made), Decision(
+        records=(*records, *made),
+        timers=(CancelTimer(TimerKey(CLASSIC_JOIN, group.group_id)), CancelTimer(TimerKey(SYNC, group.group_id))),
+        replies=_released(live),
+    )
+
+
+def _refused(group: ClassicGroup, reason: str) -> Refused:
+    text = f"The classic group {group.group_id} can't be upgraded to a streams group: {reason}."
+    return Refused(ErrorCode.INVALID_REQUEST, text)
+
+
+def _member_records(group: ClassicGroup, live: Live, member: ClassicMember, topology: Topology) -> list[Record]:
+    name = member.member_id
+    protocol = next((entry for entry in member.protocols if entry.name == live.protocol), member.protocols[0])
+    try:
+        subscription = subscription_of(protocol.metadata)
+        tasks = tasks_of(member.assignment)
+    except UntranslatableError as error:
+        raise _refused(group, f"member {name} is no instance of Kafka Streams that can be in one: {error}") from None
+    known = {part.id for part in topology.subtopologies}
+    unknown = [task for task in task_ids(tasks) if task.subtopology_id not in known]
+    if unknown:
+        raise _refused(group, f"member {name} has task {unknown[0]}, which the topology does not have")
+    stays = Member(
+        member_id=name,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        topology_epoch=topology.epoch,
+        process_id=subscription.process_id,
+        user_endpoint=subscription.endpoint,
+        client_tags=subscription.client_tags,
+        classic=ClassicSide(member.session_timeout_ms, protocol),
+    )
+    epoch = live.generation
+    current = Current(epoch, epoch, MemberState.STABLE, tasks, active_epochs=dict.fromkeys(tasks.active, epoch))
+    return [
+        member_record(group.group_id, stays),
+        target_record(group.group_id, name, tasks),
+        current_record(group.group_id, name, current),
+    ]
+
+
+def _released(live: Live) -> tuple[Reply, ...]:
+    """Whoever waits in a rebalance that will not come to its end joins again."""
+    code = ErrorCode.REBALANCE_IN_PROGRESS
+    joins = [
+        Reply(waiting.request_id, join_refusal(code, name, waiting.api_version))
+        for name, waiting in live.joining.items()
+    ]
+    syncs = [Reply(waiting.request_id, SyncGroupResponse(error_code=code)) for waiting in live.syncing.values()]
+    return (*joins, *syncs)
+
+
+def with_downgrade(
+    group: StreamsGroup, decision: Decision, now_ms: int, image: TopicsImage, config: GroupConfig
+) -> Decision:
+    """The decision, and the conversion to a classic group if it leaves classic members alone."""
+    if not group.classic_members or not decision.records or not config.consumer.migration.downgrades:
+        return decision
+    left = applied(group, decision.records)
+    if not left.members or left.classic_members < len(left.members):
+        return decision
+    return _downgraded(group, left, decision, now_ms, image, config)
+
+
+def _downgraded(
+    group: StreamsGroup, left: StreamsGroup, decision: Decision, now_ms: int, image: TopicsImage, config: GroupConfig
+) -> Decision:
+    group_id = group.group_id
+    members = {name: _classic_member(left, member, image) for name, member in left.members.items()}
+    live = Live(
+        state=GroupState.STABLE,
+        since_ms=now_ms,
+        generation=left.epoch,
+        protocol_type=CONSUMER,
+        protocol=next(iter(members.values())).protocols[0].name,
+        leader=next(iter(members)),
+        members=members,
+        static_members={member.instance_id: name for name, member in members.items() if member.instance_id},
+    )
+    classic = ClassicGroup(group_id)
+    turn = Turn(replace(classic, soft=replace(classic.soft, live=live)), now_ms, config.classic)
+    turn.write()
+    written = turn.decision().records
+    turn.prepare()
+    begun = turn.decision()
+    ended = [record for name in group.members for record in member_tombstones(group_id, name)]
+    stopped = [CancelTimer(TimerKey(kind, group_id, name)) for name in group.members for kind in (REBALANCE, REJOIN)]
+    return replace(
+        decision,
+        records=(*ended, *group_tombstones(replace(group, topology=left.topology)), *written),
+        soft=begun.soft,
+        timers=(*decision.timers, *stopped, CancelTimer(TimerKey(INITIAL_DELAY, group_id)), *begun.timers),
+    )
+
+
+def _classic_member(left: StreamsGroup, member: Member, image: TopicsImage) -> ClassicMember:
+    assert member.classic is not None
+    return ClassicMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocols=(member.classic.protocol,),
+        assignment=encoded_assignment(left, member, image),
+    )
