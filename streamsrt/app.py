@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,11 +42,13 @@ from streamsrt.runtime.metrics import (
     thread_metrics,
     updater_metrics,
 )
+from streamsrt.runtime.processes import StreamProcesses
 from streamsrt.runtime.stream_thread import StreamThread
 from streamsrt.runtime.topology_version import LocalVersion, check_members
 from streamsrt.runtime.tuning import tune_process
 from streamsrt.runtime.values import STATE_TRANSITIONS, Progress, State
 from streamsrt.runtime.watchdog import Watchdog
+from streamsrt.runtime.worker import run_worker, worker_config
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.rocksdb import RocksDBOptions
 from streamsrt.tasks.offset_metadata import refuse_running_backfill
@@ -80,6 +83,7 @@ class KafkaStreams(Queryable):
         uncaught_exception_handler: Callable[[StreamsError], Response] | None = None,
     ) -> None:
         self.config = StreamsConfig.of(config)
+        self._given_topology = topology
         configured = topology.configured(topology_settings(self.config))
         topology = configured.with_default_serdes(self.config.default_key_serde, self.config.default_value_serde)
         epoch = self.config.topology_epoch
@@ -92,6 +96,9 @@ class KafkaStreams(Queryable):
         self._queries: LocalQueries | None = None
         self._failed_threads = 0
         self._is_paused = False
+        self._worker: int | None = None
+        """Which of several stream threads this is, where they are processes."""
+        self._processes: StreamProcesses | None = None
         self._exception_handler = uncaught_exception_handler
         self._replaced = threading.Event()
         self.on_stuck: Callable[[str], None] | None = None
@@ -112,6 +119,8 @@ class KafkaStreams(Queryable):
     @property
     def progress(self) -> Progress:
         """What this instance does now; a snapshot that may be read from any thread."""
+        if self._processes is not None:
+            return self._processes.summary.progress
         return Progress(state=self._state) if self._loop is None else self._loop.progress
 
     def _enter(self, state: State) -> None:
@@ -148,15 +157,19 @@ class KafkaStreams(Queryable):
     def metrics(self) -> list[Metric]:
         """What this instance counts, under Kafka Streams' names. Source: ``KafkaStreams.metrics``."""
         config, loop = self.config, self._loop
+        processes = None if self._processes is None else self._processes.summary
         client = {"client-id": config.client_id or f"streamsrt-{config.application_id}"}
         found = list(
             client_metrics(
                 {**client, "application-id": config.application_id},
                 self._state,
-                alive=int(self._state in (State.RUNNING, State.REBALANCING)),
-                failed=self._failed_threads,
+                alive=int(self._state in (State.RUNNING, State.REBALANCING)) if processes is None else processes.alive,
+                failed=self._failed_threads if processes is None else processes.failed,
             )
         )
+        if processes is not None:
+            found += task_metrics(client, processes.progress.tasks)
+            found += updater_metrics(client, processes.progress)
         if loop is None:
             return found
         thread = {**client, "thread-id": f"{client['client-id']}-StreamThread-{self._thread_number}"}
@@ -175,6 +188,10 @@ class KafkaStreams(Queryable):
             raise StreamsNotStartedError(f"application {name!r} was not started: call start() first")
         if state in (State.NOT_RUNNING, State.ERROR):
             raise StreamsStoppedError(f"application {name!r} is {state.value} on this instance: ask another one")
+        if self._processes is not None:
+            raise InvalidStateStoreError(
+                "with num.stream.threads above 1 the stores are in other processes: set http.listen, and ask there"
+            )
         if self._queries is None:
             raise StreamsRebalancingError(f"application {name!r} has not joined its group yet: try again")
         return self._queries
@@ -187,6 +204,9 @@ class KafkaStreams(Queryable):
         Raises UserError where it was started before, and :class:`~streamsrt.errors.StreamsError` for what is wrong.
         """
         self._claim()
+        if self.config.num_stream_threads > 1:
+            self._start_processes(look_whether_quiet=False)
+            return
         ready = threading.Event()
         self._thread = threading.Thread(
             target=self._run_in_thread, args=(ready,), name="streamsrt-processing", daemon=True
@@ -223,12 +243,12 @@ class KafkaStreams(Queryable):
     ) -> bool:
         """Commits, leaves the group (see ``membership``) and ends; False when that takes longer than ``timeout_s``.
         Raises what had failed. Source: ``KafkaStreams.close(CloseOptions)``."""
-        if self._loop is not None:
-            self._loop.leaving = membership
-        self.stop()
+        self.stop(membership)
         if not self._claimed:
             self._enter(State.PENDING_SHUTDOWN)
             self._enter(State.NOT_RUNNING)
+        if self._processes is not None:
+            return self._join_processes(self._processes, timeout_s)
         thread = self._thread
         if thread is not None:
             thread.join(timeout_s)
@@ -255,10 +275,16 @@ class KafkaStreams(Queryable):
         self._is_paused = paused
         if self._loop is not None:
             self._loop.is_paused = paused
+        if self._processes is not None:
+            self._processes.set_paused(paused)
 
-    def stop(self) -> None:
+    def stop(self, membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
         """Asks :meth:`run` to commit, leave the group and return; it may be called from any thread."""
+        if self._loop is not None:
+            self._loop.leaving = membership
         self._stop(wake=True)
+        if self._processes is not None:
+            self._processes.stop(membership)
 
     def _stop(self, *, wake: bool) -> None:
         self._stop_requested = True
@@ -313,11 +339,106 @@ class KafkaStreams(Queryable):
         for number in before:
             signal.signal(number, on_signal)
         try:
-            self._run(is_over, None)
+            if self.config.num_stream_threads > 1:
+                self._run_processes(until, deadline, records)
+            else:
+                self._run(is_over, None)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
         return self.progress
+
+    # ---------------------------------------------------------------------------------------- stream threads as processes
+
+    def add_stream_thread(self) -> int:
+        """One process more; how many there are then. Source: ``KafkaStreams.addStreamThread``.
+
+        Raises UserError where the application was not started with ``num.stream.threads`` above 1, or does not run.
+        """
+        return self._set_threads(1)
+
+    def remove_stream_thread(self) -> int:
+        """One process less: its tasks go to the others. How many there are then. Source: ``removeStreamThread``.
+        Raises UserError as :meth:`add_stream_thread` does, and for the last one."""
+        return self._set_threads(-1)
+
+    def _set_threads(self, by: int) -> int:
+        processes = self._processes
+        if processes is None or self._state not in (State.RUNNING, State.REBALANCING):
+            raise UserError(
+                "stream threads can be added and removed while the application runs, where it was started with "
+                "num.stream.threads=2 or more"
+            )
+        if processes.threads + by < 1:
+            raise UserError("the last stream thread can't be removed: close() ends the application")
+        processes.set_threads(processes.threads + by)
+        return processes.threads
+
+    def _start_processes(self, *, look_whether_quiet: bool) -> None:
+        config = self.config
+
+        def work(index: int, control: Connection) -> None:
+            streams = KafkaStreams(
+                self._given_topology,
+                worker_config(config, index),
+                uncaught_exception_handler=self._exception_handler,
+            )
+            streams._worker = index
+            run_worker(streams, control, look_whether_quiet=look_whether_quiet)
+
+        self._processes = StreamProcesses(
+            work,
+            config.num_stream_threads,
+            prepare=lambda: StateDirectory(config.state_dir, config.application_id),
+            on_state=self._enter,
+        )
+        try:
+            self._processes.start()
+        except BaseException:
+            self._enter(State.PENDING_ERROR)
+            self._enter(State.ERROR)
+            raise
+
+    def _run_processes(self, until: Until, deadline: float | None, records: int | None) -> None:
+        self._start_processes(look_whether_quiet=until == "quiet")
+        processes = self._processes
+        assert processes is not None
+        stopping, quiet_times = False, 0
+        while not processes.join(_LOOK_S):
+            quiet_times = quiet_times + 1 if processes.summary.quiet else 0
+            is_over = (
+                self._stop_requested
+                or (deadline is not None and time.monotonic() >= deadline)
+                or (records is not None and processes.summary.progress.processed_records >= records)
+                or (until == "quiet" and quiet_times >= _QUIET_TIMES)
+            )
+            if is_over and not stopping:
+                stopping = True
+                processes.stop(GroupMembershipOperation.DEFAULT)
+        self._join_processes(processes, None)
+
+    def _join_processes(self, processes: StreamProcesses, timeout_s: float | None) -> bool:
+        if not processes.join(timeout_s):
+            return False
+        try:
+            processes.raise_failure()
+        except BaseException:
+            self._enter(State.PENDING_ERROR)
+            self._enter(State.ERROR)
+            raise
+        self._enter(State.PENDING_SHUTDOWN)
+        self._enter(State.NOT_RUNNING)
+        return True
+
+    def run_thread(self, is_over: Callable[[StreamThread], bool]) -> None:
+        """One stream thread of several, until :meth:`stop`. Called by :mod:`streamsrt.runtime.worker`."""
+        self._claim()
+        self._run(is_over, None)
+
+    @property
+    def was_shut_down(self) -> bool:
+        """Whether another instance asked the whole application to end."""
+        return self._loop is not None and self._loop.was_shut_down
 
     def _run(self, until: Callable[[StreamThread], bool] | None, ready: threading.Event | None) -> None:
         config = self.config
@@ -326,7 +447,9 @@ class KafkaStreams(Queryable):
             with ExitStack() as stack:
                 rocksdb = RocksDBOptions(memory_bytes=config.rocksdb_cache_bytes)
                 directory = stack.enter_context(
-                    StateDirectory(config.state_dir, config.application_id, rocksdb=rocksdb)
+                    StateDirectory(
+                        config.state_dir, config.application_id, rocksdb=rocksdb, shared=self._worker is not None
+                    )
                 )
                 version = LocalVersion(directory.path, self.topology)
                 version.check()
@@ -357,7 +480,7 @@ class KafkaStreams(Queryable):
             self._enter(state)
 
         loop: StreamThread | None = None
-        network = NetworkThread(client_config(config, str(directory.process_id)))
+        network = NetworkThread(client_config(config, str(directory.process_id), self._worker or 1))
         network.start(config.default_api_timeout_ms / 1000)
         try:
             self._check_topics(network)
@@ -443,6 +566,8 @@ class KafkaStreams(Queryable):
 
 _SIZES_TIMEOUT_S = 2.0
 _REPLACE_PAUSE_S = 0.5
+_LOOK_S = 0.1
+_QUIET_TIMES = 5
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

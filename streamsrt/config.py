@@ -66,6 +66,7 @@ class StreamsConfig(BaseModel):
 
     # How the topology runs
     num_stream_threads: int = Field(default=1, ge=1)
+    """So many processes share the tasks of this instance and its state directory."""
     processing_guarantee: Literal["at_least_once", "exactly_once_v2"] = "at_least_once"
     commit_interval_ms: Milliseconds = Field(default=30_000, ge=1)
     """100 by default where processing is exactly once: others see results when they are committed."""
@@ -190,11 +191,6 @@ class StreamsConfig(BaseModel):
             raise ValueError(
                 f"http.listen={self.http_listen} is no address that other instances can ask: set application.server to "
                 "HOST:PORT as they reach it"
-            )
-        if self.num_stream_threads != 1:
-            raise ValueError(
-                "num.stream.threads above 1 is not supported by this version: start the application several times "
-                "with the same application.id instead, each with a state.dir of its own"
             )
         return self
 

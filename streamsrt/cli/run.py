@@ -33,6 +33,9 @@ def run(
     config_file: Annotated[
         Path | None, typer.Option("--config-file", help="a Java properties file of settings")
     ] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", help="processes that share the work (num.stream.threads)", min=1)
+    ] = None,
     http: Annotated[
         str | None, typer.Option("--http", help="HOST:PORT for queries, health and metrics over HTTP (http.listen)")
     ] = None,
@@ -52,6 +55,8 @@ def run(
     if config_file is not None:
         values.update(_read_properties(config_file))
     values.update(key_value_pairs(config or []))
+    if threads is not None:
+        values["num.stream.threads"] = threads
     if http is not None:
         values["http.listen"] = http
     if bootstrap_servers is None:
@@ -62,11 +67,20 @@ def run(
         settings = StreamsConfig.of(
             values, application_id=application_id, state_dir=state_dir, bootstrap_servers=address
         )
-        streams = KafkaStreams(loaded.topology, settings)
         stop = threading.Event()
-        reporter = threading.Thread(target=_report, args=(streams, progress_interval_s, as_json, stop), daemon=True)
-        if progress_interval_s > 0:
-            reporter.start()
+        reporting: list[threading.Thread] = []
+
+        def report(*change: State) -> None:
+            if progress_interval_s > 0 and not reporting:
+                reporting.append(
+                    threading.Thread(target=_report, args=(streams, progress_interval_s, as_json, stop), daemon=True)
+                )
+                reporting[0].start()
+
+        streams = KafkaStreams(loaded.topology, settings, state_listener=report)
+        if settings.num_stream_threads == 1:
+            # Otherwise when the processes are there: they are forked while this one has a single thread.
+            report()
         try:
             done = streams.run(until="quiet" if until == "quiet" else "stopped")
         finally:

@@ -205,9 +205,9 @@ def _turn_max_ms(config: StreamsConfig) -> int:
     return max(1, min(max(config.commit_interval_ms, _TURN_MS), config.transaction_timeout_ms // 4))
 
 
-def client_config(config: StreamsConfig, process_id: str = "") -> ClientConfig:
-    """The network's part of the configuration. ``process_id``: of the state directory, which the transactions of an
-    instance are known by, over its restarts."""
+def client_config(config: StreamsConfig, process_id: str = "", thread: int = 1) -> ClientConfig:
+    """The network's part of the configuration. ``process_id``: of the state directory; by that and the number of its stream
+    thread the transactions of an instance are known, over its restarts."""
     return ClientConfig(
         bootstrap_servers=config.bootstrap_servers,
         client_id=config.client_id or f"streamsrt-{config.application_id}",
@@ -245,7 +245,7 @@ def client_config(config: StreamsConfig, process_id: str = "") -> ClientConfig:
             buffer_memory=config.buffer_memory,
             max_block_ms=config.max_block_ms,
             delivery_timeout_ms=config.delivery_timeout_ms,
-            transactional_id=f"{config.application_id}-{process_id}-1" if config.is_exactly_once else None,
+            transactional_id=f"{config.application_id}-{process_id}-{thread}" if config.is_exactly_once else None,
             transaction_timeout_ms=config.transaction_timeout_ms,
         ),
     )

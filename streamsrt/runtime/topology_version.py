@@ -77,7 +77,7 @@ class LocalVersion:
         """Writes this version down."""
         if self._remembered:
             return
-        made = self._file.with_suffix(".tmp")
+        made = self._file.with_suffix(f".{os.getpid()}.tmp")
         made.write_text(json.dumps(self._outline.to_json(), indent=1) + "\n", encoding="utf-8")
         os.replace(made, self._file)
         self._remembered = True

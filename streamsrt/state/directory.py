@@ -7,8 +7,9 @@
         process.json                  format of this directory, and the process id of the streams rebalance protocol
         stores/<store>/<partition>/   one persistent store
 
-1. One process at a time. The process id identifies its state to the group coordinator (KIP-1071's ProcessId), so two live
-   processes must never share one: whoever does not get the lock gets an error, not another id.
+1. One process at a time, or several that one has forked (``shared``). The process id identifies its state to the group
+   coordinator (KIP-1071's ProcessId), so two live instances must never share one: whoever does not get the lock gets an
+   error, not another id.
 2. State lives under store and partition, not under a task's id: it survives renumbering and regrouping of subtopologies.
 3. A directory in a newer format is left alone.
 4. Nothing is deleted but stores, and none that is open.
@@ -20,8 +21,10 @@ import fcntl
 import json
 import os
 import re
+import threading
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +37,8 @@ from streamsrt.state.store import BytesStore
 from topology.nodes import StoreSpec
 
 FORMAT = 1
+_HANDOVER_PAUSE_S = 0.05
+_HANDOVER_ATTEMPTS = 1_200
 
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
@@ -51,13 +56,19 @@ class StateDirectory:
 
     Raises :class:`ConfigError` for an application id that is no legal name, :class:`StateDirectoryLockedError` where another
     process uses the directory, and :class:`StateError` where it can't be written or has a newer format.
+
+    ``shared``: this process is one of several that were forked by the one that holds the directory. Each store has a lock of
+    its own then; one that another of these processes is about to close is waited for.
     """
 
-    def __init__(self, root: Path | str, application_id: str, *, rocksdb: RocksDBOptions | None = None) -> None:
+    def __init__(
+        self, root: Path | str, application_id: str, *, rocksdb: RocksDBOptions | None = None, shared: bool = False
+    ) -> None:
         self.path = Path(root) / _legal(application_id, "application.id")
         self._rocksdb = rocksdb or RocksDBOptions()
         self._open: dict[tuple[str, int], LaidOut] = {}
-        self._lock = _locked(self.path)
+        self._shared = shared
+        self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CLOEXEC) if shared else _locked(self.path)
         try:
             self.process_id = _process_id(self.path / "process.json")
         except BaseException:
@@ -85,9 +96,18 @@ class StateDirectory:
             raise StateError(f"state store {spec.name!r} of partition {partition} is already open in this process")
         check_kind(spec)
         path = self.store_path(*place)
-        store = RocksDBStore(path, spec.name, self._rocksdb) if spec.persistent else MemoryStore(spec.name)
+        store = self._open_rocksdb(path, spec.name) if spec.persistent else MemoryStore(spec.name)
         opened = self._open[place] = _laid_out(spec, store)
         return opened
+
+    def _open_rocksdb(self, path: Path, name: str) -> RocksDBStore:
+        pause = threading.Event()
+        for _ in range(_HANDOVER_ATTEMPTS if self._shared else 0):
+            try:
+                return RocksDBStore(path, name, self._rocksdb)
+            except StateDirectoryLockedError:
+                pause.wait(_HANDOVER_PAUSE_S)
+        return RocksDBStore(path, name, self._rocksdb)
 
     def is_open(self, store: str, partition: int) -> bool:
         """Whether this process has the store open."""
@@ -149,9 +169,13 @@ class StateDirectory:
             for place in self._on_disk()
             if not self.is_open(*place) and _changed_at_ms(self.store_path(*place)) + cleanup_delay_ms < now_ms
         ]
+        deleted = []
         for store, partition in obsolete:
-            self.wipe(store, partition)
-        return obsolete
+            with _lock_of_store(self.store_path(store, partition)) as is_free:
+                if is_free:
+                    self.wipe(store, partition)
+                    deleted.append((store, partition))
+        return deleted
 
     def close(self) -> None:
         """Closes every store, then lets other processes have the directory. The first error is raised when all is closed."""
@@ -217,6 +241,24 @@ def _locked(path: Path) -> int:
         os.close(descriptor)
         raise storage_error(str(error), f"state directory {path}", "written") from error
     return descriptor
+
+
+@contextmanager
+def _lock_of_store(path: Path) -> Iterator[bool]:
+    """Whether no process has the RocksDB at ``path`` open, and none can open it meanwhile. Not for one that is open here."""
+    try:
+        lock = os.open(path / "LOCK", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        yield True
+        return
+    try:
+        with suppress(BlockingIOError):
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield True
+            return
+        yield False
+    finally:
+        os.close(lock)
 
 
 def _process_id(path: Path) -> uuid.UUID:

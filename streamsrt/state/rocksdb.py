@@ -19,6 +19,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -183,8 +184,11 @@ class RocksDBStore:
     """
 
     persistent = True
+    opened_by = 0
+    """The process that has opened one: RocksDB's threads are of that process, and missing in one that is forked from it."""
 
     def __init__(self, path: Path, name: str, options: RocksDBOptions) -> None:
+        RocksDBStore.opened_by = os.getpid()
         self.name = name
         self.path = path
         self._scans: weakref.WeakSet[_Scan] = weakref.WeakSet()

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -271,3 +272,51 @@ def test_file_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "my-app").write_text("mine")
     with pytest.raises(StateError, match=r"state directory .*/my-app can't be opened"):
         StateDirectory(tmp_path, "my-app")
+
+
+# ------------------------------------------------------------------------------------------- several forked processes
+
+
+def test_a_store_that_another_process_is_closing_is_waited_for(tmp_path: Path) -> None:
+    with StateDirectory(tmp_path, "app") as holder, StateDirectory(tmp_path, "app", shared=True) as other:
+        assert other.process_id == holder.process_id
+        store = holder.open_store(StoreSpec(name="counts"), 0)
+        tried = threading.Event()
+
+        def close() -> None:
+            tried.wait(30)
+            store.close()
+
+        closer = threading.Thread(target=close)
+        closer.start()
+        tried.set()
+        other.open_store(StoreSpec(name="counts"), 0)
+        closer.join()
+        assert other.is_open("counts", 0)
+
+
+def test_what_another_process_uses_is_not_cleaned_up(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore\n"
+        "store = RocksDBStore(Path(sys.argv[1]), 'used', RocksDBOptions())\n"
+        "print('open', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with StateDirectory(tmp_path, "app", shared=False) as directory:
+        for name in ("used", "unused"):
+            directory.open_store(StoreSpec(name=name), 0).close()
+        other = subprocess.Popen(
+            [sys.executable, "-c", code, str(directory.store_path("used", 0))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "open\n"
+            assert directory.clean_obsolete(2**62, 0) == [("unused", 0)]
+            assert directory.store_path("used", 0).exists()
+            other.communicate("")
+        assert directory.clean_obsolete(2**62, 0) == [("used", 0)]

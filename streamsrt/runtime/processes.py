@@ -1,0 +1,138 @@
+"""The application's side of its stream threads: starts their supervisor, tells it what to do, and knows how they are."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection, Pipe
+from typing import Any
+
+from streamsrt.errors import StreamsError, UserError
+from streamsrt.runtime.lifecycle import GroupMembershipOperation
+from streamsrt.runtime.supervisor import (
+    Failure,
+    SetPaused,
+    SetThreads,
+    ShutDown,
+    Stop,
+    Summary,
+    Supervisor,
+    Work,
+    exit_now,
+    fork,
+)
+from streamsrt.runtime.values import Progress, State
+from streamsrt.state.rocksdb import RocksDBStore
+
+logger = logging.getLogger(__name__)
+
+
+class StreamProcesses:
+    """``work`` is what each worker does; ``prepare`` is done in the supervisor's process before the first one, and what it
+    returns lives as long as that. ``on_state`` is called on a thread of this object."""
+
+    def __init__(
+        self, work: Work, threads: int, *, prepare: Callable[[], object], on_state: Callable[[State], None]
+    ) -> None:
+        self._work = work
+        self._prepare = prepare
+        self._on_state = on_state
+        self._control: Connection | None = None
+        self._pid = 0
+        self._reader: threading.Thread | None = None
+        self._began = threading.Event()
+        self._ended = threading.Event()
+        self._sending = threading.Lock()
+        self._failure: BaseException | None = None
+        self.threads = threads
+        self.summary = Summary(State.REBALANCING, Progress(state=State.REBALANCING), False, 0, 0, threads)
+
+    def start(self) -> None:
+        """Returns when the first worker has joined the group. Raises what a worker failed with before, and UserError where
+        this process has used RocksDB already: its threads would be missing in a forked one."""
+        if RocksDBStore.opened_by == os.getpid():
+            raise UserError(
+                "num.stream.threads above 1 forks this process, which has opened state stores of its own before: start the "
+                "application in a process that has not"
+            )
+        ours, theirs = Pipe()
+        pid = fork()
+        if pid == 0:
+            ours.close()
+            self._become_supervisor(theirs)
+        theirs.close()
+        self._pid, self._control = pid, ours
+        self._reader = threading.Thread(target=self._read, args=(ours,), name="streamsrt-processes", daemon=True)
+        self._reader.start()
+        self._began.wait()
+        if self._ended.is_set():
+            self.raise_failure()
+
+    def _become_supervisor(self, control: Connection) -> None:
+        code = 1
+        try:
+            kept = self._prepare()
+            Supervisor(self._work, self.threads, control).run()
+            code = 0 if kept is not None else 1
+        except BaseException as error:  # noqa: BLE001  # raised in the application's process, whatever it is
+            with suppress(OSError):
+                control.send(Failure.of(error))
+        finally:
+            exit_now(code)
+
+    def _read(self, control: Connection) -> None:
+        try:
+            while True:
+                self._take(control.recv())
+        except (EOFError, OSError):
+            _, status = os.waitpid(self._pid, 0)
+            if status and self._failure is None:
+                self._failure = StreamsError(
+                    f"the supervisor of the stream threads has ended unexpectedly ({status:#x})"
+                )
+        finally:
+            self._ended.set()
+            self._began.set()
+
+    def _take(self, message: Any) -> None:
+        match message:
+            case Summary():
+                self.summary = message
+                if message.progress.tasks or message.progress.statuses or message.state is State.RUNNING:
+                    self._began.set()
+                self._on_state(message.state)
+            case Failure():
+                self._failure = message.error()
+            case ShutDown():
+                pass
+
+    def _tell(self, command: Any) -> None:
+        if self._control is not None:
+            with self._sending, suppress(OSError):
+                # It has ended by itself: that is known already, or will be in a moment.
+                self._control.send(command)
+
+    def stop(self, membership: GroupMembershipOperation) -> None:
+        """Asks all workers to commit and end."""
+        self._tell(Stop(membership))
+
+    def set_threads(self, count: int) -> None:
+        """Adds workers, or lets the last ones leave."""
+        self.threads = count
+        self._tell(SetThreads(count))
+
+    def set_paused(self, paused: bool) -> None:
+        self._tell(SetPaused(paused))
+
+    def join(self, timeout_s: float | None) -> bool:
+        """Waits for the end of all of them; whether it has come."""
+        return self._ended.wait(timeout_s)
+
+    def raise_failure(self) -> None:
+        """Raises what ended them, if it was no stop."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure

@@ -1,0 +1,372 @@
+"""``num.stream.threads`` as processes: one supervisor, and a worker for each stream thread.
+
+::
+
+    the application's process ── control ──> supervisor ── control ──> worker 1 .. N
+
+1. A worker is a whole instance: it fetches, processes and commits for itself, as a member of the group of its own. All have
+   the process id of their one state directory, so that a task and its standby never share a machine.
+2. The supervisor is forked before anything else is started, has one thread, and does nothing but fork workers and wait for
+   them. So a worker that is forked in the place of another begins as the first ones did.
+3. A worker that is gone without saying why (killed, or crashed in native code) is replaced, at once the first time and later
+   and later if it goes on. One that says why it failed has asked the application's exception handler already: all end.
+4. Nobody outlives the one above him: a supervisor whose application is gone stops its workers, a worker whose supervisor is
+   gone is killed by the kernel.
+5. The supervisor holds the lock of the state directory, and its workers inherit it. Each store has a lock of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import pickle
+import signal
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any, NamedTuple, NoReturn
+
+from streamsrt.errors import StreamsError
+from streamsrt.runtime.lifecycle import GroupMembershipOperation
+from streamsrt.runtime.values import Progress, State
+
+logger = logging.getLogger(__name__)
+
+EXIT_STUCK = 70
+"""A worker ends itself with this when a record has kept it for longer than ``max.poll.interval.ms``."""
+
+_PR_SET_PDEATHSIG = 1
+_WAIT_S = 0.2
+_STABLE_S = 60.0
+_PAUSE_MAX_S = 30.0
+_STOP_TIMEOUT_S = 90.0
+
+Work = Callable[[int, Connection], None]
+"""What worker N does, and what it is told and tells by. Raises StreamsError."""
+
+
+class StreamThreadFailedError(StreamsError):
+    """A worker failed with an error that can't be brought here as it is."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Failure(NamedTuple):
+    """An error on its way from one process to another."""
+
+    pickled: bytes
+    text: str
+    exit_code: int
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        try:
+            pickled = pickle.dumps(error)
+            pickle.loads(pickled)
+        except Exception:  # noqa: BLE001  # whatever an error of the application's can't do: its text is enough
+            pickled = b""
+        exit_code = error.exit_code if isinstance(error, StreamsError) else 1
+        return cls(
+            pickled, f"{error}" if isinstance(error, StreamsError) else f"{type(error).__name__}: {error}", exit_code
+        )
+
+    def error(self) -> BaseException:
+        found = pickle.loads(self.pickled) if self.pickled else None
+        return found if isinstance(found, StreamsError) else StreamThreadFailedError(self.text, self.exit_code)
+
+
+class Report(NamedTuple):
+    """What a worker tells now and then. ``quiet``: all its input is processed and committed."""
+
+    state: State
+    progress: Progress
+    quiet: bool
+
+
+class Summary(NamedTuple):
+    """What the supervisor tells of all of them."""
+
+    state: State
+    progress: Progress
+    quiet: bool
+    alive: int
+    failed: int
+    threads: int
+
+
+class Stop(NamedTuple):
+    membership: GroupMembershipOperation
+
+
+class SetThreads(NamedTuple):
+    threads: int
+
+
+class SetPaused(NamedTuple):
+    paused: bool
+
+
+class ShutDown(NamedTuple):
+    """The group asked the whole application to end."""
+
+
+@dataclass(slots=True)
+class _Worker:
+    index: int
+    pid: int
+    control: Connection
+    started_s: float
+    report: Report | None = None
+    told_why: bool = False
+    stopping: bool = False
+
+
+@dataclass(slots=True)
+class _Place:
+    """What is remembered of the workers with an index: when the next one may start."""
+
+    start_at_s: float = 0.0
+    pause_s: float = 0.0
+
+
+class Supervisor:
+    """Runs in the supervisor's process, from its fork to its end."""
+
+    def __init__(self, work: Work, threads: int, control: Connection, progress_interval_s: float = _WAIT_S) -> None:
+        self._work = work
+        self._threads = threads
+        self._control: Connection | None = control
+        self._interval_s = progress_interval_s
+        self._workers: dict[int, _Worker] = {}
+        self._places: dict[int, _Place] = {}
+        self._stopping: GroupMembershipOperation | None = None
+        self._stop_at_s = 0.0
+        self._is_paused = False
+        self._failure: Failure | None = None
+        self._failed = 0
+        self._past = Progress()
+        self._told_s = 0.0
+
+    def run(self) -> None:
+        """Until all workers have ended, after a stop or a failure."""
+        signal.signal(signal.SIGTERM, lambda number, frame: self._stop(GroupMembershipOperation.DEFAULT))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        while self._stopping is None or self._workers:
+            if self._stopping is None:
+                self._fill()
+            self._wait()
+            self._tell()
+            if self._stopping is not None and time.monotonic() > self._stop_at_s + _STOP_TIMEOUT_S:
+                self._kill()
+        self._told_s = 0.0
+        self._tell()
+        self._send_up(self._failure or ShutDown())
+
+    def _send_up(self, message: Any) -> None:
+        if self._control is not None:
+            with suppress(OSError):
+                # The application's process is gone: that is noticed when it is read from.
+                self._control.send(message)
+
+    # ------------------------------------------------------------------------------------------------------------ workers
+
+    def _fill(self) -> None:
+        now_s = time.monotonic()
+        for index in range(1, self._threads + 1):
+            place = self._places.setdefault(index, _Place())
+            if index not in self._workers and now_s >= place.start_at_s:
+                self._start(index)
+        for index in [index for index in self._workers if index > self._threads]:
+            self._end(self._workers[index], GroupMembershipOperation.LEAVE_GROUP)
+
+    def _start(self, index: int) -> None:
+        ours, theirs = Pipe()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        pid = fork()
+        if pid == 0:
+            ours.close()
+            self._become_worker(index, theirs)
+        theirs.close()
+        self._workers[index] = _Worker(index, pid, ours, time.monotonic())
+        if self._is_paused:
+            self._send(self._workers[index], SetPaused(True))
+        logger.info("stream thread %d runs as process %d", index, pid)
+
+    def _become_worker(self, index: int, control: Connection) -> NoReturn:
+        code = 1
+        try:
+            die_with_parent()
+            for other in self._workers.values():
+                other.control.close()
+            if self._control is not None:
+                self._control.close()
+            self._work(index, control)
+            code = 0
+        except StreamsError as error:
+            code = error.exit_code
+        except BaseException:
+            logger.exception("stream thread %d", index)
+        finally:
+            exit_now(code)
+
+    def _wait(self) -> None:
+        by_control: dict[Any, _Worker] = {worker.control: worker for worker in self._workers.values()}
+        control = [] if self._control is None else [self._control]
+        for ready in wait([*control, *by_control], self._interval_s):
+            if ready is self._control:
+                self._take_command()
+            else:
+                self._take_message(by_control[ready])
+
+    def _take_command(self) -> None:
+        assert self._control is not None
+        try:
+            command = self._control.recv()
+        except (EOFError, OSError):
+            # The application's process is gone.
+            self._control = None
+            command = Stop(GroupMembershipOperation.DEFAULT)
+        match command:
+            case Stop(membership):
+                self._stop(membership)
+            case SetThreads(threads):
+                self._threads = threads
+            case SetPaused(paused):
+                self._is_paused = paused
+                for worker in self._workers.values():
+                    self._send(worker, command)
+
+    def _take_message(self, worker: _Worker) -> None:
+        try:
+            message = worker.control.recv()
+        except (EOFError, OSError):
+            self._gone(worker)
+            return
+        match message:
+            case Report():
+                worker.report = message
+            case ShutDown():
+                worker.told_why = True
+                self._stop(GroupMembershipOperation.DEFAULT)
+            case Failure():
+                worker.told_why = True
+                self._failed += 1
+                self._failure = self._failure or message
+                self._stop(GroupMembershipOperation.DEFAULT)
+
+    def _gone(self, worker: _Worker) -> None:
+        _, status = os.waitpid(worker.pid, 0)
+        worker.control.close()
+        del self._workers[worker.index]
+        if worker.report is not None:
+            self._past = total_of(State.RUNNING, [self._past, replace(worker.report.progress, tasks=(), statuses=())])
+        if worker.told_why or worker.stopping or self._stopping is not None:
+            return
+        self._failed += 1
+        place = self._places[worker.index]
+        now_s = time.monotonic()
+        if now_s - worker.started_s > _STABLE_S:
+            place.pause_s = 0.0
+        place.start_at_s = now_s + place.pause_s
+        place.pause_s = min(_PAUSE_MAX_S, max(0.5, 2 * place.pause_s))
+        logger.error("stream thread %d (process %d) %s: it is replaced", worker.index, worker.pid, _ending(status))
+
+    def _end(self, worker: _Worker, membership: GroupMembershipOperation) -> None:
+        if not worker.stopping:
+            worker.stopping = True
+            self._send(worker, Stop(membership))
+
+    def _send(self, worker: _Worker, command: Any) -> None:
+        with suppress(OSError):
+            # One that is gone is noticed when it is read from.
+            worker.control.send(command)
+
+    def _stop(self, membership: GroupMembershipOperation) -> None:
+        if self._stopping is None:
+            self._stopping, self._stop_at_s = membership, time.monotonic()
+        for worker in self._workers.values():
+            self._end(worker, membership)
+
+    def _kill(self) -> None:
+        for worker in self._workers.values():
+            logger.error("stream thread %d does not end in %g s: it is killed", worker.index, _STOP_TIMEOUT_S)
+            os.kill(worker.pid, signal.SIGKILL)
+
+    # ----------------------------------------------------------------------------------------------------------- telling
+
+    def _tell(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._told_s < self._interval_s:
+            return
+        self._told_s = now_s
+        reports = [worker.report for worker in self._workers.values() if worker.report is not None]
+        is_complete = len(reports) == self._threads
+        running = is_complete and all(report.state is State.RUNNING for report in reports)
+        state = State.RUNNING if running else State.REBALANCING
+        summary = Summary(
+            state if self._stopping is None else State.PENDING_SHUTDOWN,
+            total_of(state, [self._past, *(report.progress for report in reports)]),
+            is_complete and all(report.quiet for report in reports),
+            len(self._workers),
+            self._failed,
+            self._threads,
+        )
+        self._send_up(summary)
+
+
+def total_of(state: State, parts: Iterable[Progress]) -> Progress:
+    """What several stream threads do together."""
+    parts = list(parts)
+    counters: Counter[str] = Counter()
+    for part in parts:
+        counters.update(part.counters)
+    return Progress(
+        state=state,
+        tasks=tuple(task for part in parts for task in part.tasks),
+        processed_records=sum(part.processed_records for part in parts),
+        restored_records=sum(part.restored_records for part in parts),
+        commits=sum(part.commits for part in parts),
+        counters=dict(counters),
+        statuses=tuple(dict.fromkeys(status for part in parts for status in part.statuses)),
+        opened_tasks=sum(part.opened_tasks for part in parts),
+        closed_tasks=sum(part.closed_tasks for part in parts),
+    )
+
+
+def _ending(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"was ended by {signal.Signals(os.WTERMSIG(status)).name}"
+    code = os.WEXITSTATUS(status)
+    return "was kept by a record for too long" if code == EXIT_STUCK else f"ended with exit code {code}"
+
+
+def fork() -> int:
+    """As ``os.fork``: for a process whose other threads hold nothing that the new one needs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def die_with_parent() -> None:
+    """The kernel kills this process when the thread that forked it is gone."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent or parent == 1:
+        exit_now(1)
+
+
+def exit_now(code: int) -> NoReturn:
+    """Ends a forked process without what its parent registered for its own end."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

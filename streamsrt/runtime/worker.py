@@ -1,0 +1,127 @@
+"""What a worker of :mod:`streamsrt.runtime.supervisor` is: an instance that is told what to do and tells how it is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Protocol
+
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import StreamsError
+from streamsrt.runtime.lifecycle import GroupMembershipOperation
+from streamsrt.runtime.stream_thread import StreamThread
+from streamsrt.runtime.supervisor import EXIT_STUCK, Failure, Report, SetPaused, ShutDown, Stop
+from streamsrt.runtime.values import Progress, State
+
+logger = logging.getLogger(__name__)
+
+_REPORT_S = 0.1
+_LEAST_CACHE_BYTES = 1 << 20
+
+
+class Instance(Protocol):
+    """:class:`streamsrt.app.KafkaStreams`, with one stream thread."""
+
+    on_stuck: Callable[[str], None] | None
+
+    @property
+    def state(self) -> State: ...
+    @property
+    def progress(self) -> Progress: ...
+    @property
+    def was_shut_down(self) -> bool: ...
+    def run_thread(self, is_over: Callable[[StreamThread], bool]) -> None: ...
+    def stop(self, membership: GroupMembershipOperation = ...) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+
+
+def worker_config(config: StreamsConfig, index: int) -> StreamsConfig:
+    """The configuration of one of several workers: its part of the memory, names and addresses of its own."""
+    count = config.num_stream_threads
+    values: dict[str, object] = {
+        "num_stream_threads": 1,
+        "client_id": f"{config.client_id or f'streamsrt-{config.application_id}'}-StreamThread-{index}",
+        "statestore_cache_max_bytes": config.statestore_cache_max_bytes // count,
+        "rocksdb_cache_bytes": max(_LEAST_CACHE_BYTES, config.rocksdb_cache_bytes // count),
+    }
+    if config.group_instance_id is not None:
+        values["group_instance_id"] = f"{config.group_instance_id}-{index}"
+    for name in ("http_listen", "application_server"):
+        address = getattr(config, name)
+        if address:
+            values[name] = _address(address, index)
+    return StreamsConfig.of(config, **values)
+
+
+def _address(address: str, index: int) -> str:
+    """The worker's: its port is as much higher as its index is above 1. Port 0 is a free one for each."""
+    host, _, port = address.rpartition(":")
+    return address if not port.isdigit() or int(port) == 0 else f"{host}:{int(port) + index - 1}"
+
+
+def run_worker(streams: Instance, control: Connection, *, look_whether_quiet: bool) -> None:
+    """Runs an instance until it is told to stop. Raises StreamsError, after it was told to the supervisor."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A signal handler takes no lock: the thread below looks at the flag.
+    terminated = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: terminated.set())
+    streams.on_stuck = _end_at_once
+    quiet = False
+
+    def is_over(loop: StreamThread) -> bool:
+        nonlocal quiet
+        quiet = look_whether_quiet and loop.is_quiet()
+        return False
+
+    over = threading.Event()
+
+    def talk() -> None:
+        while not over.is_set():
+            with suppress(OSError):
+                control.send(Report(streams.state, streams.progress, quiet))
+            if terminated.is_set() or not _take_commands(streams, control):
+                streams.stop()
+                return
+
+    talker = threading.Thread(target=talk, name="streamsrt-control", daemon=True)
+    talker.start()
+    try:
+        streams.run_thread(is_over)
+    except StreamsError as error:
+        over.set()
+        talker.join()
+        control.send(Failure.of(error))
+        raise
+    over.set()
+    talker.join()
+    with suppress(OSError):
+        control.send(Report(streams.state, streams.progress, quiet))
+    if streams.was_shut_down:
+        control.send(ShutDown())
+
+
+def _take_commands(streams: Instance, control: Connection) -> bool:
+    """Waits a little for a command and does it; False: there will be none any more."""
+    try:
+        if not control.poll(_REPORT_S):
+            return True
+        command = control.recv()
+    except (EOFError, OSError):
+        return False
+    match command:
+        case Stop(membership):
+            streams.stop(membership)
+        case SetPaused(paused):
+            (streams.pause if paused else streams.resume)()
+    return True
+
+
+def _end_at_once(what: str) -> None:
+    logger.critical("this process ends and is replaced: %s", what)
+    os._exit(EXIT_STUCK)

@@ -1,0 +1,198 @@
+"""A supervisor and its workers as real processes, with work that is quickly done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import MissingTopicError, ProcessingError, StateDirectoryLockedError, StreamsError, UserError
+from streamsrt.runtime.lifecycle import GroupMembershipOperation
+from streamsrt.runtime.processes import StreamProcesses
+from streamsrt.runtime.supervisor import Failure, Report, SetPaused, ShutDown, Stop, StreamThreadFailedError
+from streamsrt.runtime.values import Progress, State, TaskProgress
+from streamsrt.runtime.worker import worker_config
+from streamsrt.state.rocksdb import RocksDBStore
+
+PATIENCE_S = 60.0
+DEFAULT = GroupMembershipOperation.DEFAULT
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    pause = threading.Event()
+    for _ in range(round(PATIENCE_S / 0.02)):
+        if holds():
+            return
+        pause.wait(0.02)
+    raise AssertionError(f"not within {PATIENCE_S:g} s: {what}")
+
+
+def report(index: int, state: State = State.RUNNING) -> Report:
+    task = TaskProgress(f"a_{index}", "active", "running", os.getpid(), 0, {})
+    return Report(state, Progress(state=state, tasks=(task,), processed_records=1), True)
+
+
+def obedient(index: int, control: Connection) -> None:
+    """Reports, and ends when it is told to."""
+    state = State.RUNNING
+    while True:
+        control.send(report(index, state))
+        if control.poll(0.02):
+            command = control.recv()
+            if isinstance(command, SetPaused):
+                state = State.REBALANCING if command.paused else State.RUNNING
+            if isinstance(command, Stop):
+                return
+
+
+def failing(index: int, control: Connection) -> None:
+    if index == 2:
+        control.send(Failure.of(MissingTopicError("no topic")))
+        raise MissingTopicError("no topic")
+    obedient(index, control)
+
+
+def shut_down(index: int, control: Connection) -> None:
+    if index == 1:
+        control.send(report(index))
+        control.send(ShutDown())
+        return
+    obedient(index, control)
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., StreamProcesses]]:
+    # Whatever other tests did here: these workers open no stores.
+    monkeypatch.setattr(RocksDBStore, "opened_by", 0)
+    made: list[StreamProcesses] = []
+
+    def start(
+        work: Callable[[int, Connection], None], threads: int = 2, prepare: Callable[[], object] = object
+    ) -> StreamProcesses:
+        processes = StreamProcesses(work, threads, prepare=prepare, on_state=lambda state: None)
+        made.append(processes)
+        processes.start()
+        return processes
+
+    yield start
+    for processes in made:
+        processes.stop(DEFAULT)
+        assert processes.join(PATIENCE_S)
+
+
+def pids(processes: StreamProcesses) -> dict[str, int]:
+    return {task.task_id: task.lag_records for task in processes.summary.progress.tasks}
+
+
+def test_workers_run_until_they_are_told_to_stop(make: Callable[..., StreamProcesses]) -> None:
+    processes = make(obedient, 3)
+    wait_until(lambda: processes.summary.state is State.RUNNING, "all three run")
+    found = pids(processes)
+    assert sorted(found) == ["a_1", "a_2", "a_3"]
+    assert len({os.getpid(), *found.values()}) == 4
+    assert (processes.summary.alive, processes.summary.failed, processes.summary.quiet) == (3, 0, True)
+    processes.set_paused(True)
+    wait_until(lambda: processes.summary.state is State.REBALANCING, "they have heard it")
+    processes.set_paused(False)
+    wait_until(lambda: processes.summary.state is State.RUNNING, "they go on")
+    processes.stop(DEFAULT)
+    assert processes.join(PATIENCE_S)
+    processes.raise_failure()
+    assert processes.summary.progress.processed_records == 3
+    for pid in found.values():
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_killed_worker_is_replaced(make: Callable[..., StreamProcesses]) -> None:
+    processes = make(obedient)
+    wait_until(lambda: len(pids(processes)) == 2, "both are there")
+    before = pids(processes)
+    os.kill(before["a_2"], signal.SIGKILL)
+    wait_until(lambda: len(pids(processes)) == 2 and pids(processes) != before, "there is another one")
+    after = pids(processes)
+    assert after["a_1"] == before["a_1"]
+    assert after["a_2"] != before["a_2"]
+    assert processes.summary.failed == 1
+
+
+def test_workers_are_added_and_removed(make: Callable[..., StreamProcesses]) -> None:
+    processes = make(obedient)
+    processes.set_threads(3)
+    wait_until(lambda: sorted(pids(processes)) == ["a_1", "a_2", "a_3"], "one more")
+    processes.set_threads(1)
+    wait_until(lambda: sorted(pids(processes)) == ["a_1"] and processes.summary.alive == 1, "two less")
+
+
+def test_one_that_says_why_it_failed_ends_all(make: Callable[..., StreamProcesses]) -> None:
+    with suppress(MissingTopicError):
+        processes = make(failing)
+        assert processes.join(PATIENCE_S)
+        processes.raise_failure()
+        raise AssertionError("it did not fail")
+
+
+def test_the_group_may_shut_down_the_application(make: Callable[..., StreamProcesses]) -> None:
+    processes = make(shut_down)
+    assert processes.join(PATIENCE_S)
+    processes.raise_failure()
+
+
+def test_what_can_not_be_prepared_is_raised_at_the_start(make: Callable[..., StreamProcesses]) -> None:
+    def locked() -> object:
+        raise StateDirectoryLockedError("in use by pid 7")
+
+    with pytest.raises(StateDirectoryLockedError, match="pid 7"):
+        make(obedient, prepare=locked)
+
+
+def test_a_process_with_threads_of_rocksdb_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RocksDBStore, "opened_by", os.getpid())
+    processes = StreamProcesses(obedient, 2, prepare=object, on_state=lambda state: None)
+    with pytest.raises(UserError, match="start the application in a process that has not"):
+        processes.start()
+
+
+class Awkward(StreamsError):
+    exit_code = 7
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def test_errors_pass_from_process_to_process() -> None:
+    error = Failure.of(ProcessingError("bad", "t", 3, 17)).error()
+    assert isinstance(error, ProcessingError)
+    assert (str(error), error.topic, error.partition, error.offset) == ("bad", "t", 3, 17)
+    awkward = Failure.of(Awkward(1, 2)).error()
+    assert isinstance(awkward, StreamThreadFailedError)
+    assert (str(awkward), awkward.exit_code) == ("1 and 2", 7)
+    assert str(Failure.of(ValueError("x")).error()) == "ValueError: x"
+
+
+def test_each_worker_has_its_part(tmp_path: Path) -> None:
+    config = StreamsConfig.of(
+        {
+            "application.id": "a",
+            "num.stream.threads": 4,
+            "statestore.cache.max.bytes": 4_000,
+            "rocksdb.cache.bytes": 8 << 20,
+            "http.listen": "127.0.0.1:8080",
+            "group.instance.id": "static",
+            "state.dir": tmp_path,
+            "topic.segment.bytes": "77",
+        }
+    )
+    third = worker_config(config, 3)
+    assert (third.num_stream_threads, third.client_id) == (1, "streamsrt-a-StreamThread-3")
+    assert (third.statestore_cache_max_bytes, third.rocksdb_cache_bytes) == (1_000, 2 << 20)
+    assert (third.http_listen, third.group_instance_id) == ("127.0.0.1:8082", "static-3")
+    assert (third.state_dir, third.topic_configs) == (tmp_path, {"segment.bytes": "77"})
+    assert worker_config(StreamsConfig.of(config, http_listen="h:0"), 2).http_listen == "h:0"

@@ -1,0 +1,197 @@
+"""``num.stream.threads`` as real processes: killed ones, stuck ones, more and fewer of them, and queries across them."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.system.cluster import Cluster, Row, last_values
+from tests.system.expected import count_words, line_rows, text_lines
+from tests.system.processes import AppProcess, environment, wait_until
+from tests.system.test_exactly_once import EXACTLY_ONCE
+
+PARTITIONS = 4
+WORDCOUNT = "examples.wordcount"
+
+
+def children(pid: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    except OSError:
+        return []
+    return [int(part) for part in text.split()]
+
+
+def workers(app: AppProcess) -> list[int]:
+    """The processes of the stream threads: children of the application's one child, the supervisor."""
+    return [worker for supervisor in children(app.pid) for worker in children(supervisor)]
+
+
+def counted(values: dict[bytes | None, bytes | None]) -> dict[str, int]:
+    return {(word or b"").decode(): int.from_bytes(count or b"", "big") for word, count in values.items()}
+
+
+@pytest.mark.slow
+def test_killed_processes_are_replaced_and_results_are_exact(
+    cluster: Cluster, tmp_path: Path, application_id: str
+) -> None:
+    cluster.make_topics(PARTITIONS, "lines", "word-counts")
+    lines = text_lines()[:8_000]
+    rounds = [lines[start : start + 2_000] for start in range(0, len(lines), 2_000)]
+    config = {**EXACTLY_ONCE, "num.stream.threads": 2}
+    with AppProcess(tmp_path / "app", WORDCOUNT, application_id, cluster.address, config) as app:
+        app.wait_running()
+        wait_until(lambda: len(workers(app)) == 2, "two workers run")
+        for number, part in enumerate(rounds):
+            cluster.write("lines", line_rows(part), PARTITIONS)
+            if number:
+                victim = workers(app)[number % 2]
+                os.kill(victim, signal.SIGKILL)
+                wait_until(
+                    lambda victim=victim: len(workers(app)) == 2 and victim not in workers(app),  # type: ignore[misc]
+                    "another one is in its place",
+                )
+        cluster.wait_all_committed(application_id, "lines", f"{application_id}-counts-repartition", timeout_s=120)
+        assert app.stderr.count("was ended by SIGKILL: it is replaced") == len(rounds) - 1
+        assert app.terminate() == 0
+    assert counted(last_values(cluster.read("word-counts"))) == dict(count_words(lines))
+
+
+STUCK = """
+import os
+import time
+
+from topology import StreamsBuilder, serdes
+
+
+def passed_on(text: str) -> str:
+    while text == "slow" and not os.path.exists({flag!r}):
+        time.sleep(0.01)
+    return text.upper()
+
+
+builder = StreamsBuilder()
+builder.stream("texts", key=serdes.string, value=serdes.string).map_values(passed_on).to("upper")
+topology = builder.build()
+"""
+
+
+def test_a_process_that_a_record_keeps_is_replaced_and_the_record_named(
+    bundled: Cluster, tmp_path: Path, application_id: str
+) -> None:
+    folder, flag = tmp_path / "modules", tmp_path / "go"
+    folder.mkdir()
+    (folder / "stuck_app.py").write_text(STUCK.format(flag=str(flag)), encoding="utf-8")
+    bundled.make_topics(1, "texts", "upper")
+    rows = [Row(b"k", text.encode(), index) for index, text in enumerate(["a", "b", "slow", "c"])]
+    bundled.write("texts", rows, 1)
+    config = {"num.stream.threads": 2, "max.poll.interval.ms": 1_000, "commit.interval.ms": 100}
+    with AppProcess(tmp_path / "app", "stuck_app", application_id, bundled.address, config, cwd=folder) as app:
+        wait_until(lambda: "was kept by a record for too long: it is replaced" in app.stderr, "it is replaced")
+        said = app.stderr
+        assert re.search(r"it processes texts-0 offset 0 to 3 at \S+stuck_app\.py:\d+ in passed_on", said), said
+        flag.touch()
+        bundled.wait_all_committed(application_id, "texts")
+        assert app.terminate() == 0
+    assert {record.value for record in bundled.read("upper")} == {b"A", b"B", b"SLOW", b"C"}
+
+
+def get(address: str, path: str) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection(address, timeout=60)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, orjson.loads(response.read())
+    except OSError as error:
+        return 0, {"message": str(error)}
+    finally:
+        connection.close()
+
+
+def test_each_process_answers_for_all(bundled: Cluster, tmp_path: Path, application_id: str) -> None:
+    bundled.make_topics(PARTITIONS, "lines", "word-counts")
+    lines = text_lines()[:500]
+    bundled.write("lines", line_rows(lines), PARTITIONS)
+    config = {"num.stream.threads": 2, "commit.interval.ms": 100, "http.listen": "127.0.0.1:0"}
+    expected = dict(count_words(lines))
+    with AppProcess(tmp_path / "app", WORDCOUNT, application_id, bundled.address, config) as app:
+        app.wait_running()
+        wait_until(lambda: len(re.findall(r"HTTP at (\S+)", app.stderr)) == 2, "both serve HTTP")
+        servers = re.findall(r"HTTP at (\S+)", app.stderr)
+
+        def is_complete(server: str) -> bool:
+            status, body = get(server, "/stores/counts/range?limit=1000000")
+            return status == 200 and {row["key"]: row["value"] for row in body["rows"]} == expected
+
+        for server in servers:
+            wait_until(lambda server=server: is_complete(server), f"{server} has all counts")  # type: ignore[misc]
+        words = sorted(expected)[:20]
+        assert [[get(server, f"/stores/counts/keys/{word}")[1]["value"] for word in words] for server in servers] == [
+            [expected[word] for word in words]
+        ] * 2
+        assert app.terminate() == 0
+
+
+SCRIPT = """
+import sys
+
+from examples.wordcount import topology
+from streamsrt import KafkaStreams, State
+from streamsrt.errors import UserError
+from tests.system.processes import wait_until
+
+config = {
+    "application.id": sys.argv[1], "bootstrap.servers": sys.argv[2], "state.dir": sys.argv[3],
+    "num.stream.threads": 2, "commit.interval.ms": 100,
+}
+
+
+def alive() -> int:
+    return next(int(m.value) for m in streams.metrics() if m.name == "alive-stream-threads")
+
+
+streams = KafkaStreams(topology, config)
+with streams:
+    wait_until(lambda: streams.state is State.RUNNING and len(streams.progress.tasks) == 8, "it runs")
+    assert streams.add_stream_thread() == 3
+    wait_until(lambda: alive() == 3, "there are three")
+    assert streams.remove_stream_thread() == 2
+    assert streams.remove_stream_thread() == 1
+    wait_until(lambda: alive() == 1 and len(streams.progress.tasks) == 8, "one has all tasks")
+    try:
+        streams.remove_stream_thread()
+    except UserError as error:
+        assert "last stream thread" in str(error)
+    else:
+        raise AssertionError("the last one was removed")
+assert streams.state is State.NOT_RUNNING
+print("done", streams.progress.processed_records)
+"""
+
+
+def test_processes_come_and_go_at_run_time(bundled: Cluster, tmp_path: Path, application_id: str) -> None:
+    bundled.make_topics(PARTITIONS, "lines", "word-counts")
+    lines = text_lines()[:500]
+    bundled.write("lines", line_rows(lines), PARTITIONS)
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script), application_id, bundled.address, str(tmp_path / "state")],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=environment(tmp_path),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("done ")
+    bundled.wait_all_committed(application_id, "lines", f"{application_id}-counts-repartition")
+    assert counted(last_values(bundled.read("word-counts"))) == dict(count_words(lines))
