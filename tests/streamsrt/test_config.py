@@ -100,7 +100,7 @@ def test_all_mistakes_are_told_at_once() -> None:
             {"processing.guarantee": "exactly_once_v2", "isolation.level": "read_uncommitted"},
             "exactly_once_v2 needs isolation.level=read_committed",
         ),
-        ({"num.stream.threads": 2}, "start the application several times"),
+        ({"http.listen": "0.0.0.0:8080"}, "set application.server to HOST:PORT as they reach it"),
         ({"group.protocol": "classic"}, "group.protocol='classic'"),
         ({"num.standby.replicas": 3}, "num.standby.replicas=3"),
         ({"application.id": "no spaces"}, "application.id='no spaces'"),
