@@ -25,6 +25,11 @@ QUICK_GROUPS = {
     "group.streams.min.session.timeout.ms": "1000",
     "group.streams.session.timeout.ms": "4000",
     "group.streams.assignment.interval.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.assignment.interval.ms": "0",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
 }

@@ -8,19 +8,22 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.kafka_server import classpath
+
 ROOT = Path(__file__).resolve().parents[2]
+JAVA = Path(__file__).resolve().parent / "java" / "ConsumerMember.java"
 PATIENCE_S = 90.0
 
 
 class Member:
     """One process. ``assigned`` is what it was assigned last, ``history`` every assignment, ``values`` what it read."""
 
-    def __init__(self, changed: threading.Condition, folder: Path, client: str, *arguments: str) -> None:
+    def __init__(self, changed: threading.Condition, folder: Path, client: str, command: list[str]) -> None:
         self.assigned: list[int] = []
         self.history: list[list[int]] = []
         self.values: list[tuple[int, str]] = []
@@ -29,7 +32,7 @@ class Member:
         self._log = folder / f"{client}-{os.urandom(4).hex()}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.interop.member", client, *arguments],
+                command,
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -89,9 +92,8 @@ class Members:
         self.all: list[Member] = []
 
     def start(self, client: str, *strategies: str, instance: str | None = None) -> Member:
-        options = [option for name in strategies for option in ("--strategy", name)]
-        options += ["--instance", instance] if instance else []
-        member = Member(self._changed, self._folder, client, *self._arguments, *options)
+        command = java_command if client.startswith("java") else python_command
+        member = Member(self._changed, self._folder, client, command(client, self._arguments, strategies, instance))
         self.all.append(member)
         return member
 
@@ -120,6 +122,31 @@ class Members:
         self.until(
             lambda: values <= {value for member in self.all for _, value in member.values}, f"{len(values)} values read"
         )
+
+
+def python_command(
+    client: str, arguments: tuple[str, str, str], strategies: Sequence[str], instance: str | None
+) -> list[str]:
+    options = [option for name in strategies for option in ("--strategy", name)]
+    options += ["--instance", instance] if instance else []
+    return [sys.executable, "-m", "tests.interop.member", client, *arguments, *options]
+
+
+def java_command(
+    client: str, arguments: tuple[str, str, str], strategies: Sequence[str], instance: str | None
+) -> list[str]:
+    """``java`` speaks the classic protocol with the assignors of these classes, ``java-new`` the consumer protocol."""
+    settings = {"group.instance.id": instance} if instance else {}
+    if client == "java-new":
+        settings["group.protocol"] = "consumer"
+        if strategies:
+            settings["group.remote.assignor"] = strategies[0]
+    else:
+        settings |= {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
+        names = [f"org.apache.kafka.clients.consumer.{name}Assignor" for name in strategies or ["Range"]]
+        settings["partition.assignment.strategy"] = ",".join(names)
+    small = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+    return ["java", *small, "-cp", classpath(), str(JAVA), *arguments, *(f"{k}={v}" for k, v in settings.items())]
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 SESSION_TIMEOUT_MS = 6000
 HEARTBEAT_INTERVAL_MS = 500
@@ -38,15 +38,31 @@ def tell_assigned(partitions: Iterable[int]) -> None:
 
 
 def run_librdkafka(options: argparse.Namespace) -> None:
+    settings = {
+        "session.timeout.ms": SESSION_TIMEOUT_MS,
+        "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
+        "partition.assignment.strategy": ",".join(options.strategy or ["range"]),
+    }
+    consume_with_librdkafka(options, settings)
+
+
+def run_librdkafka_new(options: argparse.Namespace) -> None:
+    """With the consumer protocol; the strategy is the broker's assignor."""
+    settings = {"group.protocol": "consumer"}
+    if options.strategy:
+        settings["group.remote.assignor"] = options.strategy[0]
+    consume_with_librdkafka(options, settings)
+
+
+def consume_with_librdkafka(options: argparse.Namespace, own: Mapping[str, object]) -> None:
     from confluent_kafka import Consumer
 
     settings = {
         "bootstrap.servers": options.servers,
         "group.id": options.group,
         "auto.offset.reset": "earliest",
-        "session.timeout.ms": SESSION_TIMEOUT_MS,
-        "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
-        "partition.assignment.strategy": ",".join(options.strategy or ["range"]),
+        "auto.commit.interval.ms": 500,
+        **own,
     }
     if options.instance:
         settings["group.instance.id"] = options.instance
@@ -128,6 +144,7 @@ async def aiokafka_consumer(options: argparse.Namespace) -> None:
 
 CLIENTS = {
     "librdkafka": run_librdkafka,
+    "librdkafka-new": run_librdkafka_new,
     "kafka-python": run_kafka_python,
     "aiokafka": lambda options: asyncio.run(aiokafka_consumer(options)),
 }
