@@ -1,0 +1,263 @@
+"""Operators in process, per record: ``python -m tests.bench.bench_operators [--rounds 3] [name ...]``.
+
+Scope: batches in memory -> decode with CRC check -> the program's tasks, with repartition topics between them -> write-back
+caches over RocksDB -> changelogs and outputs encoded; no network. 500 records in a batch, a commit for each 50,000 records.
+CPU time of this process, medians of interleaved rounds. The last column is the time as a multiple of the count per key.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from streamsrt.runtime.tuning import tune_process
+from streamsrt.state.kinds import lay_out
+from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
+from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.wire.records import decode_batches, encode_batch
+from tests.bench.measure import compare
+from topology import (
+    EmitStrategy,
+    JoinWindows,
+    KStream,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+    serdes,
+)
+
+RECORDS, KEYS = 100_000, 5_000
+BATCH_RECORDS, COMMIT_RECORDS = 500, 50_000
+T0 = 1_700_000_040_000
+APPLICATION = "bench"
+GOALS = {"stream-table join": 0.7, "tumbling count": 1.0, "word count (lines)": 0.1}
+"""Millions of records a second on one core."""
+
+Row = tuple[str, bytes | None, bytes, int]
+Build = Callable[[StreamsBuilder], None]
+
+
+class Bench:
+    """A topology's tasks for partition 0, fed as stream threads feed them."""
+
+    def __init__(self, topology: Topology, folder: Path) -> None:
+        ready = topology.with_default_serdes(serdes.bytes, serdes.bytes)
+        self._to_come: deque[tuple[Task, str, bytes]] = deque()
+        self._tasks: list[Task] = []
+        self._reader_of: dict[str, Task] = {}
+        for subtopology in ready.subtopologies:
+            stores = {
+                spec.name: lay_out(spec, RocksDBStore(folder / spec.name, spec.name, RocksDBOptions()))
+                for spec in subtopology.stores
+            }
+            task = Task(
+                subtopology,
+                0,
+                application_id=APPLICATION,
+                stores=stores,
+                collector=RecordCollector(self._written, lambda topic: 1),
+                config=TaskConfig(cache_max_bytes=64 << 20, write_buffer_max_bytes=64 << 20),
+                partitions_of_topic=lambda topic: 1,
+            )
+            self._tasks.append(task)
+            self._reader_of.update({topic: task for topic, _ in task.source_partitions})
+
+    def _written(self, topic: str, partition: int, batch: bytes, count: int) -> None:
+        reader = self._reader_of.get(topic)
+        if reader is not None:
+            self._to_come.append((reader, topic, batch))
+
+    def feed(self, batches: list[tuple[str, bytes]]) -> None:
+        """Everything to its end, with commits on the way."""
+        since = 0
+        for topic, batch in batches:
+            since += self._take(self._reader_of[topic], topic, batch)
+            if since >= COMMIT_RECORDS:
+                self._commit()
+                since = 0
+        self._commit()
+
+    def _take(self, task: Task, topic: str, batch: bytes) -> int:
+        for columns in decode_batches(batch):
+            task.add_batch(topic, 0, columns)
+        return task.process(BATCH_RECORDS * 8, 0)
+
+    def _commit(self) -> None:
+        while True:
+            for task in self._tasks:
+                task.prepare_commit()
+                task.post_commit(dict.fromkeys(task.caches, 1))
+            if not self._to_come:
+                return
+            while self._to_come:
+                self._take(*self._to_come.popleft())
+
+
+# ----------------------------------------------------------------------------------------------------------- programs
+
+
+def text(builder: StreamsBuilder, topic: str = "in") -> KStream[Any, Any]:
+    return builder.stream(topic, key=serdes.bytes, value=serdes.bytes)
+
+
+def count(builder: StreamsBuilder) -> None:
+    text(builder).group_by_key().count(store="s").to_stream().to("out", value=serdes.long)
+
+
+def windowed(windows: Any, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE) -> Build:
+    def build(builder: StreamsBuilder) -> None:
+        table = text(builder).group_by_key().windowed_by(windows).emit_strategy(emit).count(store="s")
+        table.to_stream(lambda window, _: window.key).to("out", key=serdes.bytes, value=serdes.long)
+
+    return build
+
+
+def word_count(builder: StreamsBuilder) -> None:
+    lines: KStream[Any, str] = builder.stream("in", key=serdes.bytes, value=serdes.string)
+    words = lines.flat_map_values(str.split).group_by(lambda _, word: word, key=serdes.string, value=serdes.string)
+    words.count(store="s").to_stream().to("out", key=serdes.string, value=serdes.long)
+
+
+def stream_table(builder: StreamsBuilder) -> None:
+    table = builder.table("table", key=serdes.bytes, value=serdes.bytes, store="t")
+    text(builder).join(table, lambda value, row: value + row).to("out", key=serdes.bytes, value=serdes.bytes)
+
+
+def stream_stream(builder: StreamsBuilder) -> None:
+    windows = JoinWindows(1000, grace=1000)
+    joined = text(builder).join(text(builder, "table"), lambda one, other: one + other, windows)
+    joined.to("out", key=serdes.bytes, value=serdes.bytes)
+
+
+def table_table(builder: StreamsBuilder) -> None:
+    one = builder.table("in", key=serdes.bytes, value=serdes.bytes, store="one")
+    other = builder.table("table", key=serdes.bytes, value=serdes.bytes, store="other")
+    one.join(other, lambda a, b: a + b).to_stream().to("out", key=serdes.bytes, value=serdes.bytes)
+
+
+def foreign_key(builder: StreamsBuilder) -> None:
+    one = builder.table("in", key=serdes.bytes, value=serdes.bytes, store="one")
+    other = builder.table("table", key=serdes.bytes, value=serdes.bytes, store="other")
+    joined = one.join(other, lambda a, b: a + b, foreign_key=lambda value: b"key-00%d" % (value[0] * 19 % KEYS))
+    joined.to_stream().to("out", key=serdes.bytes, value=serdes.bytes)
+
+
+def group_table(builder: StreamsBuilder) -> None:
+    table = builder.table("in", key=serdes.bytes, value=serdes.bytes, store="one")
+    grouped = table.group_by(lambda key, value: (value[:2], value), key=serdes.bytes, value=serdes.bytes)
+    grouped.count(store="groups").to_stream().to("out", key=serdes.bytes, value=serdes.long)
+
+
+def once(builder: StreamsBuilder) -> None:
+    stream = text(builder).deduplicate(
+        lambda key, value: value, timedelta(seconds=10), serde=serdes.bytes, store="seen"
+    )
+    stream.to("out", key=serdes.bytes, value=serdes.bytes)
+
+
+PROGRAMS: dict[str, Build] = {
+    "count per key": count,
+    "word count (lines)": word_count,
+    "tumbling count": windowed(TimeWindows(60_000, grace=30_000)),
+    "hopping count, 4 windows": windowed(TimeWindows(60_000, 15_000, grace=30_000)),
+    "sliding count": windowed(SlidingWindows(2_000, grace=1_000)),
+    "session count": windowed(SessionWindows(2_000, grace=1_000)),
+    "tumbling count, at close": windowed(TimeWindows(5_000), EmitStrategy.ON_WINDOW_CLOSE),
+    "stream-table join": stream_table,
+    "stream-stream join": stream_stream,
+    "table-table join": table_table,
+    "foreign-key join": foreign_key,
+    "group table by": group_table,
+    "deduplicate": once,
+}
+TWO_SIDED = {"stream-table join", "stream-stream join", "table-table join", "foreign-key join"}
+
+
+# -------------------------------------------------------------------------------------------------------------- input
+
+
+def rows(name: str) -> list[Row]:
+    """The input in the order of time; a side that is joined with comes first where it is a table, else in between."""
+    chance = random.Random(1)
+    if name.startswith("word count"):
+        words = ["".join(chance.choices("abcdefgh", k=5)) for _ in range(KEYS)]
+        return [("in", None, " ".join(chance.choices(words, k=12)).encode(), T0 + n) for n in range(RECORDS // 5)]
+    values = [chance.randbytes(50).hex().encode() for _ in range(997)]
+    made = [("in", b"key-%05d" % chance.randrange(KEYS), values[n % 997], T0 + n) for n in range(RECORDS)]
+    if name == "stream-stream join":
+        return [(("in", "table")[n // BATCH_RECORDS % 2], *row[1:]) for n, row in enumerate(made)]
+    if name in TWO_SIDED:
+        return [*(("table", b"key-%05d" % n, values[n % 997], T0) for n in range(KEYS)), *made]
+    return made
+
+
+def encoded(records: list[Row]) -> list[tuple[str, bytes]]:
+    """In batches of one topic each."""
+    batches, ends, start = [], {"in": 0, "table": 0}, 0
+    while start < len(records):
+        topic, stop = records[start][0], start
+        while stop < len(records) and stop - start < BATCH_RECORDS and records[stop][0] == topic:
+            stop += 1
+        _, keys, values, times = zip(*records[start:stop], strict=True)
+        batches.append((topic, encode_batch(keys, values, times, base_offset=ends[topic])))
+        ends[topic] += stop - start
+        start = stop
+    return batches
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.bench_operators")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("names", nargs="*", help="programs; all without")
+    options = parser.parse_args()
+    unknown = set(options.names) - PROGRAMS.keys()
+    if unknown:
+        parser.error(f"no such program: {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
+    tune_process()
+    root = Path(tempfile.mkdtemp(prefix="bench-operators-"))
+    try:
+        measure(options.names or list(PROGRAMS), options.rounds, root)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def measure(names: list[str], rounds: int, root: Path) -> None:
+    counts, variants = {}, {}
+    for name in names:
+        records = rows(name)
+        counts[name] = len(records)
+        builder = StreamsBuilder()
+        PROGRAMS[name](builder)
+        variants[name] = fresh(builder.build(), encoded(records), root)
+    seconds = compare(variants, rounds)
+    base = seconds.get("count per key")
+    print(f"{'':26}{'ns/record':>10}{'M records/s':>13}{'x count':>9}  goal")
+    for name, value in seconds.items():
+        each, ratio = value / counts[name], ""
+        if base is not None:
+            ratio = f"{each / (base / counts['count per key']):.1f}"
+        print(f"{name:26}{each * 1e9:10.0f}{1e-6 / each:13.3f}{ratio:>9}  {GOALS.get(name, '')}")
+
+
+def fresh(topology: Topology, batches: list[tuple[str, bytes]], root: Path) -> Callable[[], object]:
+    """Each call starts with empty stores; making them is not measured apart: it is milliseconds."""
+
+    def run() -> None:
+        with tempfile.TemporaryDirectory(dir=root) as folder:
+            Bench(topology, Path(folder)).feed(batches)
+
+    return run
+
+
+if __name__ == "__main__":
+    main()
