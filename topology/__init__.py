@@ -46,11 +46,13 @@ from topology.stores import (
 )
 from topology.stream_extras import FailedValue
 from topology.streams import BranchedKStream, KStream
+from topology.suppressed import Buffer, Suppressed
 from topology.tables import KTable
 from topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windowed
 
 __all__ = [
     "BranchedKStream",
+    "Buffer",
     "Cancellable",
     "CogroupedKStream",
     "Collect",
@@ -94,6 +96,7 @@ __all__ = [
     "StreamsBuilder",
     "Subtopology",
     "Sum",
+    "Suppressed",
     "TimeWindowedCogroupedKStream",
     "TimeWindowedKStream",
     "TimeWindows",

@@ -14,6 +14,7 @@ from topology.names import check_name
 from topology.nodes import AnySerde, StoreSpec
 from topology.plan import Carried, Plan, PlannedStore, frozen_config
 from topology.stores import Store
+from topology.suppressed import Buffer
 from topology.windows import (
     MIN_SEGMENT_INTERVAL_MS,
     AnyWindows,
@@ -75,6 +76,23 @@ def window_store(
 def session_store(store: Store, name: str, key: Carried, value: Carried, windows: SessionWindows) -> PlannedStore:
     """The store of a table by key and session. Raises WindowError where its retention is too short for the sessions."""
     spec = session_spec(store_spec(store, name, key.serde, value.serde), _retention_ms(store, name, windows))
+    return PlannedStore(spec, key, value)
+
+
+def buffer_store(buffer: Buffer, name: str, key: Carried, value: Carried) -> PlannedStore:
+    """What holds the changes of a table back."""
+    spec = StoreSpec(
+        name=name,
+        kind="buffer",
+        key_serde=key.serde,
+        value_serde=value.serde,
+        timestamped=False,
+        persistent=False,
+        caching=False,
+        logging=buffer.logging,
+        changelog_configs=frozen_config(buffer.changelog_config),
+        site=call_site(),
+    )
     return PlannedStore(spec, key, value)
 
 

@@ -126,7 +126,7 @@ class StoreSpec:
     """A state store as the topology needs it. Times in milliseconds."""
 
     name: str
-    kind: Literal["key_value", "window", "session", "versioned"] = "key_value"
+    kind: Literal["key_value", "window", "session", "versioned", "buffer"] = "key_value"
     key_serde: AnySerde = None
     value_serde: AnySerde = None
     timestamped: bool = True

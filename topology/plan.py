@@ -228,6 +228,13 @@ class TableState:
         above = self.sides if self.parent is None else (self.parent,)
         return tuple(dict.fromkeys(store for table in above for store in table.materialize()))
 
+    def closing_ms(self) -> int | None:
+        """How long after its end a window of the table is closed; None where it has no windows that close."""
+        if self.closes_after_ms is not None:
+            return self.closes_after_ms
+        above = self.sides if self.parent is None else (self.parent,)
+        return next((found for table in above if (found := table.closing_ms()) is not None), None)
+
     def send_old_values(self, *, force: bool) -> bool:
         """Asks for old values beside the new ones; ``force`` also where that needs a store more. Whether it will."""
         if self.sends_old_values:

@@ -13,13 +13,21 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from topology.codecs import Serde
-from topology.errors import call_site
+from topology.errors import TopologyError, call_site
 from topology.functions import Predicate, check_function
-from topology.materialize import added_store, as_store, generated_store_name, given_serdes, key_value_store
+from topology.materialize import (
+    added_store,
+    as_store,
+    buffer_store,
+    generated_store_name,
+    given_serdes,
+    key_value_store,
+)
 from topology.names import check_name
 from topology.operations import (
     GroupTable,
     Operation,
+    Suppress,
     TableFilter,
     TableMapValues,
     TableToStream,
@@ -29,6 +37,7 @@ from topology.plan import Carried, OperatorStep, Plan, PlannedStore, Step, Table
 from topology.processor import ValueTransformer
 from topology.stores import Store
 from topology.streams import KStream
+from topology.suppressed import Suppressed
 from topology.table_joins import TableJoins
 
 if TYPE_CHECKING:
@@ -194,6 +203,38 @@ class KTable(TableJoins[K, V]):
         self._table.send_old_values(force=True)
         own_key, own_value = self._key.changed("group_by", site), self._value.changed("group_by", site)
         return KGroupedTable(self._plan, step, own_key.or_given(key), own_value.or_given(value), name)
+
+    def suppress(self, suppressed: Suppressed, *, name: str | None = None) -> KTable[K, V]:
+        """The table with fewer changes: those that ``suppressed`` holds back are left out.
+
+        Raises TopologyError where results are to be final and the table has no windows that close.
+        """
+        plan, buffer, site = self._plan, suppressed.buffer, call_site()
+        node = plan.number("KTABLE-SUPPRESS-") if name is None else check_name(name, "step")
+        store = generated_store_name(plan, "KTABLE-SUPPRESS-") if name is None else f"{node}-store"
+        wait_ms = suppressed.wait_ms if suppressed.wait_ms is not None else self._table.closing_ms()
+        if wait_ms is None:
+            raise TopologyError(
+                "suppress() until windows close is for tables of windows that close: this one has none", site
+            )
+        operation = Suppress(
+            store=store,
+            wait_ms=wait_ms,
+            by_window=suppressed.wait_ms is None,
+            max_records=buffer.max_records,
+            max_bytes=buffer.max_bytes,
+            shuts_down=buffer.when_full == "shut_down",
+        )
+        planned = buffer_store(buffer, store, self._key, self._value)
+        self._table.send_old_values(force=True)
+        table = TableState(
+            kind="derived", name=node, store=None, materialized=False, make=lambda _: operation, parent=self._table
+        )
+        step = TableStep(
+            name=node, site=site, parents=(self._step,), table=table, stores=(store,), own_stores=(planned,)
+        )
+        plan.add(step)
+        return KTable(plan, step, table, self._key, self._value, self._sources)
 
     def transform_values(
         self,

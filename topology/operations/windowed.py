@@ -43,3 +43,18 @@ class TableMerge:
 
     store: str
     windows: AnyWindows | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppress:
+    """Holds changes of a table back in the buffer ``store``, and forwards the last one of each row.
+
+    ``wait_ms``: stream time after the end of the change's window (``by_window``), or after its timestamp.
+    """
+
+    store: str
+    wait_ms: int
+    by_window: bool = False
+    max_records: int | None = None
+    max_bytes: int | None = None
+    shuts_down: bool = False

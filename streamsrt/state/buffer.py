@@ -1,0 +1,249 @@
+"""The changes that a suppression holds back, in the order of their times.
+
+1. All of it is in memory; the changelog is what outlives the process. A change has the place in the order that the first one
+   of its row had.
+2. A row of the changelog is the context of the last record (timestamp, offset, topic, partition, headers), the value that
+   was forwarded last (``prior``), the old and the new value of the change, and the time by which it is ordered. Its record
+   has a header ``v`` = 03; a deletion has none.
+3. What was changed since the last flush is logged by the flush: its last state, or a deletion.
+4. Sizes are those that Kafka Streams counts, so that a limit in bytes means the same.
+
+Source: InMemoryTimeOrderedKeyValueChangeBuffer, BufferValue and ProcessorRecordContext of Kafka Streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from struct import Struct, error
+from typing import Any, Protocol
+
+from streamsrt.errors import StateError
+from streamsrt.state.cache import Deserialize, Serialize
+from streamsrt.state.columns import ChangelogColumns
+
+_CONTEXT = Struct(">qqi")
+_INTS = Struct(">ii")
+_INT = Struct(">i")
+_TIME = Struct(">q")
+_NONE, _SAME_AS_PRIOR = -1, -2
+_VERSION_HEADER = "v"
+VERSION_HEADERS = ((_VERSION_HEADER, b"\x03"),)
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+@dataclass(slots=True)
+class Held:
+    """A change that is held back. ``origin``: topic, partition and offset of the record that made it.
+
+    ``is_first``: of its row there was no change before it that is held back, so that ``old`` is ``prior``.
+    """
+
+    key: bytes
+    time_ms: int
+    new: Any
+    old: Any
+    prior: Any
+    timestamp: int
+    headers: Headers
+    origin: tuple[str, int, int]
+    is_first: bool = True
+
+
+class BytesRows(Protocol):
+    """What a buffer needs of a byte store."""
+
+    def range(self, start: bytes | None = None, end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]: ...
+
+    def write(self, puts: Iterable[tuple[bytes, bytes | None]], *, changelog_offset: int | None = None) -> None: ...
+
+    def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int, /) -> None: ...
+
+
+class SuppressionBuffer:
+    """The buffer of one task. ``size_in_bytes`` is kept after :meth:`count_bytes` only."""
+
+    def __init__(self, name: str, store: BytesRows, serialize: Serialize, deserialize: Deserialize) -> None:
+        self.name = name
+        self.store = store
+        self.dirty: dict[bytes, None] = {}
+        self.pending: dict[bytes, bytes | None] = {}
+        self.size_in_bytes = 0
+        self.counts_bytes = False
+        self._serialize = serialize
+        self._deserialize = deserialize
+        self._held: dict[bytes, Held] = {}
+        self._order: list[tuple[int, bytes]] = []
+        self._loaded = False
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def get(self, key: bytes) -> Held | None:
+        """The change of that row that is held back."""
+        self._load()
+        return self._held.get(key)
+
+    def put(self, change: Held) -> None:
+        """Holds a change back; one of the same row that is there gives it its place and what was forwarded before."""
+        self._load()
+        before = self._held.get(change.key)
+        if before is not None:
+            change.prior, change.time_ms, change.is_first = before.prior, before.time_ms, False
+            if self.counts_bytes:
+                self.size_in_bytes -= self._size_of(before)
+        else:
+            heappush(self._order, (change.time_ms, change.key))
+        if self.counts_bytes:
+            self.size_in_bytes += self._size_of(change)
+        self._held[change.key] = change
+        self.dirty[change.key] = None
+
+    def first(self) -> Held | None:
+        """The change that goes next."""
+        self._load()
+        return self._held[self._order[0][1]] if self._order else None
+
+    def remove_first(self) -> None:
+        """Lets go of :meth:`first`."""
+        _, key = heappop(self._order)
+        gone = self._held.pop(key)
+        if self.counts_bytes:
+            self.size_in_bytes -= self._size_of(gone)
+        self.dirty[key] = None
+
+    def count_bytes(self) -> None:
+        """Keeps ``size_in_bytes`` from now on."""
+        self._load()
+        self.counts_bytes = True
+        self.size_in_bytes = sum(map(self._size_of, self._held.values()))
+
+    def _size_of(self, change: Held) -> int:
+        prior, old, new = (self._raw(value) for value in (change.prior, change.old, change.new))
+        size = 8 + len(change.key) + 20 + len(change.origin[0]) + len(prior or b"") + len(new or b"")
+        if not change.is_first:
+            size += len(old or b"")
+        return size + sum(len(name) + len(value or b"") for name, value in change.headers)
+
+    def _raw(self, value: Any) -> bytes | None:
+        return None if value is None else self._serialize(value)
+
+    # ------------------------------------------------------------------------------------------------------ changelog
+
+    def take_changes(self) -> tuple[list[bytes], list[bytes | None], list[Headers]]:
+        """Keys, values and headers for the changelog of what changed since the last time, by key."""
+        keys = sorted(self.dirty)
+        self.dirty = {}
+        values: list[bytes | None] = []
+        for key in keys:
+            held = self._held.get(key)
+            values.append(None if held is None else self._row(held))
+        self.pending.update(zip(keys, values, strict=True))
+        return keys, values, [() if value is None else VERSION_HEADERS for value in values]
+
+    def write(self, changelog_offset: int | None) -> None:
+        """Puts everything pending into the store."""
+        if self.pending or changelog_offset is not None:
+            self.store.write(list(self.pending.items()), changelog_offset=changelog_offset)
+            self.pending = {}
+
+    def restore(self, columns: ChangelogColumns) -> None:
+        """Applies records of the changelog to the store."""
+        headers = columns.headers or [()] * len(columns.keys)
+        for value, header in zip(columns.values, headers, strict=True):
+            if value is not None and dict(header).get(_VERSION_HEADER) != b"\x03":
+                raise StateError(
+                    f"the changelog of suppression {self.name!r} has a record below offset {columns.next_offset} in another "
+                    "format than that of Kafka Streams 2.6 and later. Let a later Kafka Streams emit what is held back, or "
+                    "reset the application."
+                )
+        self.store.restore(columns.keys, columns.values, columns.next_offset)
+        self.dirty, self.pending = {}, {}
+        self._held, self._order, self._loaded = {}, [], False
+
+    def _load(self) -> None:
+        if self._loaded:
+            return
+        self._loaded = True
+        for key, row in self.store.range(None, None):
+            self._held[key] = self._read(key, row)
+        self._order = [(held.time_ms, key) for key, held in self._held.items()]
+        heapify(self._order)
+
+    def _row(self, change: Held) -> bytes:
+        topic, partition, offset = change.origin
+        raw_topic = topic.encode()
+        parts = [_CONTEXT.pack(change.timestamp, offset, len(raw_topic)), raw_topic]
+        parts.append(_INTS.pack(partition, len(change.headers)))
+        for name, value in change.headers:
+            raw_name = name.encode()
+            parts += [_INT.pack(len(raw_name)), raw_name, _sized(value)]
+        prior, old = self._raw(change.prior), self._raw(change.old)
+        same = old is not None and old == prior
+        parts += [_sized(prior), _INT.pack(_SAME_AS_PRIOR) if same else _sized(old), _sized(self._raw(change.new))]
+        return b"".join(parts) + _TIME.pack(change.time_ms)
+
+    def _read(self, key: bytes, row: bytes) -> Held:
+        reader = _Reader(row)
+        try:
+            timestamp, offset = reader.time(), reader.time()
+            topic = (reader.sized() or b"").decode()
+            partition = reader.integer()
+            headers = [((reader.sized() or b"").decode(), reader.sized()) for _ in range(max(reader.integer(), 0))]
+            prior = reader.sized()
+            old = reader.sized(prior)
+            new = reader.sized()
+            time_ms = reader.time()
+        except (error, UnicodeDecodeError) as damage:
+            raise StateError(
+                f"suppression {self.name!r} can't read what it held back of key {key!r} ({damage}): its changelog is "
+                "damaged, or something else writes to it. Reset the application, or let it begin with an empty changelog."
+            ) from damage
+        old_value, new_value, prior_value = (None if v is None else self._deserialize(v) for v in (old, new, prior))
+        origin = (topic, partition, offset)
+        return Held(key, time_ms, new_value, old_value, prior_value, timestamp, headers, origin, old == prior)
+
+    # ------------------------------------------------------------------------------------------------------- as a cache
+
+    def size_bytes(self) -> int:
+        """About how much memory it takes. What is held back can't be evicted, so it does not count against the caches."""
+        return 0
+
+    def evict(self, limit_bytes: int) -> None:
+        """Nothing here can be read again from somewhere else."""
+
+    def rows(self) -> list[Held]:
+        """What is held back, in order."""
+        self._load()
+        return [self._held[key] for _, key in sorted(self._order)]
+
+
+def _sized(value: bytes | None) -> bytes:
+    return _INT.pack(_NONE) if value is None else _INT.pack(len(value)) + value
+
+
+class _Reader:
+    def __init__(self, row: bytes) -> None:
+        self._row = row
+        self._at = 0
+
+    def time(self) -> int:
+        self._at += 8
+        return int(_TIME.unpack_from(self._row, self._at - 8)[0])
+
+    def integer(self) -> int:
+        self._at += 4
+        return int(_INT.unpack_from(self._row, self._at - 4)[0])
+
+    def sized(self, same: bytes | None = None) -> bytes | None:
+        length = self.integer()
+        if length == _SAME_AS_PRIOR:
+            return same
+        if length < 0:
+            return None
+        self._at += length
+        if self._at > len(self._row):
+            raise error("a value ends behind the end of the row")
+        return self._row[self._at - length : self._at]

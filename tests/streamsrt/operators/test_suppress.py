@@ -1,0 +1,132 @@
+"""Suppression: what is forwarded when, what happens when the buffer is full, and what a restart brings back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamsrt.errors import ProcessingError, StateError
+from streamsrt.state.buffer import VERSION_HEADERS, Held, SuppressionBuffer
+from streamsrt.state.memory import MemoryStore
+from streamsrt.testing.topology_test_driver import TopologyTestDriver
+from streamsrt.wire.records import RecordColumns
+from topology import (
+    Buffer,
+    KTable,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    TopologyError,
+    UnlimitedWindows,
+    serdes,
+)
+
+
+def table(builder: StreamsBuilder) -> KTable[str, str]:
+    return builder.table("t", key=serdes.string, value=serdes.string)
+
+
+def driver_of(builder: StreamsBuilder, table: KTable[str, Any]) -> TopologyTestDriver:
+    table.to_stream().to("out")
+    settings = {"default.key.serde": serdes.string, "default.value.serde": serdes.string}
+    return TopologyTestDriver(builder.build(), settings)
+
+
+def pipe(driver: TopologyTestDriver, *records: tuple[str, str | None, int]) -> list[tuple[Any, Any]]:
+    topic = driver.create_input_topic("t", serdes.string, serdes.string)
+    for key, value, timestamp in records:
+        topic.pipe_input(key, value, timestamp)
+    return driver.create_output_topic("out", serdes.string, serdes.string).read_key_values_to_list()
+
+
+def test_the_last_change_within_the_limit_is_forwarded_a_deletion_too() -> None:
+    builder = StreamsBuilder()
+    driver = driver_of(builder, table(builder).suppress(Suppressed.until_time_limit(10)))
+    assert pipe(driver, ("a", "1", 0), ("a", "2", 5), ("b", "1", 6), ("c", "x", 9)) == []
+    assert pipe(driver, ("d", "1", 10)) == [("a", "2")]
+    assert pipe(driver, ("b", None, 11), ("d", "2", 20)) == [("b", None), ("c", "x"), ("d", "2")]
+
+
+def test_a_full_buffer_emits_the_oldest_early() -> None:
+    builder = StreamsBuilder()
+    driver = driver_of(builder, table(builder).suppress(Suppressed.until_time_limit(1000, Buffer(max_records=2))))
+    assert pipe(driver, ("a", "1", 3), ("b", "1", 1), ("c", "1", 2)) == [("b", "1")]
+
+
+@pytest.mark.parametrize("limit", [{"max_records": 2}, {"max_bytes": 80}])
+def test_a_full_buffer_shuts_down(limit: dict[str, int]) -> None:
+    builder = StreamsBuilder()
+    buffer = Buffer(when_full="shut_down", **limit)
+    driver = driver_of(builder, table(builder).suppress(Suppressed.until_time_limit(1000, buffer)))
+    with pytest.raises(ProcessingError, match="raise max_records or max_bytes"):
+        pipe(driver, ("a", "1", 3), ("b", "1", 1), ("c", "1", 2))
+
+
+def test_old_values_behind_a_suppression_are_those_that_were_forwarded() -> None:
+    builder = StreamsBuilder()
+    grouped = table(builder).suppress(Suppressed.until_time_limit(10)).group_by(lambda k, v: ("all", v))
+    total = grouped.aggregate(str, lambda k, v, a: f"{a}+{v}", lambda k, v, a: f"{a}-{v}")
+    driver = driver_of(builder, total)
+    assert pipe(driver, ("a", "1", 0), ("a", "2", 10)) == [("all", "+2")]
+    assert pipe(driver, ("a", "3", 11), ("a", "4", 12), ("a", "5", 30)) == [("all", "+2-2+5")]
+
+
+def test_results_are_final_only_where_windows_close() -> None:
+    suppressed = Suppressed.until_window_closes()
+    with pytest.raises(TopologyError, match="this one has none"):
+        table(StreamsBuilder()).suppress(suppressed)
+    grouped = StreamsBuilder().stream("a", key=serdes.string, value=serdes.string).group_by_key()
+    with pytest.raises(TopologyError, match="this one has none"):
+        grouped.windowed_by(UnlimitedWindows()).count().suppress(suppressed)
+    grouped.windowed_by(TimeWindows(5)).count().filter(lambda k, v: v > 1).suppress(suppressed)
+
+
+def test_buffers_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(TopologyError, match="max_records of a buffer is at least 1"):
+        Buffer(max_records=0)
+    with pytest.raises(TopologyError, match="when_full is"):
+        Buffer(when_full="wait")  # type: ignore[arg-type]
+    with pytest.raises(TopologyError, match="final results only"):
+        Suppressed.until_window_closes(Buffer(max_bytes=10))
+    with pytest.raises(TopologyError, match="0 ms or above"):
+        Suppressed.until_time_limit(-1)
+
+
+def new_buffer(store: MemoryStore) -> SuppressionBuffer:
+    return SuppressionBuffer("s", store, str.encode, bytes.decode)
+
+
+def held(key: bytes, time_ms: int, new: str | None, old: str | None = None) -> Held:
+    return Held(key, time_ms, new, old, old, time_ms + 1, (("h", None), ("i", b"1")), ("topic", 3, 7))
+
+
+def test_a_buffer_is_restored_from_its_changelog_as_it_was() -> None:
+    buffer = new_buffer(MemoryStore("s"))
+    for change in (held(b"b", 5, "1"), held(b"a", 5, None, "0"), held(b"c", 1, "x"), held(b"b", 9, "2", "1")):
+        buffer.put(change)
+    assert buffer.first() == held(b"c", 1, "x")
+    buffer.remove_first()
+    keys, values, headers = buffer.take_changes()
+    assert list(zip(keys, headers, strict=True)) == [(b"a", VERSION_HEADERS), (b"b", VERSION_HEADERS), (b"c", ())]
+    restored = new_buffer(MemoryStore("s"))
+    restored.restore(RecordColumns(list(keys), values, [0, 0, 0], 0, 3, None, [tuple(header) for header in headers]))
+    assert [(row.key, row.time_ms, row.new, row.old, row.prior) for row in restored.rows()] == [
+        (b"a", 5, None, "0", "0"),
+        (b"b", 5, "2", "1", None),
+    ]
+    assert restored.rows()[0].origin == ("topic", 3, 7)
+    buffer.count_bytes()
+    restored.count_bytes()
+    assert restored.size_in_bytes == buffer.size_in_bytes
+
+
+def test_a_changelog_in_another_format_is_refused() -> None:
+    columns = RecordColumns([b"a"], [b"xyz"], [0], 0, 1)
+    with pytest.raises(StateError, match="another format"):
+        new_buffer(MemoryStore("s")).restore(columns)
+    damaged = RecordColumns([b"a"], [b"xyz"], [0], 0, 1, None, [VERSION_HEADERS])
+    buffer = new_buffer(MemoryStore("s"))
+    buffer.restore(damaged)
+    with pytest.raises(StateError, match="damaged"):
+        buffer.first()
