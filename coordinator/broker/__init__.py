@@ -29,6 +29,7 @@ module                  what the handlers share
 ``producer_ids``        producer ids, never given out twice
 ``purgatory``           fetches that wait for records
 ``keyed_log``           a small durable map as an internal log
+``repeated_heartbeats`` heartbeats that change nothing, answered from memory
 ``log_cleaner``         compaction in the background
 ``broker_configs``      settings of the broker in force, and where they come from
 ``config_definitions``  settings of the broker and of topics: names, types, bounds

@@ -24,6 +24,7 @@ from coordinator.broker.topics import OFFSETS_TOPIC, TopicRefusedError, TopicReg
 from coordinator.group.config import GroupConfig
 from coordinator.group.config import InvalidConfigError as InvalidGroupConfigError
 from coordinator.group.machine import failure
+from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.values import (
     CreateInternalTopics,
     GroupRequest,
@@ -31,7 +32,7 @@ from coordinator.group.values import (
     TopicCreationFailed,
 )
 from coordinator.log import LogError, PartitionLog
-from coordinator.shard.shard import Outcome, Shard
+from coordinator.shard.shard import Outcome, Settled, Shard
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import ControlRecord
 
@@ -75,6 +76,7 @@ class GroupShards:
         self._request_ids = itertools.count(1)
         self._parked: dict[int, tuple[asyncio.Future[Any], Any]] = {}
         self._timer_event = asyncio.Event()
+        self._armed_ms: int | None = None
         self._image = topics.image()
 
     def load(self, partitions: int, segment_bytes: int) -> None:
@@ -109,6 +111,19 @@ class GroupShards:
     def execute_on_all(self, message: Any, context: tuple[str, str, int]) -> list[Any]:
         """The answers of all shards to a request that is about no group in particular and is answered at once."""
         return [self._execute(shard, message, context) for shard in self._shards]
+
+    def streams_group(self, group_id: str) -> StreamsGroup | None:
+        """The streams group of this name as it is now."""
+        group = self._shard_of(group_id).state.groups.get(group_id)
+        return group if isinstance(group, StreamsGroup) else None
+
+    def settled(self, group_id: str, member_id: str) -> Settled | None:
+        """What the answer to a member's heartbeat follows from, if it belongs to a streams group."""
+        return self._shard_of(group_id).settled(group_id, member_id)
+
+    def prolong(self, settled: Settled) -> bool:
+        """Prolongs a member's session as its heartbeat does; False if the answer may be another one than before."""
+        return settled.shard.prolong(settled, self._now_ms())
 
     def by_shard(self, group_ids: Iterable[str]) -> list[list[str]]:
         """The group ids, those of one shard together."""
@@ -162,7 +177,8 @@ class GroupShards:
                 parked[0].set_result(reply.message)
         for effect in outcome.effects:
             self._create_internal_topics(shard, effect)
-        self._timer_event.set()
+        if shard.has_earlier_deadline(self._armed_ms):
+            self._timer_event.set()
 
     def _create_internal_topics(self, shard: Shard, effect: CreateInternalTopics) -> None:
         errors: dict[str, str] = {}
@@ -201,6 +217,7 @@ class GroupShards:
             self._carry_out(shard, shard.tick(now_ms))
         self._timer_event.clear()
         deadlines = [deadline for shard in self._shards if (deadline := shard.next_deadline_ms()) is not None]
+        self._armed_ms = min(deadlines, default=None)
         return max(0, min(deadlines) - now_ms) if deadlines else None
 
     async def timer_changed(self, delay_ms: int | None) -> None:

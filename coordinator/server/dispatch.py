@@ -20,6 +20,7 @@ from coordinator.broker import (
 )
 from coordinator.broker.broker import Broker, DisconnectError, Handler, Request
 from coordinator.broker.refusals import refusal
+from coordinator.broker.repeated_heartbeats import RepeatedHeartbeats
 from coordinator.server.tcp import Answer, Parts, ProtocolViolationError
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import RequestHeader, decode_request, encode_response_parts
@@ -46,9 +47,13 @@ class Dispatcher:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._repeats = RepeatedHeartbeats(broker)
 
     def handle(self, frame: memoryview | bytes, client_host: str) -> Answer:
         """The answer to one frame. Raises :class:`ProtocolViolationError` where there is none."""
+        repeated = self._repeats.answer(frame, client_host)
+        if repeated is not None:
+            return repeated
         try:
             header, message = decode_request(frame)
         except UnsupportedVersionError as error:
@@ -61,6 +66,7 @@ class Dispatcher:
             if refused is not None:
                 return _encode(header, refused)
             return self._refuse(header.api_key, header.api_version, header.correlation_id)
+        settled = self._repeats.group_of(message) if header.api_key == ApiKey.STREAMS_GROUP_HEARTBEAT else None
         try:
             answer = HANDLERS[header.api_key](self._broker, Request(header, message, client_host))
         except DisconnectError as error:
@@ -69,7 +75,10 @@ class Dispatcher:
             return None
         if isawaitable(answer):
             return self._when_ready(header, answer)
-        return _encode(header, answer)
+        parts = _encode(header, answer)
+        if settled is not None:
+            self._repeats.note(frame, client_host, message, settled, answer, parts)
+        return parts
 
     async def _when_ready(self, header: RequestHeader, answer: Awaitable[Any]) -> Parts | None:
         try:

@@ -17,6 +17,8 @@ from typing import NamedTuple
 from coordinator.group.config import GroupConfig
 from coordinator.group.machine import failure, handle, on_loaded
 from coordinator.group.state import EMPTY, GroupsState, UnknownRecordError, apply_all, apply_soft
+from coordinator.group.streams.departure import SESSION
+from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.values import (
     NO_TOPICS,
     CancelTimer,
@@ -71,6 +73,17 @@ class Outcome(NamedTuple):
     end_offset: int
 
 
+class Settled(NamedTuple):
+    """What the answer to a heartbeat follows from where nothing else follows from it than a longer session."""
+
+    shard: Shard
+    group: StreamsGroup
+    image: TopicsImage
+    config: GroupConfig
+    session: TimerKey
+    session_timeout_ms: int
+
+
 class Shard:
     """A group machine with its log, its timers and its view of the topics."""
 
@@ -111,6 +124,30 @@ class Shard:
         append_marker(self._log, control, now_ms)
         end = TransactionEnd(control.producer_id, control.type is ControlType.COMMIT)
         self._state = apply_all(self._state, (end,))
+
+    def settled(self, group_id: str, member_id: str) -> Settled | None:
+        """What the answer to a member's heartbeat follows from, if it belongs to a streams group."""
+        group = self._state.groups.get(group_id)
+        if not isinstance(group, StreamsGroup) or member_id not in group.members:
+            return None
+        timeout_ms = self._config.for_group(group_id).session_timeout_ms
+        return Settled(self, group, self._image, self._config, TimerKey(SESSION, group_id, member_id), timeout_ms)
+
+    def prolong(self, settled: Settled, now_ms: int) -> bool:
+        """Prolongs a session; False, with nothing done, if a heartbeat may be answered in another way than before."""
+        group = settled.group
+        if (
+            self._state.groups.get(group.group_id) is not group
+            or self._image is not settled.image
+            or self._config is not settled.config
+        ):
+            return False
+        self._timers.set(settled.session, now_ms + settled.session_timeout_ms)
+        return True
+
+    def has_earlier_deadline(self, known_ms: int | None) -> bool:
+        """Whether a timer was set that is due before ``known_ms`` (None: whether there is any)."""
+        return self._timers.has_earlier(known_ms)
 
     def next_deadline_ms(self) -> int | None:
         """When ``tick`` has something to do next; None if never."""

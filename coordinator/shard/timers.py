@@ -30,6 +30,10 @@ class Timers(Generic[K]):
     def cancel(self, key: K) -> None:
         self._deadlines.pop(key, None)
 
+    def has_earlier(self, known_ms: int | None) -> bool:
+        """Whether one may be due before ``known_ms``, the last answer of :meth:`next_deadline_ms`."""
+        return bool(self._heap) and (known_ms is None or self._heap[0][0] < known_ms)
+
     def next_deadline_ms(self) -> int | None:
         """When the next timer expires; None without timers."""
         self._settle()

@@ -25,7 +25,10 @@ from tests.coordinator.broker.in_process import creation, fetching, production
 from tests.coordinator.server.processes import BrokerProcess, Wire
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-QUIET_CONFIGS = ("--config", "message.max.bytes=8000000", "--config", "log.retention.ms=-1")
+QUIET_CONFIGS = (
+    *("--config", "message.max.bytes=8000000", "--config", "log.retention.ms=-1"),
+    *("--config", "group.streams.initial.rebalance.delay.ms=0", "--config", "group.streams.assignment.interval.ms=0"),
+)
 
 
 class Sample(NamedTuple):
@@ -153,7 +156,7 @@ def many_members(broker: BrokerProcess, rounds: int, members: int) -> Row:
     """Heartbeats of members that have what they are to have, each on a connection of its own."""
     heartbeat = types.StreamsGroupHeartbeatRequest
     subtopology = heartbeat.Subtopology(subtopology_id="0", source_topics=["bulk"])
-    frames, sockets = [], []
+    frames, sockets, epochs = [], [], []
     for i in range(members):
         join = heartbeat(
             group_id=f"group-{i % 10}",
@@ -169,15 +172,11 @@ def many_members(broker: BrokerProcess, rounds: int, members: int) -> Row:
             client_tags=[],
         )
         sockets.append(Wire(broker.port))
-        sockets[-1].ask(join, 0)
+        epochs.append(sockets[-1].ask(join, 0).member_epoch)
     for i, wire in enumerate(sockets):
-        beat = heartbeat(
-            group_id=f"group-{i % 10}", member_id=f"member-{i}", member_epoch=1, endpoint_information_epoch=-1
+        frames.append(
+            encode_request(settled_heartbeat(wire, f"group-{i % 10}", f"member-{i}", epochs[i]), 0, 1, "bench")
         )
-        beat.active_tasks = beat.standby_tasks = beat.warmup_tasks = None
-        answer = wire.ask(beat, 0)
-        beat.member_epoch = answer.member_epoch if not answer.error_code else 1
-        frames.append(encode_request(beat, 0, 1, "bench"))
     count = 400
     sample = measured(broker, rounds, lambda: exchange([wire.socket for wire in sockets], frames, count))
     total = count * members
@@ -187,6 +186,31 @@ def many_members(broker: BrokerProcess, rounds: int, members: int) -> Row:
         f"{sample.broker_cpu_s / total * 1e6:.1f} us/request",
         "",
     )
+
+
+def settled_heartbeat(
+    wire: Wire, group_id: str, member_id: str, member_epoch: int
+) -> types.StreamsGroupHeartbeatRequest:
+    """The heartbeat of a member that has all it is to have; all members have joined."""
+    beat = types.StreamsGroupHeartbeatRequest(group_id=group_id, member_id=member_id, member_epoch=member_epoch)
+    beat.endpoint_information_epoch = 0
+    deadline = time.monotonic() + 60
+    while True:
+        answer = wire.ask(beat, 0)
+        assert not answer.error_code, answer
+        if answer.member_epoch == beat.member_epoch > 1 and answer.active_tasks is None and not answer.status:
+            beat.active_tasks = beat.standby_tasks = beat.warmup_tasks = None
+            return beat
+        assert time.monotonic() < deadline, answer
+        beat.member_epoch = answer.member_epoch
+        if answer.active_tasks is not None:
+            beat.active_tasks = [
+                types.StreamsGroupHeartbeatRequest.TaskIds(
+                    subtopology_id=task.subtopology_id, partitions=list(task.partitions)
+                )
+                for task in answer.active_tasks
+            ]
+            beat.standby_tasks, beat.warmup_tasks = [], []
 
 
 def exchange(sockets: Sequence[socket.socket], frames: Sequence[bytes], count: int) -> None:

@@ -1,0 +1,74 @@
+"""Heartbeats that say what was said before, and are answered as before.
+
+Most requests of a settled group are byte for byte the member's last one but for the correlation id, and nothing follows
+from them but a later end of its session. They are answered from memory.
+
+1. An answer is remembered if the heartbeat changed nothing: the group is the same object before and after, is at its
+   newest assignment, and has nothing to tell its members. It is then a function of the request, its sender's address, the
+   group, the topics and the settings.
+2. It holds while those are the same objects. Whatever changes them makes new ones.
+3. The session is prolonged as ever.
+4. Nothing is remembered where answers wait for the disk.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from coordinator.broker.broker import Broker
+from coordinator.group.streams.state import StreamsGroup
+from coordinator.log import Fsync
+from coordinator.shard.shard import Settled
+from streamsrt.wire.schema import ApiKey
+
+KNOWN_MAX = 1 << 16
+_KEY = struct.pack(">h", ApiKey.STREAMS_GROUP_HEARTBEAT)
+_CORRELATION = slice(4, 8)
+
+
+class _Known(NamedTuple):
+    size: bytes
+    rest: bytes
+    settled: Settled
+
+
+class RepeatedHeartbeats:
+    """The answers that are remembered, by request."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._groups = broker.groups
+        self._is_on = broker.fsync is not Fsync.GROUP
+        self._known: dict[tuple[bytes, str], _Known] = {}
+
+    def answer(self, frame: memoryview | bytes, client_host: str) -> list[bytes] | None:
+        """The answer to a heartbeat that is the same as before, None for anything else."""
+        if frame[:2] != _KEY:
+            return None
+        data = bytes(frame)
+        known = self._known.get((data[:4] + data[8:], client_host))
+        if known is None:
+            return None
+        if not self._groups.prolong(known.settled):
+            del self._known[data[:4] + data[8:], client_host]
+            return None
+        return [known.size + data[_CORRELATION] + known.rest]
+
+    def group_of(self, message: Any) -> StreamsGroup | None:
+        """The group of a heartbeat as it is now."""
+        return self._groups.streams_group(message.group_id) if self._is_on else None
+
+    def note(
+        self, frame: memoryview | bytes, client_host: str, message: Any, before: StreamsGroup, answer: Any, parts: Any
+    ) -> None:
+        """Remembers an answer if nothing followed from the heartbeat. ``before``: the group as it was."""
+        if answer.error_code or answer.status or answer.member_epoch <= 0 or before.epoch != before.assignment_epoch:
+            return
+        settled = self._groups.settled(message.group_id, message.member_id)
+        if settled is None or settled.group is not before:
+            return
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        whole = b"".join(parts)
+        data = bytes(frame)
+        self._known[data[:4] + data[8:], client_host] = _Known(whole[:4], whole[8:], settled)
