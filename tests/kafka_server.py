@@ -17,7 +17,7 @@ import struct
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from threading import Event
@@ -77,10 +77,10 @@ def _cache() -> Path:
     return path
 
 
-def _pom() -> str:
+def _pom(artifacts: Iterable[tuple[str, str, str]]) -> str:
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
-        for group, artifact, version in ARTIFACTS
+        for group, artifact, version in artifacts
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>streamsrt</groupId>'
@@ -90,8 +90,17 @@ def _pom() -> str:
 
 
 def classpath() -> str:
-    """The jars, downloaded by Maven when they are not there yet."""
-    pom = _pom()
+    """The jars of the broker and its clients, downloaded by Maven when they are not there yet."""
+    return _resolved(ARTIFACTS)
+
+
+def tools_classpath() -> str:
+    """The jars of Kafka's command-line tools."""
+    return _resolved((("org.apache.kafka", "kafka-tools", TOOLS_API_VERSION), *ARTIFACTS[2:]))
+
+
+def _resolved(artifacts: Iterable[tuple[str, str, str]]) -> str:
+    pom = _pom(artifacts)
     folder = _cache() / sha256(pom.encode()).hexdigest()[:12]
     kept = folder / "classpath.txt"
     if kept.exists():
