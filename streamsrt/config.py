@@ -97,6 +97,8 @@ class StreamsConfig(BaseModel):
     deserialization_exception_handler: Any = "fail"
     processing_exception_handler: Any = "fail"
     production_exception_handler: Any = "fail"
+    errors_dead_letter_queue_topic_name: str | None = None
+    """Where records that fail go, with headers that say why; the handlers ``fail`` and ``continue`` send them there."""
     task_timeout_ms: Milliseconds = Field(default=300_000, ge=0)
     """How long a task may fail to start, e.g. since the cluster does not say where, until that is an error."""
     state_cleanup_delay_ms: Milliseconds = Field(default=600_000, ge=0)

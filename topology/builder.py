@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from topology.codecs import Serde
 from topology.errors import TopologyError, call_site
-from topology.functions import TimestampExtractor, check_function
+from topology.functions import OffsetReset, TimestampExtractor, reset_policy
 from topology.materialize import added_store, as_store, generated_store_name, given_serdes, key_value_store
 from topology.names import check_name
 from topology.nodes import TableSource, Topology
@@ -22,12 +22,12 @@ from topology.plan import Carried, Plan, SourceStep, StoreStep, TableSourceStep,
 from topology.stores import Store
 from topology.streams import KStream
 from topology.tables import KTable
+from topology.timestamps import timestamp_extractor as extractor_of
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 Topics = str | Iterable[str] | re.Pattern[str]
-OffsetReset = Literal["earliest", "latest"]
 
 
 class StreamsBuilder:
@@ -45,7 +45,7 @@ class StreamsBuilder:
         *,
         key: Serde[K],
         value: Serde[V],
-        timestamp_extractor: TimestampExtractor | None = None,
+        timestamp_extractor: TimestampExtractor | str | None = None,
         offset_reset: OffsetReset | None = None,
         name: str | None = None,
     ) -> KStream[K, V]: ...
@@ -56,7 +56,7 @@ class StreamsBuilder:
         *,
         key: Serde[K],
         value: None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
+        timestamp_extractor: TimestampExtractor | str | None = None,
         offset_reset: OffsetReset | None = None,
         name: str | None = None,
     ) -> KStream[K, Any]: ...
@@ -67,7 +67,7 @@ class StreamsBuilder:
         *,
         key: None = None,
         value: Serde[V],
-        timestamp_extractor: TimestampExtractor | None = None,
+        timestamp_extractor: TimestampExtractor | str | None = None,
         offset_reset: OffsetReset | None = None,
         name: str | None = None,
     ) -> KStream[Any, V]: ...
@@ -78,7 +78,7 @@ class StreamsBuilder:
         *,
         key: None = None,
         value: None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
+        timestamp_extractor: TimestampExtractor | str | None = None,
         offset_reset: OffsetReset | None = None,
         name: str | None = None,
     ) -> KStream[Any, Any]: ...
@@ -88,14 +88,15 @@ class StreamsBuilder:
         *,
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
+        timestamp_extractor: TimestampExtractor | str | None = None,
         offset_reset: OffsetReset | None = None,
         name: str | None = None,
     ) -> KStream[Any, Any]:
         """The records of a topic, of several topics, or of all topics whose whole name a compiled pattern matches.
 
-        ``key``, ``value``: serdes; None: the application's default. ``timestamp_extractor(record, partition_time_ms)``
-        returns epoch milliseconds; None: the record's timestamp. ``offset_reset``: where to begin without a committed
+        ``key``, ``value``: serdes; None: the application's default. ``timestamp_extractor``: a name
+        of :mod:`topology.timestamps`, or a function ``(record, partition_time_ms)`` that returns epoch milliseconds; None:
+        the record's timestamp. ``offset_reset``: where to begin without a committed
         offset; None: as configured (``auto.offset.reset``).
         """
         site = call_site()
@@ -106,8 +107,8 @@ class StreamsBuilder:
             pattern=topics.pattern if isinstance(topics, re.Pattern) else None,
             key=Carried(key),
             value=Carried(value),
-            timestamp_extractor=_extractor(timestamp_extractor, "stream"),
-            offset_reset=offset_reset,
+            timestamp_extractor=extractor_of(timestamp_extractor),
+            offset_reset=reset_policy(offset_reset),
         )
         self._plan.add(step)
         return KStream(self._plan, step, Carried(key), Carried(value), frozenset((step.name,)), False)
@@ -120,7 +121,7 @@ class StreamsBuilder:
         key: Serde[K],
         value: Serde[V],
         store: str | Store | None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
+        timestamp_extractor: TimestampExtractor | str | None = None,
         offset_reset: OffsetReset | None = None,
         name: str | None = None,
     ) -> KTable[K, V]: ...
@@ -132,7 +133,7 @@ class StreamsBuilder:
         key: Serde[K],
         value: None = None,
         store: str | Store | None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
+        timestamp_extractor: TimestampExtractor | str | None = None,
         offset_reset: OffsetReset | None = None,
         name: str | None = None,
     ) -> KTable[K, Any]: ...
@@ -144,7 +145,7 @@ class StreamsBuilder:
         key: None = None,
         value: Serde[V],
         store: str | Store | None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
+        timestamp_extractor: TimestampExtractor | str | None = None,
         offset_reset: OffsetReset | None = None,
         name: str | None = None,
     ) -> KTable[Any, V]: ...
@@ -156,7 +157,7 @@ class StreamsBuilder:
         key: None = None,
         value: None = None,
         store: str | Store | None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
+        timestamp_extractor: TimestampExtractor | str | None = None,
         offset_reset: OffsetReset | None = None,
         name: str | None = None,
     ) -> KTable[Any, Any]: ...
@@ -167,7 +168,7 @@ class StreamsBuilder:
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
         store: str | Store | None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
+        timestamp_extractor: TimestampExtractor | str | None = None,
         offset_reset: OffsetReset | None = None,
         name: str | None = None,
     ) -> KTable[Any, Any]:
@@ -199,8 +200,8 @@ class StreamsBuilder:
             topics=topics,
             key=Carried(key),
             value=Carried(value),
-            timestamp_extractor=_extractor(timestamp_extractor, "table"),
-            offset_reset=offset_reset,
+            timestamp_extractor=extractor_of(timestamp_extractor),
+            offset_reset=reset_policy(offset_reset),
         )
         plan.add(step)
         return KTable(plan, step, table, own_key, own_value, frozenset((source_name,)))
@@ -231,9 +232,3 @@ def _topics(topics: str | Iterable[str]) -> tuple[str, ...]:
     if not names:
         raise TopologyError("a stream needs a topic: the list of topics is empty", call_site())
     return tuple(dict.fromkeys(check_name(name, "topic") for name in names))
-
-
-def _extractor(extractor: TimestampExtractor | None, operator: str) -> TimestampExtractor | None:
-    if extractor is not None:
-        check_function(extractor, operator)
-    return extractor

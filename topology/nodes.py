@@ -165,7 +165,8 @@ class SourceNode:
     value_serde: AnySerde = None
     timestamp_extractor: Function | None = None
     """``(record, partition_time_ms) -> timestamp_ms``; None: the record's own timestamp."""
-    offset_reset: Literal["earliest", "latest"] | None = None
+    offset_reset: str | None = None
+    """``earliest``, ``latest``, ``none`` (an error), or ``by_duration:`` and milliseconds before now."""
     repartition: bool = False
     children: tuple[str, ...] = ()
     site: CallSite | None = field(default=None, compare=False, repr=False)

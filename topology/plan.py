@@ -81,7 +81,7 @@ class SourceStep(Step):
     key: Carried
     value: Carried
     timestamp_extractor: Function | None = None
-    offset_reset: Literal["earliest", "latest"] | None = None
+    offset_reset: str | None = None
     is_shared: bool = True
     """Whether it may be one with another source of the same topics."""
     repartition: bool = False

@@ -17,11 +17,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from topology.codecs import Serde
 from topology.errors import NameInUseError, TopologyError, UnknownStoreError, call_site
-from topology.functions import Partitioner, TimestampExtractor, TopicExtractor, check_function
+from topology.functions import (
+    OffsetReset,
+    Partitioner,
+    TimestampExtractor,
+    TopicExtractor,
+    check_function,
+    reset_policy,
+)
 from topology.materialize import added_store, read_only_store
 from topology.names import check_name
 from topology.nodes import Process, Topology
@@ -29,6 +36,7 @@ from topology.passes import build
 from topology.plan import Carried, OperatorStep, Plan, PlannedStore, SinkStep, SourceStep, Step, StoreStep
 from topology.processor import Processor
 from topology.stores import Store
+from topology.timestamps import timestamp_extractor as extractor_of
 
 Names = str | Iterable[str]
 
@@ -50,15 +58,13 @@ class TopologyBuilder:
         *,
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
-        offset_reset: Literal["earliest", "latest"] | None = None,
+        timestamp_extractor: TimestampExtractor | str | None = None,
+        offset_reset: OffsetReset | None = None,
     ) -> TopologyBuilder:
         """Reads a topic, several, or all whose whole name a compiled pattern matches.
 
         Options as in :meth:`topology.StreamsBuilder.stream`. A topic can be read by one source only.
         """
-        if timestamp_extractor is not None:
-            check_function(timestamp_extractor, "add_source")
         pattern = topics if isinstance(topics, re.Pattern) else None
         names = () if isinstance(topics, re.Pattern) else _names(topics)
         if pattern is None and not names:
@@ -70,8 +76,8 @@ class TopologyBuilder:
             pattern=None if pattern is None else pattern.pattern,
             key=Carried(key),
             value=Carried(value),
-            timestamp_extractor=timestamp_extractor,
-            offset_reset=offset_reset,
+            timestamp_extractor=extractor_of(timestamp_extractor),
+            offset_reset=reset_policy(offset_reset),
             is_shared=False,
         )
         self._add(step)
@@ -164,7 +170,7 @@ class TopologyBuilder:
         *,
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
-        timestamp_extractor: TimestampExtractor | None = None,
+        timestamp_extractor: TimestampExtractor | str | None = None,
     ) -> TopologyBuilder:
         """A store that holds what a topic holds: ``supplier()``'s processor writes each record of it into the store.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple
 
 from streamsrt.errors import ProcessingError, ProductionError, RecordError
-from streamsrt.operators.handlers import ErrorContext, HandlerResponse
+from streamsrt.operators.handlers import ErrorContext, ExceptionHandler, HandlerResponse
 from streamsrt.operators.plan import Counters, Plan, StreamTime
 from streamsrt.operators.punctuation_queue import PunctuationQueue, Schedule
 from streamsrt.state.versioned_cache import VersionPut
@@ -25,6 +26,14 @@ class Outcome(NamedTuple):
 
 CallAll = Callable[[MapAsync, Sequence[tuple[Any, ...]], Callable[[Outcome], None]], None]
 """Calls an operation's function with each of the arguments, and tells each outcome, from whatever thread."""
+
+
+class RefusedRecordError(Exception):
+    """The cluster does not take a record, for the ``reason``."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class Environment:
@@ -52,6 +61,8 @@ class Environment:
         self.shared_states: dict[str, Any] = {}
         """What several nodes of one operator share, by a name of the operator's."""
         self.metadata: RecordMetadata | None = None
+        self.source: tuple[bytes | None, bytes | None, Any] | None = None
+        """Key, value and headers of the record that is processed, as it was read; None outside of one."""
         self.stream_time_ms = -1
         self.system_time_ms = 0
         self.punctuation_time_ms: int | None = None
@@ -67,10 +78,17 @@ class Environment:
     def failed(self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Any) -> None:
         """A user's function raised: skips the record if the handler says so, else raises ProcessingError."""
         context = self._context(node, key, value, timestamp, headers)
-        if self.plan.handlers.processing(context, error) is HandlerResponse.CONTINUE:
+        if self.ask(self.plan.handlers.processing, context, error) is HandlerResponse.CONTINUE:
             self.counters.failed_processing += 1
             return
         raise processing_error(context, error) from error
+
+    def ask(self, handler: ExceptionHandler, context: ErrorContext, error: BaseException) -> HandlerResponse:
+        """Asks one of the handlers, and sends the dead letters that it gives."""
+        result, letters = self.plan.handlers.ask(handler, context, error)
+        for letter in letters:
+            self.collect(letter.topic, [letter.key], [letter.value], [letter.timestamp], [letter.headers])
+        return result
 
     def failed_to_produce(
         self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Any
@@ -80,13 +98,22 @@ class Environment:
 
     def skip_or_fail_production(self, context: ErrorContext, error: Exception) -> None:
         """Asks the production handler. A plain TypeError is a mistake in the program, not in the data: it always fails."""
-        if type(error) is not TypeError and self.plan.handlers.production(context, error) is HandlerResponse.CONTINUE:
+        handlers = self.plan.handlers
+        if type(error) is TypeError:
+            self.ask(handlers.processing, context, error)
+            raise production_error(context, error) from error
+        if isinstance(error, RefusedRecordError):
+            # When the cluster refuses a record, nobody remembers what it was made of.
+            context = replace(context, source_key=None, source_value=None, source_headers=())
+            error = error.reason
+        if self.ask(handlers.production, context, error) is HandlerResponse.CONTINUE:
             self.counters.failed_production += 1
             return
         raise production_error(context, error) from error
 
     def _context(self, node: str, key: Any, value: Any, timestamp: int, headers: Any) -> ErrorContext:
         topic, partition, offset = self.metadata or ("", -1, -1)
+        source_key, source_value, source_headers = self.source or (None, None, ())
         return ErrorContext(
             topic=topic,
             partition=partition,
@@ -96,6 +123,9 @@ class Environment:
             key=key,
             value=value,
             headers=headers,
+            source_key=source_key,
+            source_value=source_value,
+            source_headers=source_headers,
         )
 
     def forward_version(self, put: VersionPut, forward: Callable[..., None], *change: Any) -> None:
@@ -121,7 +151,7 @@ class Environment:
 
     def punctuate(self, type_: PunctuationType, now_ms: int) -> int:
         """Runs what is due at ``now_ms`` of that kind of time, each schedule once. Returns how many ran."""
-        self.metadata = None
+        self.metadata = self.source = None
 
         def run(schedule: Schedule) -> None:
             self.punctuation_time_ms = now_ms

@@ -2,7 +2,13 @@
 
 ``deserialization.exception.handler``, ``processing.exception.handler`` and ``production.exception.handler`` each get a
 :class:`ErrorContext` and the exception, and answer :attr:`HandlerResponse.FAIL` (the task stops, nothing after the record
-is done) or :attr:`HandlerResponse.CONTINUE` (it is skipped and counted).
+is done), :attr:`HandlerResponse.CONTINUE` (it is skipped and counted), or, in production, :attr:`HandlerResponse.RETRY`.
+
+Either answer may come with dead letters (:class:`Response`), which are sent before the task stops or goes on. Where
+``errors.dead.letter.queue.topic.name`` is set, the handlers ``fail`` and ``continue`` send one (:func:`dead_letter`): the
+key and value of the record that the task read, as bytes, its headers, and headers that say what went wrong where.
+
+Source: KIP-1034, ExceptionHandlerUtils of Kafka Streams.
 """
 
 from __future__ import annotations
@@ -10,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from traceback import format_exception
+from typing import Any, NamedTuple, TypeAlias
 
 from streamsrt.errors import ConfigError
+from streamsrt.wire.records import Headers
 
 
 class HandlerResponse(Enum):
@@ -20,6 +28,8 @@ class HandlerResponse(Enum):
 
     FAIL = "fail"
     CONTINUE = "continue"
+    RETRY = "retry"
+    """The task starts over from what is committed; for a production error that may pass (else it is FAIL)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +44,49 @@ class ErrorContext:
     key: Any = None
     value: Any = None
     headers: Any = ()
+    source_key: bytes | None = None
+    source_value: bytes | None = None
+    source_headers: Headers = ()
+    """Key, value and headers of the record that the task read; None and () where it was none."""
 
 
-ExceptionHandler = Callable[[ErrorContext, BaseException], HandlerResponse]
+class DeadLetter(NamedTuple):
+    """A record for a dead-letter topic. ``timestamp``: epoch milliseconds."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+
+
+class Response(NamedTuple):
+    """A handler's answer with dead letters to send."""
+
+    result: HandlerResponse
+    dead_letters: tuple[DeadLetter, ...] = ()
+
+
+Answer: TypeAlias = HandlerResponse | Response
+ExceptionHandler = Callable[[ErrorContext, BaseException], Answer]
+
+ERROR_HEADER_PREFIX = "__streams.errors."
+
+
+def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> DeadLetter:
+    """The dead letter of a failed record, as Kafka Streams makes it (KIP-1034)."""
+    kind = type(error)
+    told = {
+        "exception": f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."),
+        "message": str(error),
+        "stacktrace": "".join(format_exception(error)),
+        "topic": context.topic or None,
+        "partition": str(context.partition),
+        "offset": str(context.offset),
+    }
+    added = tuple((ERROR_HEADER_PREFIX + name, None if v is None else v.encode()) for name, v in told.items())
+    headers = (*context.source_headers, *added)
+    return DeadLetter(topic, context.source_key, context.source_value, context.timestamp, headers)
 
 
 def fail(context: ErrorContext, error: BaseException) -> HandlerResponse:
@@ -52,7 +102,7 @@ def log_and_continue(context: ErrorContext, error: BaseException) -> HandlerResp
 def handler_of(setting: object) -> ExceptionHandler:
     """The handler for a setting: ``"fail"``, ``"continue"``, or a callable ``(context, error) -> HandlerResponse``.
 
-    A callable may answer with the words too. Raises ConfigError for anything else.
+    A callable may answer with the words too, or with a :class:`Response`. Raises ConfigError for anything else.
     """
     if setting == "fail":
         return fail
@@ -61,8 +111,11 @@ def handler_of(setting: object) -> ExceptionHandler:
     if not callable(setting):
         raise ConfigError(f"an exception handler is 'fail', 'continue' or a callable (context, error), not {setting!r}")
 
-    def ask(context: ErrorContext, error: BaseException) -> HandlerResponse:
-        return HandlerResponse(setting(context, error))
+    def ask(context: ErrorContext, error: BaseException) -> Answer:
+        answer = setting(context, error)
+        if isinstance(answer, Response):
+            return answer._replace(result=HandlerResponse(answer.result))
+        return HandlerResponse(answer)
 
     return ask
 
@@ -74,3 +127,14 @@ class ExceptionHandlers:
     deserialization: ExceptionHandler = field(default=fail)
     processing: ExceptionHandler = field(default=fail)
     production: ExceptionHandler = field(default=fail)
+    dead_letter_topic: str | None = None
+    """Where the handlers :func:`fail` and :func:`log_and_continue` send dead letters."""
+
+    def ask(self, handler: ExceptionHandler, context: ErrorContext, error: BaseException) -> Response:
+        """What one of the handlers answers, with all dead letters."""
+        answer = handler(context, error)
+        if isinstance(answer, Response):
+            return answer
+        if self.dead_letter_topic is not None and handler in (fail, log_and_continue):
+            return Response(answer, (dead_letter(context, error, self.dead_letter_topic),))
+        return Response(answer)

@@ -168,14 +168,14 @@ class Runner:
         if stage == "deserialization":
             self._failed_to_deserialize(context, error)
         elif stage == "processing":
-            if handlers.processing(context, error) is not HandlerResponse.CONTINUE:
+            if self.env.ask(handlers.processing, context, error) is not HandlerResponse.CONTINUE:
                 raise processing_error(context, error) from error
             counters.failed_processing += 1
         else:
             self.env.skip_or_fail_production(context, error)
 
     def _failed_to_deserialize(self, context: ErrorContext, error: Exception) -> None:
-        if self.plan.handlers.deserialization(context, error) is HandlerResponse.CONTINUE:
+        if self.env.ask(self.plan.handlers.deserialization, context, error) is HandlerResponse.CONTINUE:
             self.counters.failed_deserialization += 1
             return
         raise DeserializationError(
@@ -204,10 +204,11 @@ class Runner:
                 self._failed_to_deserialize(_context(topic, partition, columns, index, source), error)
                 continue
             env.metadata = RecordMetadata(topic, partition, columns.offset_at(index))
+            env.source = (raw_key, raw_value, header)
             target.forward(key, value, timestamp, header)
             if env.has_schedules(PunctuationType.STREAM_TIME):
                 env.punctuate(PunctuationType.STREAM_TIME, env.stream_time_ms)
-        env.metadata = None
+        env.metadata = env.source = None
         env.finish_batches()
 
     # ------------------------------------------------------------------------------------------------- flush
@@ -265,6 +266,8 @@ class Runner:
         except Exception as error:  # a user's function may raise anything
             place, stage = generated.place(error)
             context = ErrorContext(topic="", partition=-1, offset=-1, node=place)
+            handlers = self.plan.handlers
+            self.env.ask(handlers.production if stage == "production" else handlers.processing, context, error)
             raise (production_error if stage == "production" else processing_error)(context, error) from error
 
     def _forward_path(self, node: nodes.ProcessorNode, flushed: Flushed) -> None:
@@ -307,6 +310,7 @@ class Runner:
 
 
 def _context(topic: str, partition: int, columns: RecordColumns, index: int, node: str) -> ErrorContext:
+    headers = _EMPTY_HEADERS if columns.headers is None else columns.headers[index]
     return ErrorContext(
         topic=topic,
         partition=partition,
@@ -315,5 +319,8 @@ def _context(topic: str, partition: int, columns: RecordColumns, index: int, nod
         timestamp=columns.timestamps[index],
         key=columns.keys[index],
         value=columns.values[index],
-        headers=_EMPTY_HEADERS if columns.headers is None else columns.headers[index],
+        headers=headers,
+        source_key=columns.keys[index],
+        source_value=columns.values[index],
+        source_headers=headers,
     )

@@ -37,6 +37,7 @@ from streamsrt.tasks.record_collector import Collector
 from streamsrt.wire.records import RecordColumns
 from topology.nodes import SourceNode, StoreSpec, Subtopology
 from topology.serdes import Serde
+from topology.timestamps import timestamp_extractor
 
 _PARTITION_TIME = Struct(">bq")
 _METADATA_VERSION = 2
@@ -82,8 +83,9 @@ class TaskConfig:
                 deserialization=handler_of(config.deserialization_exception_handler),
                 processing=handler_of(config.processing_exception_handler),
                 production=handler_of(config.production_exception_handler),
+                dead_letter_topic=config.errors_dead_letter_queue_topic_name,
             ),
-            default_timestamp_extractor=config.default_timestamp_extractor,
+            default_timestamp_extractor=timestamp_extractor(config.default_timestamp_extractor),
             outer_join_emit_interval_ms=config.emit_interval_ms_kstreams_outer_join_spurious_results_fix,
         )
 
@@ -98,6 +100,7 @@ class ExtractedRecord(NamedTuple):
     key: Any
     value: Any
     headers: Any
+    system_time_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +250,7 @@ class Task:
                     None if raw_key is None else key_serde.deserialize(raw_key),
                     None if raw_value is None else value_serde.deserialize(raw_value),
                     () if columns.headers is None else columns.headers[index],
+                    self._runner.env.system_time_ms,
                 )
                 timestamp = extractor(record, latest)
             except Exception as error:

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -33,6 +33,7 @@ from streamsrt.errors import (
     DeserializationError,
     MissingTopicError,
     StoreCorruptedError,
+    UserError,
 )
 from streamsrt.membership.values import Role, Tasks
 from streamsrt.membership.values import Task as TaskKey
@@ -314,7 +315,7 @@ class TaskManager:
             places = self._places(created)
             # Offsets first, the ends after them: what was committed together with an offset is below the end then, even
             # while its transaction markers are still under way.
-            positions = self._source_positions(places.sources, member_id, member_epoch)
+            positions = self._source_positions(places.sources, member_id, member_epoch, now_ms)
             starts = self._list_offsets(places.changelogs, EARLIEST)
             ends = self._list_offsets(places.changelogs, LATEST)
             missing = [*_without(places.changelogs, starts), *_without(places.changelogs, ends)]
@@ -383,7 +384,7 @@ class TaskManager:
             for owned in following:
                 self._source_topics.match(owned, topics)
             places = {place: owned for owned in following for place in new_places(owned, topics)}
-            positions = self._source_positions(list(places), member_id, member_epoch)
+            positions = self._source_positions(list(places), member_id, member_epoch, now_ms)
         except BrokerError as error:
             logger.warning("topics can't be looked at, trying again: %s", error)
             self._look_at_ms = now_ms + RETRY_BACKOFF_MS
@@ -431,7 +432,7 @@ class TaskManager:
         return {place: at.offset for place, at in found.items()}
 
     def _source_positions(
-        self, places: list[TopicPartition], member_id: str, member_epoch: int
+        self, places: list[TopicPartition], member_id: str, member_epoch: int, now_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         if not places:
             return {}
@@ -443,11 +444,28 @@ class TaskManager:
             timeout_s=_ADMIN_TIMEOUT_S,
         )
         refuse_running_backfill(self._settings.application_id, committed)
-        fresh = [place for place in places if place not in committed]
-        earliest = [place for place in fresh if self._reset_policy(place) == "earliest"]
-        found = self._list_offsets(earliest, EARLIEST)
-        found.update(self._list_offsets([place for place in fresh if place not in set(earliest)], LATEST))
+        found = self._first_positions([place for place in places if place not in committed], now_ms)
         return {**committed, **{place: OffsetAndMetadata(offset) for place, offset in found.items()}}
+
+    def _first_positions(self, fresh: list[TopicPartition], now_ms: int) -> dict[TopicPartition, int]:
+        """Where partitions begin for which nothing is committed. Raises UserError where that is not to be."""
+        by_policy: dict[str, list[TopicPartition]] = defaultdict(list)
+        for place in fresh:
+            by_policy[self._reset_policy(place)].append(place)
+        if "none" in by_policy:
+            listed = ", ".join(f"{topic}-{partition}" for topic, partition in by_policy["none"])
+            raise UserError(
+                f"no offset is committed for {listed}, and its offset_reset is none: commit one, or set another policy"
+            )
+        found: dict[TopicPartition, int] = {}
+        for policy, places in by_policy.items():
+            named = {"earliest": EARLIEST, "latest": LATEST}
+            at = named[policy] if policy in named else max(0, now_ms - int(policy.rpartition(":")[2]))
+            offsets = self._list_offsets(places, at)
+            # Nothing is that young: what comes next is.
+            offsets.update(self._list_offsets([place for place in places if offsets.get(place, 0) < 0], LATEST))
+            found.update(offsets)
+        return found
 
     def _reset_policy(self, place: TopicPartition) -> str:
         for subtopology in self._settings.subtopologies.values():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import repeat
@@ -20,6 +20,7 @@ from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import UserError
+from streamsrt.operators.environment import RefusedRecordError
 from streamsrt.operators.store_access import KeyValueAccess, SessionAccess, VersionedAccess, WindowAccess, store_access
 from streamsrt.state.kinds import Cache, lay_out
 from streamsrt.state.memory import MemoryStore
@@ -32,6 +33,9 @@ from topology.serdes import Serde
 K = TypeVar("K")
 V = TypeVar("V")
 Access = TypeVar("Access", KeyValueAccess, WindowAccess, SessionAccess, VersionedAccess)
+
+Refuse = Callable[[str, bytes | None, bytes | None], Exception | None]
+"""``(topic, key, value)`` -> why the cluster does not take a record; None: it takes it."""
 
 _GETTERS = {"versioned": "versioned_key_value"}
 _DEFAULT_CONFIG: dict[str, Any] = {"application.id": "topology-test-driver"}
@@ -63,8 +67,9 @@ TestRecord.__test__ = False  # type: ignore[attr-defined]  # the name is Kafka S
 class _Capture:
     """The collector of the driver: keeps records as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, refuse: Refuse | None) -> None:
         self.produced: list[ProducedRecord] = []
+        self._refuse = refuse
 
     def add(
         self,
@@ -78,6 +83,9 @@ class _Capture:
     ) -> None:
         each = repeat(()) if headers is None else headers
         for key, value, timestamp, header in zip(keys, values, timestamps, each, strict=False):
+            reason = None if self._refuse is None else self._refuse(topic, key, value)
+            if reason is not None:
+                raise RefusedRecordError(reason)
             self.produced.append(ProducedRecord(topic, 0, key, value, timestamp, tuple(header)))
 
     def flush(self) -> None:
@@ -178,6 +186,8 @@ class TopologyTestDriver:
     """Runs ``topology``. ``config``: as for ``KafkaStreams``; ``application.id`` may be left out.
 
     ``initial_wall_clock_ms``: the wall clock at the start. ``generate`` False: every operation runs on processor nodes.
+    ``refuse(topic, key, value)`` returns an exception for a record that the cluster is not to take; the production handler
+    gets it.
     Raises UserError for a topology or configuration that can't run, RecordError where a record fails.
     """
 
@@ -189,6 +199,7 @@ class TopologyTestDriver:
         initial_wall_clock_ms: int = 0,
         commit: Literal["each record", "manual"] = "each record",
         generate: bool = True,
+        refuse: Refuse | None = None,
     ) -> None:
         if not isinstance(config, StreamsConfig):
             config = StreamsConfig.of({**_DEFAULT_CONFIG, **(config or {})})
@@ -196,13 +207,13 @@ class TopologyTestDriver:
         topology = topology.with_default_serdes(config.default_key_serde, config.default_value_serde)
         self._now_ms = initial_wall_clock_ms
         self._commit_each = commit == "each record"
-        self._capture = _Capture()
+        self._capture = _Capture(refuse)
         self._followed = 0
         self._queues: dict[str, deque[ProducedRecord]] = {}
         self._offsets: dict[str, int] = {}
         tasks = max(1, len(topology.subtopologies))
         self._task_config = TaskConfig.of(config, tasks)
-        if not generate:
+        if not generate or refuse is not None:
             self._task_config = _without_generation(self._task_config)
         self._tasks = [self._task(subtopology) for subtopology in topology.subtopologies]
 

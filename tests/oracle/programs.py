@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -65,10 +66,12 @@ EMIT_INTERVAL = "emit.interval.ms.kstreams.outer.join.spurious.results.fix"
 CONFIG = {
     f"__{EMIT_INTERVAL}__",
     "default.key.serde",
+    "default.timestamp.extractor",
     "default.value.serde",
     "deserialization.exception.handler",
     "dsl.store.suppliers.class",
     "ensure.explicit.internal.resource.naming",
+    "errors.dead.letter.queue.topic.name",
     "processing.exception.handler",
     "production.exception.handler",
     "replication.factor",
@@ -504,15 +507,13 @@ def consumed(given: Step | None) -> dict[str, Any]:
     if given.get("ts_extractor") is not None:
         options["timestamp_extractor"] = _timestamp_extractor(given["ts_extractor"])
     if given.get("reset") is not None:
-        if given["reset"] not in ("earliest", "latest"):
-            raise UnsupportedCase(f"unsupported option: consumed.reset {given['reset']}")
-        options["offset_reset"] = given["reset"]
+        options["offset_reset"] = timedelta(days=1) if given["reset"] == "P1D" else given["reset"]
     return options
 
 
-def _timestamp_extractor(extractor: Any) -> Callable[[Record[Any, Any], int], int]:
+def _timestamp_extractor(extractor: Any) -> Callable[[Record[Any, Any], int], int] | str:
     if isinstance(extractor, str):
-        raise UnsupportedCase(f"unsupported option: timestamp extractor {extractor}")
+        return extractor
 
     def extract(record: Record[Any, Any], partition_time_ms: int) -> int:
         environment = {"k": record.key, "v": record.value, "ts": record.timestamp, "partition_time": partition_time_ms}

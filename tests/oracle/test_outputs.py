@@ -47,7 +47,7 @@ def test_case(oracle_case: Case, generate: bool) -> None:
     case = oracle_case
     if "build_error" in case:
         pytest.skip("does not build, on purpose: see the tests of the topology")
-    reason = DIFFERENT.get(case_name(case)) or _not_runnable(case)
+    reason = DIFFERENT.get(case_name(case)) or unsupported(case)
     if reason is not None:
         pytest.skip(reason)
     done = replay(case, generate=generate)
@@ -71,12 +71,6 @@ def test_case(oracle_case: Case, generate: bool) -> None:
     if expected_step is None:
         _check_stores(case, done.stores)
         assert done.dropped == case["dropped_records"]
-
-
-def _not_runnable(case: Case) -> str | None:
-    if "producer_fails" in case:
-        return "the driver has no broker that refuses records"
-    return unsupported(case)
 
 
 def _check_stores(case: Case, stores: dict[str, list[Any]]) -> None:

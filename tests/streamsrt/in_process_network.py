@@ -14,6 +14,7 @@ from typing import Any
 
 from streamsrt.client.values import (
     EARLIEST,
+    LATEST,
     Fetched,
     FetchError,
     OffsetAndMetadata,
@@ -36,6 +37,17 @@ class Log:
     batches: list[tuple[int, bytes, int]] = field(default_factory=list)
     start: int = 0
     end: int = 0
+
+    def find(self, which: int) -> int:
+        """The offset that is asked for; -1 where nothing is that young."""
+        if which in (EARLIEST, LATEST):
+            return self.start if which == EARLIEST else self.end
+        for base, batch, _ in self.batches:
+            for columns in decode_batches(batch):
+                for index, timestamp in enumerate(columns.timestamps):
+                    if timestamp >= which:
+                        return base + index
+        return -1
 
     def append(self, batch: bytes, count: int) -> None:
         stamped = bytearray(batch)
@@ -165,7 +177,7 @@ class InProcessAdmin:
         self._answer()
         logs = self._network.logs
         return {
-            place: OffsetAndTimestamp(logs[place].start if which == EARLIEST else logs[place].end, -1, -1)
+            place: OffsetAndTimestamp(logs[place].find(which), -1, -1)
             for place, which in partitions.items()
             if place in logs
         }

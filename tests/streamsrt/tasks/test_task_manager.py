@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
-from streamsrt.client.values import FetchError, RequestTimedOutError
-from streamsrt.errors import MissingTopicError
+from streamsrt.client.values import FetchError, OffsetAndMetadata, RequestTimedOutError
+from streamsrt.errors import MissingTopicError, UserError
 from streamsrt.membership.values import NOTHING, Tasks
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number, two_sources
-from topology import Processor, Record, Store, StreamsBuilder, serdes
+from topology import Processor, Record, Store, StreamsBuilder, Topology, serdes
 
 
 def keys(*names: str) -> list[tuple[bytes, bytes]]:
@@ -403,3 +406,27 @@ def test_a_table_is_restored_from_its_topic_as_far_as_it_was_processed(make_rig:
     second.commit()
     assert owned.stores["rows"].changelog_offset() == 5
     assert [(entry.key, entry.value) for entry in rows.rows(None, None)] == [(b"a", 7), (b"b", 5), (b"c", 8)]
+
+
+def passing(**options: Any) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.integer, **options).to("out")
+    return builder.build()
+
+
+def test_without_a_committed_offset_a_source_begins_as_long_ago_as_it_says(make_rig: MakeRig) -> None:
+    rig = make_rig(topology=passing(offset_reset=timedelta(seconds=10)))
+    rig.network.write(("in", 0), keys("old"), timestamp=rig.clock_ms - 10_001)
+    rig.network.write(("in", 0), keys("young"), timestamp=rig.clock_ms - 10_000)
+    rig.network.write(("in", 1), keys("old"), timestamp=rig.clock_ms - 10_001)
+    rig.start(Tasks(active=rig.tasks(0, 1)))
+    assert rig.move() == 1
+
+
+def test_a_source_that_must_have_a_committed_offset_does_not_begin_without(make_rig: MakeRig) -> None:
+    rig = make_rig(topology=passing(offset_reset="none"))
+    with pytest.raises(UserError, match="no offset is committed for in-0"):
+        rig.start(Tasks(active=rig.tasks(0)))
+    rig.network.admin.offsets["in", 0] = OffsetAndMetadata(0)
+    rig.start(Tasks(active=rig.tasks(0)))
+    assert rig.phases() == {0: "active running"}
