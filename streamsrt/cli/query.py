@@ -106,6 +106,34 @@ def windows(
     print_rows(["key", "start", "value", "timestamp"], found, as_json=as_json)
 
 
+@app.command("sessions")
+def sessions(
+    store: Store,
+    key: Annotated[str | None, typer.Argument(help="without it, the sessions of all keys")] = None,
+    server: Server = "127.0.0.1:8080",
+    limit: Limit = 1_000,
+    stale: Stale = False,
+    as_json: AsJson = False,
+) -> None:
+    """The sessions of a key, or of all keys."""
+    path = f"/stores/{quote(store, safe='')}/sessions" + ("" if key is None else f"/{quote(key, safe='')}")
+    body = _ask(server, path, limit=limit, stale=stale)
+    print_rows(["key", "start", "end", "value"], body["rows"], as_json=as_json)
+
+
+@app.command("versions")
+def versions(
+    store: Store,
+    key: Annotated[str, typer.Argument(help="as text; 0x... for bytes")],
+    server: Server = "127.0.0.1:8080",
+    stale: Stale = False,
+    as_json: AsJson = False,
+) -> None:
+    """The versions of a key in a versioned store, newest first."""
+    body = _ask(server, f"/stores/{quote(store, safe='')}/versions/{quote(key, safe='')}", stale=stale)
+    print_rows(["key", "value", "timestamp", "valid_to"], body["rows"], as_json=as_json)
+
+
 @app.command("tasks")
 def tasks(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
     """The tasks of one instance, and what each waits for."""

@@ -28,14 +28,18 @@ from streamsrt.queries.values import (
     FailureReason,
     HostInfo,
     KeyQuery,
+    MultiVersionedKeyQuery,
     Position,
     PositionBound,
     PrefixQuery,
     Query,
     QueryResult,
     RangeQuery,
+    SessionKeyQuery,
+    SessionRangeQuery,
     TimestampedKeyQuery,
     TimestampedRangeQuery,
+    VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
 )
@@ -117,11 +121,11 @@ def _bound(params: Params) -> PositionBound:
 
 
 def key_value(instance: Instance, store: str, text: str, question: Question) -> Answer:
-    """``/stores/STORE/keys/KEY``: the row of a key."""
+    """``/stores/STORE/keys/KEY``: the row of a key; of a versioned store, as of ``as_of``."""
     spec = instance.store_directory.spec(store)
     key = key_of(spec, text)
     partition = _partition_of(instance, store, key, question)
-    result = _at(instance, store, (TimestampedKeyQuery if spec.timestamped else KeyQuery)(key), partition, question)
+    result = _at(instance, store, _key_query(spec, key, question), partition, question)
     if isinstance(result, tuple):
         return result
     if not result.is_success:
@@ -136,19 +140,55 @@ def key_value(instance: Instance, store: str, text: str, question: Question) -> 
     return 200, {**row_json(key, result.result), "partition": partition, "position": result.position.to_json()}
 
 
+def _key_query(spec: StoreSpec, key: Any, question: Question) -> Query:
+    if spec.kind == "versioned":
+        return VersionedKeyQuery(
+            key, _number(question.params, "as_of", LATEST_MS) if "as_of" in question.params else None
+        )
+    return (TimestampedKeyQuery if spec.timestamped else KeyQuery)(key)
+
+
 def windows_of_key(instance: Instance, store: str, text: str, question: Question) -> Answer:
-    """``/stores/STORE/windows/KEY``: the windows of a key."""
+    """``/stores/STORE/windows/KEY``: the windows of a key that start in ``from``..``to``."""
     key = key_of(instance.store_directory.spec(store), text)
-    partition = _partition_of(instance, store, key, question)
     low, high = _times(question)
-    result = _at(instance, store, WindowKeyQuery(key, low, high, reverse=question.reverse), partition, question)
+    query = WindowKeyQuery(key, low, high, reverse=question.reverse)
+    return _rows_of_key(
+        instance, store, query, question, ("windows", text), lambda row: {"start": row[0], **row_json(key, row[1])}
+    )
+
+
+def sessions_of_key(instance: Instance, store: str, text: str, question: Question) -> Answer:
+    """``/stores/STORE/sessions/KEY``: the sessions of a key that end at ``from`` or later and start at ``to`` or before."""
+    key = key_of(instance.store_directory.spec(store), text)
+    query = SessionKeyQuery(key, *_times(question), reverse=question.reverse)
+    return _rows_of_key(instance, store, query, question, ("sessions", text), lambda row: row_json(*row))
+
+
+def versions_of_key(instance: Instance, store: str, text: str, question: Question) -> Answer:
+    """``/stores/STORE/versions/KEY``: the versions of a key that were valid at some time in ``from``..``to``."""
+    key = key_of(instance.store_directory.spec(store), text)
+    query = MultiVersionedKeyQuery(key, *_times(question), ascending=question.reverse)
+    return _rows_of_key(instance, store, query, question, ("versions", text), lambda row: row_json(key, row))
+
+
+def _rows_of_key(
+    instance: Instance,
+    store: str,
+    query: WindowKeyQuery | SessionKeyQuery | MultiVersionedKeyQuery,
+    question: Question,
+    path: tuple[str, str],
+    to_json: Callable[[Any], dict[str, Any]],
+) -> Answer:
+    partition = _partition_of(instance, store, query.key, question)
+    result = _at(instance, store, query, partition, question)
     if isinstance(result, tuple):
         return result
     if not result.is_success:
-        return _elsewhere(instance, store, partition, question, f"windows/{quote(text, safe='')}", result)
-    rows, truncated = _limited(result.result or (), question.limit)
+        return _elsewhere(instance, store, partition, question, f"{path[0]}/{quote(path[1], safe='')}", result)
+    found, truncated = _limited(result.result or (), question.limit)
     return 200, {
-        "rows": [{"start": start, **row_json(key, value)} for start, value in rows],
+        "rows": [to_json(row) for row in found],
         "truncated": truncated,
         "partition": partition,
         "position": result.position.to_json(),
@@ -232,6 +272,11 @@ def windows(instance: Instance, store: str, question: Question) -> Answer:
     low, high = _times(question)
     query = WindowRangeQuery(low, high, reverse=question.reverse)
     return _from_all(instance, store, query, question, "windows")
+
+
+def sessions(instance: Instance, store: str, question: Question) -> Answer:
+    """``/stores/STORE/sessions``: the sessions that end at ``from`` or later."""
+    return _from_all(instance, store, SessionRangeQuery(_times(question)[0], question.reverse), question, "sessions")
 
 
 def _from_all(instance: Instance, store: str, query: Query, question: Question, path: str) -> Answer:
@@ -349,10 +394,13 @@ def failure(error: StreamsError) -> Answer:
 QUERIES: Mapping[str, Callable[[Instance, str, Question], Answer]] = {
     "/stores/{store}/range": rows,
     "/stores/{store}/windows": windows,
+    "/stores/{store}/sessions": sessions,
 }
 KEY_QUERIES: Mapping[str, Callable[[Instance, str, str, Question], Answer]] = {
     "/stores/{store}/keys/{key:path}": key_value,
     "/stores/{store}/windows/{key:path}": windows_of_key,
+    "/stores/{store}/sessions/{key:path}": sessions_of_key,
+    "/stores/{store}/versions/{key:path}": versions_of_key,
 }
 VIEWS: Mapping[str, Callable[[Instance], Answer]] = {
     "/stores": stores,

@@ -14,7 +14,7 @@ import orjson
 
 from streamsrt.errors import UserError
 from topology.nodes import StoreSpec
-from topology.stores import ValueAndTimestamp
+from topology.stores import ValueAndTimestamp, VersionedRecord
 from topology.windows import Windowed
 
 
@@ -64,6 +64,8 @@ def row_json(key: Any, value: Any) -> dict[str, Any]:
         row["key"] = key
     if isinstance(value, ValueAndTimestamp):
         row.update(value=value.value, timestamp=value.timestamp)
+    elif isinstance(value, VersionedRecord):
+        row.update(value=value.value, timestamp=value.timestamp, valid_to=value.valid_to)
     else:
         row["value"] = value
     return row

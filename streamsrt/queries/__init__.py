@@ -6,6 +6,7 @@
 | ``errors`` | why there is no answer |
 | ``desk`` | whose turn it is to touch the stores: the processing thread's or a query's |
 | ``readers`` | the rows of one store of one task, cache and byte store together, as bytes |
+| ``preparation`` | each kind of query on each kind of store |
 | ``local`` | queries over the tasks of this instance |
 | ``read_only`` | stores as a caller sees them: typed, over all tasks of this instance |
 | ``queryable`` | the methods of ``KafkaStreams`` |

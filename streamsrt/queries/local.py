@@ -8,54 +8,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from struct import Struct
 from typing import Any
 
-from streamsrt.errors import StateError, UserError
-from streamsrt.queries import readers
+from streamsrt.errors import StateError
 from streamsrt.queries.desk import DEFAULT_TIMEOUT_S, QueryDesk
 from streamsrt.queries.errors import StreamsRebalancingError
+from streamsrt.queries.preparation import Convert, Prepared, describe, prepare
 from streamsrt.queries.readers import RawRow
 from streamsrt.queries.routing import Routing
 from streamsrt.queries.values import (
     FailureReason,
-    KeyQuery,
     Position,
     PositionBound,
-    PrefixQuery,
     Query,
     QueryResult,
-    RangeQuery,
     StateQueryResult,
     StoreSize,
-    TimestampedKeyQuery,
-    TimestampedRangeQuery,
-    WindowKeyQuery,
-    WindowRangeQuery,
 )
-from streamsrt.state.store import StoreClosedError, after_prefix
+from streamsrt.state.store import StoreClosedError
 from streamsrt.tasks.owned_task import OwnedTask, Phase
-from topology.nodes import StoreSpec
-from topology.stores import ValueAndTimestamp
-from topology.windows import Windowed
 
 _timestamp_of = Struct(">q").unpack_from
 _CHUNK_ROWS = 500
 _ANSWERING = (Phase.RUNNING, Phase.STANDBY, Phase.RESTORING)
-
-Convert = Callable[[RawRow], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A query ready to be asked of a task. ``read``: a row or None where it is of one row, else an iterator of rows."""
-
-    read: Callable[[Any], Any]
-    convert: Convert
-    of_one_row: bool
 
 
 class LocalQueries:
@@ -79,7 +57,7 @@ class LocalQueries:
     ) -> StateQueryResult[Any]:
         """See :meth:`streamsrt.app.KafkaStreams.query`. ``active_only``: standbys are left out, and an active task that does
         not run yet raises StreamsRebalancingError."""
-        prepared = _prepare(self.routing, store, query)
+        prepared = prepare(self.routing, store, query)
         bound = position_bound or PositionBound.unbounded()
 
         def ask() -> dict[int, QueryResult[Any]]:
@@ -132,7 +110,7 @@ class LocalQueries:
         self,
         owned: OwnedTask,
         store: str,
-        prepared: _Prepared | None,
+        prepared: Prepared | None,
         query: Query,
         *,
         require_active: bool,
@@ -169,7 +147,7 @@ class LocalQueries:
             )
         return QueryResult(rows, position)
 
-    def _typed(self, answer: QueryResult[Any], prepared: _Prepared | None, timeout_s: float) -> QueryResult[Any]:
+    def _typed(self, answer: QueryResult[Any], prepared: Prepared | None, timeout_s: float) -> QueryResult[Any]:
         if not answer.is_success or prepared is None or answer.result is None:
             return answer
         if prepared.of_one_row:
@@ -233,110 +211,3 @@ def position_of(owned: OwnedTask, store: str) -> Position:
         progress = owned.changelogs[store]
         offsets[progress.changelog[0]] = {progress.changelog[1]: progress.position - 1}
     return Position(offsets)
-
-
-def describe(spec: StoreSpec) -> str:
-    """A store's kind, in words."""
-    return f"a {'timestamped ' if spec.timestamped else ''}{spec.kind.replace('_', '-')} store"
-
-
-# ---------------------------------------------------------------------------------------------------- kinds of queries
-
-
-def _plain(spec: StoreSpec) -> Callable[[bytes], Any]:
-    assert spec.value_serde is not None
-    deserialize = spec.value_serde.deserialize
-    return (lambda row: deserialize(row[8:])) if spec.timestamped else deserialize
-
-
-def _stamped(spec: StoreSpec) -> Callable[[bytes], Any]:
-    assert spec.value_serde is not None
-    deserialize = spec.value_serde.deserialize
-    return lambda row: ValueAndTimestamp(deserialize(row[8:]), _timestamp_of(row)[0])
-
-
-def _key(routing: Routing, spec: StoreSpec, key: Any) -> bytes:
-    return routing.stores.key_bytes(spec.name, key)
-
-
-def _bounds(routing: Routing, spec: StoreSpec, lower: Any, upper: Any) -> tuple[bytes | None, bytes | None]:
-    return (
-        None if lower is None else _key(routing, spec, lower),
-        None if upper is None else _key(routing, spec, upper) + b"\0",
-    )
-
-
-def _by_key(spec: StoreSpec, key: bytes, value: Callable[[bytes], Any]) -> _Prepared:
-    def read(cache: Any) -> RawRow | None:
-        row = readers.key_row(cache, key)
-        return None if row is None else RawRow(key, row)
-
-    return _Prepared(read, lambda raw: value(raw.row), of_one_row=True)
-
-
-def _by_range(
-    spec: StoreSpec, start: bytes | None, end: bytes | None, value: Callable[[bytes], Any], *, reverse: bool
-) -> _Prepared:
-    assert spec.key_serde is not None
-    key_of = spec.key_serde.deserialize
-    return _Prepared(
-        lambda cache: readers.key_rows(cache, start, end, reverse=reverse),
-        lambda raw: (key_of(raw.key), value(raw.row)),
-        of_one_row=False,
-    )
-
-
-def _by_window_of_key(routing: Routing, spec: StoreSpec, query: WindowKeyQuery) -> _Prepared:
-    key = _key(routing, spec, query.key)
-    value = _stamped(spec) if spec.timestamped else _plain(spec)
-    return _Prepared(
-        lambda cache: readers.windows_of_key(cache, key, query.time_from, query.time_to, reverse=query.reverse),
-        lambda raw: (raw.start, value(raw.row)),
-        of_one_row=False,
-    )
-
-
-def _by_windows(routing: Routing, spec: StoreSpec, query: WindowRangeQuery) -> _Prepared:
-    assert spec.key_serde is not None
-    low = None if query.lower is None else _key(routing, spec, query.lower)
-    high = None if query.upper is None else _key(routing, spec, query.upper)
-    value = _stamped(spec) if spec.timestamped else _plain(spec)
-    key_of, size_ms = spec.key_serde.deserialize, spec.window_size_ms or 0
-    return _Prepared(
-        lambda cache: readers.all_windows(cache, query.time_from, query.time_to, low, high, reverse=query.reverse),
-        lambda raw: (Windowed(key_of(raw.key), raw.start, raw.start + size_ms), value(raw.row)),
-        of_one_row=False,
-    )
-
-
-def _prepare(routing: Routing, store: str, query: Query) -> _Prepared | None:
-    """None: a store of that kind does not answer such queries. Raises UnknownStateStoreError, UserError."""
-    spec = routing.stores.spec(store)
-    if spec.kind == "key_value":
-        return _prepare_key_value(routing, spec, query)
-    if spec.kind == "window" and not spec.retain_duplicates:
-        match query:
-            case WindowKeyQuery():
-                return _by_window_of_key(routing, spec, query)
-            case WindowRangeQuery():
-                return _by_windows(routing, spec, query)
-    return None
-
-
-def _prepare_key_value(routing: Routing, spec: StoreSpec, query: Query) -> _Prepared | None:
-    match query:
-        case KeyQuery(key):
-            return _by_key(spec, _key(routing, spec, key), _plain(spec))
-        case TimestampedKeyQuery(key) if spec.timestamped:
-            return _by_key(spec, _key(routing, spec, key), _stamped(spec))
-        case RangeQuery(lower, upper, reverse):
-            return _by_range(spec, *_bounds(routing, spec, lower, upper), _plain(spec), reverse=reverse)
-        case TimestampedRangeQuery(lower, upper, reverse) if spec.timestamped:
-            return _by_range(spec, *_bounds(routing, spec, lower, upper), _stamped(spec), reverse=reverse)
-        case PrefixQuery(prefix, serde, reverse):
-            try:
-                start = serde.serialize(prefix)
-            except Exception as error:
-                raise UserError(f"{prefix!r} can't be serialized as a prefix: {error}") from error
-            return _by_range(spec, start, after_prefix(start), _plain(spec), reverse=reverse)
-    return None

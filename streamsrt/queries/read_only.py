@@ -18,21 +18,26 @@ from typing import Any
 
 from streamsrt.queries.desk import DEFAULT_TIMEOUT_S
 from streamsrt.queries.errors import InvalidStateStorePartitionError, UnknownStateStoreError
-from streamsrt.queries.local import LocalQueries, describe
+from streamsrt.queries.local import LocalQueries
+from streamsrt.queries.preparation import describe
 from streamsrt.queries.routing import Routing
 from streamsrt.queries.values import (
     LATEST_MS,
     KeyQuery,
+    MultiVersionedKeyQuery,
     PrefixQuery,
     Query,
     RangeQuery,
+    SessionKeyQuery,
+    SessionRangeQuery,
     TimestampedKeyQuery,
     TimestampedRangeQuery,
+    VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
 )
 from topology.serdes import Serde
-from topology.stores import ValueAndTimestamp
+from topology.stores import ValueAndTimestamp, VersionedRecord
 from topology.windows import Windowed
 
 
@@ -189,7 +194,53 @@ class LocalWindowStore(_LocalStore):
         return self.fetch_keys(None, None, 0, LATEST_MS)
 
 
-STORE_VIEWS: dict[str, type[LocalKeyValueStore] | type[LocalWindowStore]] = {
-    "key_value": LocalKeyValueStore,
-    "window": LocalWindowStore,
+class LocalSessionStore(_LocalStore):
+    """The reading half of a :class:`topology.stores.SessionStore`; both bounds of a session are included."""
+
+    kind = "session"
+
+    def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[Any], Any]]:
+        """The sessions of a key that end then or later and start then or before, by end."""
+        answers = self._answers(SessionKeyQuery(key, earliest_end, latest_start))
+        found = list(chain.from_iterable(answers.values()))
+        if not found:
+            self._check_is_here(key, answers)
+        return iter(found)
+
+    def fetch(self, key: Any) -> Iterator[tuple[Windowed[Any], Any]]:
+        return self.find_sessions(key, 0, LATEST_MS)
+
+    def fetch_session(self, key: Any, start: int, end: int) -> Any:
+        """The value of the session with these bounds, or None."""
+        found = self.find_sessions(key, end, start)
+        return next((value for each, value in found if (each.start_ms, each.end_ms) == (start, end)), None)
+
+    def all(self) -> Iterator[tuple[Windowed[Any], Any]]:
+        return chain.from_iterable(self._answers(SessionRangeQuery()).values())
+
+
+class LocalVersionedStore(_LocalStore):
+    """The reading half of a :class:`topology.stores.VersionedKeyValueStore`."""
+
+    kind = "versioned"
+
+    def get(self, key: Any, as_of: int | None = None) -> VersionedRecord[Any] | None:
+        """The version that was valid then (None: the newest), or None."""
+        answers = self._answers(VersionedKeyQuery(key, as_of))
+        found: VersionedRecord[Any] | None = next((each for each in answers.values() if each is not None), None)
+        if found is None:
+            self._check_is_here(key, answers)
+        return found
+
+    def versions(self, key: Any) -> list[VersionedRecord[Any]]:
+        """All versions that are still there, newest first."""
+        answers = self._answers(MultiVersionedKeyQuery(key))
+        found = list(chain.from_iterable(answers.values()))
+        if not found:
+            self._check_is_here(key, answers)
+        return found
+
+
+STORE_VIEWS: dict[str, type[_LocalStore]] = {
+    view.kind: view for view in (LocalKeyValueStore, LocalWindowStore, LocalSessionStore, LocalVersionedStore)
 }

@@ -10,20 +10,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from struct import Struct
 from typing import Any, NamedTuple
 
 from streamsrt.state.cache import Entry, KeyValueCache, RowFormat, WindowCache
+from streamsrt.state.session_cache import SessionCache
+from streamsrt.state.versioned_cache import VersionedCache
 
 _TIME = Struct(">q")
 
 
 class RawRow(NamedTuple):
-    """``row``: the stored bytes. ``start``: of the window, in milliseconds; 0 in a key-value store."""
+    """``row``: the stored bytes. ``start``, ``end``: of the window or session, or from when to when (-1: still) a version is
+    valid, in milliseconds; 0 in a key-value store."""
 
     key: bytes
     row: bytes
     start: int = 0
+    end: int = 0
 
 
 def _row_of(entry: Entry, row_format: RowFormat) -> bytes | None:
@@ -119,6 +124,80 @@ def all_windows(
         if within(key, start)
     )
     return _merged(stored, sorted(changed.items(), reverse=reverse, key=_first), reverse=reverse)
+
+
+def sessions_of_key(
+    cache: SessionCache, key: bytes, earliest_end: int, latest_start: int, *, reverse: bool
+) -> Iterator[RawRow]:
+    """Sessions of a key that end then or later and start then or before, by end."""
+    found: dict[tuple[int, int], bytes | None]
+    cached = cache.get(key)
+    if cached is not None:
+        found = {(e.end, e.start): None if e.value is None else cache.format.serialize(e.value) for e in cached}
+    else:
+        found = {(end, start): row for start, end, row in cache.store.sessions(key)}
+        found |= {(end, start): row for (of_key, end, start), row in cache.pending.items() if of_key == key}
+    low = max(earliest_end, cache.newest_end - cache.retention_ms)
+    return iter(
+        [
+            RawRow(key, row, start, end)
+            for (end, start), row in sorted(found.items(), reverse=reverse, key=_first)
+            if row is not None and end >= low and start <= latest_start
+        ]
+    )
+
+
+def all_sessions(cache: SessionCache, earliest_end: int, *, reverse: bool) -> Iterator[RawRow]:
+    """All sessions that end then or later, as they are now, by key and end."""
+    low = max(earliest_end, cache.newest_end - cache.retention_ms)
+    found: dict[tuple[bytes, int, int], bytes | None] = {
+        (key, end, start): row for key, start, end, row in cache.store.all_sessions() if end >= low
+    }
+    found |= {place: row for place, row in cache.pending.items() if place[1] >= low}
+    for entry in cache.dirty:
+        if entry.end >= low:
+            row = None if entry.value is None else cache.format.serialize(entry.value)
+            found[entry.key, entry.end, entry.start] = row
+    return iter(
+        [
+            RawRow(key, row, start, end)
+            for (key, end, start), row in sorted(found.items(), reverse=reverse, key=_first)
+            if row is not None
+        ]
+    )
+
+
+def version_row(cache: VersionedCache, key: bytes, as_of_ms: int | None) -> RawRow | None:
+    """The version of a key that was valid then; None as time: the newest."""
+    with _not_kept(cache, key):
+        found = cache.version(key, as_of_ms)
+        return None if found is None else _version(cache, key, found)
+
+
+def versions_of_key(
+    cache: VersionedCache, key: bytes, from_ms: int, to_ms: int, *, ascending: bool
+) -> Iterator[RawRow]:
+    """The versions of a key that were valid at some time in between, newest first."""
+    with _not_kept(cache, key):
+        rows = [
+            _version(cache, key, each)
+            for each in cache.versions(key)
+            if each[1] <= to_ms and (each[2] is None or each[2] > from_ms)
+        ]
+    return iter(rows[::-1] if ascending else rows)
+
+
+def _version(cache: VersionedCache, key: bytes, found: tuple[Any, int, int | None]) -> RawRow:
+    value, timestamp, valid_to = found
+    return RawRow(key, cache.format.serialize(value), timestamp, -1 if valid_to is None else valid_to)
+
+
+@contextmanager
+def _not_kept(cache: VersionedCache, key: bytes) -> Iterator[None]:
+    was_cached = key in cache
+    yield
+    if not was_cached:
+        cache.drop(key)
 
 
 def _oldest_live_ms(cache: WindowCache) -> int:

@@ -10,6 +10,7 @@ Source: KIP-1071 ``PartitionsByUserEndpoint``; ``StreamsMetadataState``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -53,10 +54,24 @@ class StoreDirectory:
             for topic in source.topics
         )
 
+    def counting_topics(self, store: str) -> frozenset[str]:
+        """Topics of which the one with the most partitions has as many as the store."""
+        spec = self.spec(store)
+        if spec.logging and spec.source_topic is None:
+            return frozenset((internal_topic_name(self._application_id, spec.changelog_name),))
+        return self.source_topics(store)
+
+    def reads(self, store: str, topic: str) -> bool:
+        """Whether the tasks with this store read a topic, by its name or by a pattern."""
+        return topic in self.source_topics(store) or any(
+            source.pattern is not None and re.fullmatch(source.pattern, topic)
+            for source in self._stores[store][0].sources
+        )
+
     def stores_of(self, places: Places) -> frozenset[str]:
         """The stores of the tasks that read these partitions."""
         topics = {topic for topic, _ in places}
-        return frozenset(name for name in self._stores if not topics.isdisjoint(self.source_topics(name)))
+        return frozenset(name for name in self._stores if any(self.reads(name, topic) for topic in topics))
 
     def key_bytes(self, store: str, key: Any) -> bytes:
         """A key as the store's serde makes it. Raises UserError where it can't."""
@@ -101,7 +116,7 @@ class Routing:
 
     def partition_count(self, store: str) -> int:
         """How many partitions a store has. Raises UnknownStateStoreError, StreamsRebalancingError."""
-        topics = self.stores.source_topics(store)
+        topics = self.stores.counting_topics(store)
         try:
             return max(map(self._partitions_of_topic, sorted(topics)), default=1)
         except (BrokerError, MissingTopicError) as error:
@@ -118,9 +133,12 @@ class Routing:
 
     def hosts_of(self, store: str, partition: int) -> tuple[HostInfo | None, frozenset[HostInfo]]:
         """The instances with the active task and with standbys of a store's partition, as far as they are known."""
-        places = {(topic, partition) for topic in self.stores.source_topics(store)}
-        active = [host for host, (actives, _) in self._hosts.items() if not places.isdisjoint(actives)]
-        standby = frozenset(host for host, (_, standbys) in self._hosts.items() if not places.isdisjoint(standbys))
+
+        def has(places: Places) -> bool:
+            return any(number == partition and self.stores.reads(store, topic) for topic, number in places)
+
+        active = [host for host, (actives, _) in self._hosts.items() if has(actives)]
+        standby = frozenset(host for host, (_, standbys) in self._hosts.items() if has(standbys))
         return (active[0] if active else None), standby
 
     def key_metadata(self, store: str, key: Any, partitioner: Partitioner | None = None) -> KeyQueryMetadata:

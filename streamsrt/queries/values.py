@@ -87,6 +87,44 @@ class WindowRangeQuery:
     reverse: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SessionKeyQuery:
+    """Pairs ``(windowed key, value)`` of the sessions of a key that end at ``earliest_end`` or later and start at
+    ``latest_start`` or before, epoch milliseconds, by end. (Kafka Streams: ``WindowRangeQuery.withKey``.)"""
+
+    key: Any
+    earliest_end: int = 0
+    latest_start: int = LATEST_MS
+    reverse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRangeQuery:
+    """Pairs ``(windowed key, value)`` of all sessions that end at ``earliest_end`` or later."""
+
+    earliest_end: int = 0
+    reverse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedKeyQuery:
+    """The version of a key that was valid at ``as_of``, epoch milliseconds; None: the newest
+    (:class:`topology.stores.VersionedRecord`)."""
+
+    key: Any
+    as_of: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MultiVersionedKeyQuery:
+    """The versions of a key that were valid at some time in ``time_from``..``time_to``, newest first."""
+
+    key: Any
+    time_from: int = 0
+    time_to: int = LATEST_MS
+    ascending: bool = False
+
+
 Query: TypeAlias = (
     KeyQuery
     | TimestampedKeyQuery
@@ -95,6 +133,10 @@ Query: TypeAlias = (
     | PrefixQuery
     | WindowKeyQuery
     | WindowRangeQuery
+    | SessionKeyQuery
+    | SessionRangeQuery
+    | VersionedKeyQuery
+    | MultiVersionedKeyQuery
 )
 
 # ---------------------------------------------------------------------------------------------------------- positions

@@ -197,6 +197,10 @@ class VersionedCache(dict[bytes, VersionedEntry]):
         if not self.dirty and not self.pending and self.size_bytes() > limit_bytes:
             self._drop_all()
 
+    def drop(self, key: bytes) -> None:
+        """Drops the entry of a key that was loaded just now, and not changed."""
+        self._versions -= len(self.pop(key).timestamps)
+
     def _drop_all(self) -> None:
         self.clear()
         self._versions = 0

@@ -67,10 +67,11 @@ class Rig:
         handlers: ExceptionHandlers | None = None,
         max_task_idle_ms: int = 0,
         own_host: HostInfo | None = None,
+        subtopology: int = 0,
     ) -> None:
         self.topology = (topology or counting()).with_default_serdes().configured({})
         self.network = network or InProcessNetwork({"in": partitions, "out": partitions, CHANGELOG: partitions})
-        self.subtopology: Subtopology = self.topology.subtopologies[0]
+        self.subtopology: Subtopology = self.topology.subtopologies[subtopology]
         self.directory = StateDirectory(folder, APPLICATION_ID)
         self.collector = RecordCollector(self.network.producer.send, self._count)
         self.desk = QueryDesk()

@@ -17,7 +17,7 @@ from streamsrt.queries.errors import (
     StreamsRebalancingError,
     UnknownStateStoreError,
 )
-from streamsrt.queries.read_only import LocalKeyValueStore, LocalWindowStore
+from streamsrt.queries.read_only import LocalKeyValueStore, LocalSessionStore, LocalVersionedStore, LocalWindowStore
 from streamsrt.queries.values import (
     FailureReason,
     HostInfo,
@@ -36,9 +36,9 @@ from streamsrt.queries.values import (
 from streamsrt.wire.murmur2 import partition_for_key
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import APPLICATION_ID, CHANGELOG, MakeRig, Rig, number
-from topology import StreamsBuilder, TimeWindows, serdes
+from topology import SessionWindows, Store, StreamsBuilder, TimeWindows, serdes
 from topology.nodes import Topology
-from topology.stores import ValueAndTimestamp
+from topology.stores import ValueAndTimestamp, VersionedRecord
 
 HERE, THERE = HostInfo("here", 80), HostInfo("there", 80)
 
@@ -82,7 +82,7 @@ def counts_of(rig: Rig, **settings: Any) -> LocalKeyValueStore:
     st.none() | st.sampled_from("bdf"),
     st.none() | st.sampled_from("ceg"),
 )
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_queries_equal_a_model(
     make_rig: MakeRig, script: list[tuple[str, str]], lower: str | None, upper: str | None
 ) -> None:
@@ -355,3 +355,49 @@ def test_mistakes_are_told(rig: Rig) -> None:
     with pytest.raises(UnknownStateStoreError, match="a timestamped key-value store, not a window store"):
         LocalWindowStore(rig.queries, rig.routing, "counts")
     assert ask(rig, RangeQuery(), partitions=[]) == {}
+
+
+def sessions_and_versions() -> Topology:
+    builder = StreamsBuilder()
+    (
+        builder.stream("in", key=serdes.string, value=serdes.integer)
+        .group_by_key()
+        .windowed_by(SessionWindows(1_000, grace=60_000))
+        .count(store="visits")
+    )
+    builder.table(
+        "prices", store=Store("prices", kind="versioned", retention=60_000), key=serdes.string, value=serdes.long
+    )
+    return builder.build()
+
+
+def test_sessions_and_versions(make_rig: MakeRig) -> None:
+    topology = sessions_and_versions()
+    changelogs = {f"{APPLICATION_ID}-visits-changelog": 2, f"{APPLICATION_ID}-prices-changelog": 2}
+    network = InProcessNetwork({"in": 2, "prices": 2, **changelogs})
+    visits = make_rig(topology=topology, network=network)
+    began(visits, 0, 1)
+    for time in (100, 900, 5_000):
+        network.write(place("a"), [(b"a", number(1))], timestamp=time)
+        visits.turn(2)
+    with visits.desk.idle:
+        store = LocalSessionStore(visits.queries, visits.routing, "visits")
+        found = [(key.start_ms, key.end_ms, count) for key, count in store.fetch("a")]
+        assert found == [(100, 900, 2), (5_000, 5_000, 1)]
+        assert store.fetch_session("a", 100, 900) == 2
+        assert store.fetch_session("a", 100, 901) is None
+        assert [count for _, count in store.find_sessions("a", 0, 1_000)] == [2]
+        assert len(list(store.all())) == 2
+    prices = make_rig(topology=topology, network=network, subtopology=1)
+    began(prices, 0, 1)
+    partition = place("a")[1]
+    for time, price in ((1_000, 5), (3_000, 7)):
+        network.write(("prices", partition), [(b"a", price.to_bytes(8, "big"))], timestamp=time)
+        prices.turn(2)
+    with prices.desk.idle:
+        versioned = LocalVersionedStore(prices.queries, prices.routing, "prices")
+        assert versioned.get("a") == VersionedRecord(7, 3_000, None)
+        assert versioned.get("a", 2_000) == VersionedRecord(5, 1_000, 3_000)
+        assert versioned.get("a", 500) is None
+        assert versioned.versions("a") == [VersionedRecord(7, 3_000, None), VersionedRecord(5, 1_000, 3_000)]
+        assert versioned.versions("nobody") == []

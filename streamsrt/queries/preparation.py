@@ -1,0 +1,195 @@
+"""Each kind of query on each kind of store: how a task is read, and what a caller gets of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+from streamsrt.errors import UserError
+from streamsrt.queries import readers
+from streamsrt.queries.readers import RawRow
+from streamsrt.queries.routing import Routing
+from streamsrt.queries.values import (
+    KeyQuery,
+    MultiVersionedKeyQuery,
+    PrefixQuery,
+    Query,
+    RangeQuery,
+    SessionKeyQuery,
+    SessionRangeQuery,
+    TimestampedKeyQuery,
+    TimestampedRangeQuery,
+    VersionedKeyQuery,
+    WindowKeyQuery,
+    WindowRangeQuery,
+)
+from streamsrt.state.store import after_prefix
+from topology.nodes import StoreSpec
+from topology.stores import ValueAndTimestamp, VersionedRecord
+from topology.windows import Windowed
+
+_timestamp_of = Struct(">q").unpack_from
+
+Convert = Callable[[RawRow], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A query ready to be asked of a task. ``read``: a row or None where it is of one row, else an iterator of rows."""
+
+    read: Callable[[Any], Any]
+    convert: Convert
+    of_one_row: bool
+
+
+def describe(spec: StoreSpec) -> str:
+    """A store's kind, in words."""
+    return f"a {'timestamped ' if spec.timestamped else ''}{spec.kind.replace('_', '-')} store"
+
+
+def _plain(spec: StoreSpec) -> Callable[[bytes], Any]:
+    assert spec.value_serde is not None
+    deserialize = spec.value_serde.deserialize
+    return (lambda row: deserialize(row[8:])) if spec.timestamped else deserialize
+
+
+def _stamped(spec: StoreSpec) -> Callable[[bytes], Any]:
+    assert spec.value_serde is not None
+    deserialize = spec.value_serde.deserialize
+    return lambda row: ValueAndTimestamp(deserialize(row[8:]), _timestamp_of(row)[0])
+
+
+def _key(routing: Routing, spec: StoreSpec, key: Any) -> bytes:
+    return routing.stores.key_bytes(spec.name, key)
+
+
+def _bounds(routing: Routing, spec: StoreSpec, lower: Any, upper: Any) -> tuple[bytes | None, bytes | None]:
+    return (
+        None if lower is None else _key(routing, spec, lower),
+        None if upper is None else _key(routing, spec, upper) + b"\0",
+    )
+
+
+def _by_key(spec: StoreSpec, key: bytes, value: Callable[[bytes], Any]) -> Prepared:
+    def read(cache: Any) -> RawRow | None:
+        row = readers.key_row(cache, key)
+        return None if row is None else RawRow(key, row)
+
+    return Prepared(read, lambda raw: value(raw.row), of_one_row=True)
+
+
+def _by_range(
+    spec: StoreSpec, start: bytes | None, end: bytes | None, value: Callable[[bytes], Any], *, reverse: bool
+) -> Prepared:
+    assert spec.key_serde is not None
+    key_of = spec.key_serde.deserialize
+    return Prepared(
+        lambda cache: readers.key_rows(cache, start, end, reverse=reverse),
+        lambda raw: (key_of(raw.key), value(raw.row)),
+        of_one_row=False,
+    )
+
+
+def _by_window_of_key(routing: Routing, spec: StoreSpec, query: WindowKeyQuery) -> Prepared:
+    key = _key(routing, spec, query.key)
+    value = _stamped(spec) if spec.timestamped else _plain(spec)
+    return Prepared(
+        lambda cache: readers.windows_of_key(cache, key, query.time_from, query.time_to, reverse=query.reverse),
+        lambda raw: (raw.start, value(raw.row)),
+        of_one_row=False,
+    )
+
+
+def _by_windows(routing: Routing, spec: StoreSpec, query: WindowRangeQuery) -> Prepared:
+    assert spec.key_serde is not None
+    low = None if query.lower is None else _key(routing, spec, query.lower)
+    high = None if query.upper is None else _key(routing, spec, query.upper)
+    value = _stamped(spec) if spec.timestamped else _plain(spec)
+    key_of, size_ms = spec.key_serde.deserialize, spec.window_size_ms or 0
+    return Prepared(
+        lambda cache: readers.all_windows(cache, query.time_from, query.time_to, low, high, reverse=query.reverse),
+        lambda raw: (Windowed(key_of(raw.key), raw.start, raw.start + size_ms), value(raw.row)),
+        of_one_row=False,
+    )
+
+
+def prepare(routing: Routing, store: str, query: Query) -> Prepared | None:
+    """None: a store of that kind does not answer such queries. Raises UnknownStateStoreError, UserError."""
+    spec = routing.stores.spec(store)
+    if spec.kind == "key_value":
+        return _prepare_key_value(routing, spec, query)
+    if spec.kind == "window" and not spec.retain_duplicates:
+        match query:
+            case WindowKeyQuery():
+                return _by_window_of_key(routing, spec, query)
+            case WindowRangeQuery():
+                return _by_windows(routing, spec, query)
+    if spec.kind == "session":
+        return _prepare_session(routing, spec, query)
+    if spec.kind == "versioned":
+        return _prepare_versioned(routing, spec, query)
+    return None
+
+
+def _prepare_session(routing: Routing, spec: StoreSpec, query: Query) -> Prepared | None:
+    assert spec.key_serde is not None
+    key_of, value = spec.key_serde.deserialize, _plain(spec)
+
+    def convert(raw: RawRow) -> Any:
+        return Windowed(key_of(raw.key), raw.start, raw.end), value(raw.row)
+
+    match query:
+        case SessionKeyQuery(key, earliest_end, latest_start, reverse):
+            raw_key = _key(routing, spec, key)
+            return Prepared(
+                lambda cache: readers.sessions_of_key(cache, raw_key, earliest_end, latest_start, reverse=reverse),
+                convert,
+                of_one_row=False,
+            )
+        case SessionRangeQuery(earliest_end, reverse):
+            return Prepared(
+                lambda cache: readers.all_sessions(cache, earliest_end, reverse=reverse), convert, of_one_row=False
+            )
+    return None
+
+
+def _prepare_versioned(routing: Routing, spec: StoreSpec, query: Query) -> Prepared | None:
+    assert spec.value_serde is not None
+    value = spec.value_serde.deserialize
+
+    def convert(raw: RawRow) -> Any:
+        return VersionedRecord(value(raw.row), raw.start, None if raw.end < 0 else raw.end)
+
+    match query:
+        case VersionedKeyQuery(key, as_of):
+            raw_key = _key(routing, spec, key)
+            return Prepared(lambda cache: readers.version_row(cache, raw_key, as_of), convert, of_one_row=True)
+        case MultiVersionedKeyQuery(key, time_from, time_to, ascending):
+            raw_key = _key(routing, spec, key)
+            return Prepared(
+                lambda cache: readers.versions_of_key(cache, raw_key, time_from, time_to, ascending=ascending),
+                convert,
+                of_one_row=False,
+            )
+    return None
+
+
+def _prepare_key_value(routing: Routing, spec: StoreSpec, query: Query) -> Prepared | None:
+    match query:
+        case KeyQuery(key):
+            return _by_key(spec, _key(routing, spec, key), _plain(spec))
+        case TimestampedKeyQuery(key) if spec.timestamped:
+            return _by_key(spec, _key(routing, spec, key), _stamped(spec))
+        case RangeQuery(lower, upper, reverse):
+            return _by_range(spec, *_bounds(routing, spec, lower, upper), _plain(spec), reverse=reverse)
+        case TimestampedRangeQuery(lower, upper, reverse) if spec.timestamped:
+            return _by_range(spec, *_bounds(routing, spec, lower, upper), _stamped(spec), reverse=reverse)
+        case PrefixQuery(prefix, serde, reverse):
+            try:
+                start = serde.serialize(prefix)
+            except Exception as error:
+                raise UserError(f"{prefix!r} can't be serialized as a prefix: {error}") from error
+            return _by_range(spec, start, after_prefix(start), _plain(spec), reverse=reverse)
+    return None
