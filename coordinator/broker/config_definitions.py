@@ -212,6 +212,7 @@ _OWN = (
     Definition("log.retention.check.interval.ms", ConfigType.LONG, 300_000, minimum=1),
     Definition("max.connections", ConfigType.INT, _INT_MAX, minimum=1),
     Definition("num.partitions", ConfigType.INT, 1, minimum=1, maximum=10_000),
+    Definition("offsets.retention.check.interval.ms", ConfigType.LONG, 600_000, minimum=1),
     Definition("offsets.retention.minutes", ConfigType.INT, 10_080, minimum=1),
     Definition("offsets.topic.num.partitions", ConfigType.INT, 1, minimum=1, maximum=50),
     Definition("offsets.topic.segment.bytes", ConfigType.INT, 100 << 20, minimum=1024),

@@ -29,6 +29,7 @@ from coordinator.group.values import (
     CreateInternalTopics,
     GroupRequest,
     RequestContext,
+    RetentionDue,
     TopicCreationFailed,
 )
 from coordinator.log import LogError, PartitionLog
@@ -37,6 +38,8 @@ from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import ControlRecord
 
 logger = logging.getLogger("coordinator.groups")
+
+_GROUPS_AT_ONCE = 100
 
 JOINING = frozenset({"JoinGroupRequest", "ConsumerGroupHeartbeatRequest"})
 """Requests after which a member may have an id that the coordinator made."""
@@ -227,6 +230,19 @@ class GroupShards:
                 await self._timer_event.wait()
         except TimeoutError:
             return
+
+    async def expire(self, retention_ms: int) -> None:
+        """Removes the offsets and groups that nobody has needed for that long; others get their turn in between."""
+        for shard in self._shards:
+            ids = sorted(shard.state.groups.keys() | shard.state.offsets.keys())
+            for start in range(0, len(ids), _GROUPS_AT_ONCE):
+                event = RetentionDue(tuple(ids[start : start + _GROUPS_AT_ONCE]), retention_ms)
+                appended = True
+                while appended:
+                    outcome = shard.execute(event, self._now_ms())
+                    self._carry_out(shard, outcome)
+                    appended = outcome.appended
+                    await asyncio.sleep(0)
 
     # ---------------------------------------------------------------------------------------------------------- configs
 

@@ -26,6 +26,7 @@ from coordinator.group.consumer import classic_requests as mixed
 from coordinator.group.consumer import requests as consumer
 from coordinator.group.consumer.response import error_response as consumer_error
 from coordinator.group.consumer.state import ConsumerGroup
+from coordinator.group.expiry import expired
 from coordinator.group.listing import delete_groups, list_groups, tombstones
 from coordinator.group.refusal import Refused
 from coordinator.group.state import Group, GroupsState
@@ -49,6 +50,7 @@ from coordinator.group.values import (
     GroupRequest,
     Reply,
     RequestContext,
+    RetentionDue,
     SoftUpdate,
     Timer,
     TimerExpired,
@@ -86,6 +88,8 @@ def handle(
                 return NOTHING
             failed = failed_creation(group.soft.creation, group_id, errors, now_ms)
             return Decision(soft=(SoftUpdate(group_id, {"creation": failed}),))
+        case RetentionDue():
+            return expired(state, event, now_ms)
         case _:
             return NOTHING
 

@@ -197,7 +197,7 @@ def delete(
     if isinstance(group, ClassicGroup) and not group.is_empty and group.live.protocol_type != CONSUMER:
         response.error_code = ErrorCode.NON_EMPTY_GROUP
         return Decision(replies=(Reply(context.request_id, response),))
-    read = _topics_read_by(group, [topic.name for topic in request.topics])
+    read = topics_read_by(group, [topic.name for topic in request.topics])
     removed: dict[str, list[int]] = {}
     for topic in request.topics:
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic.name in read else ErrorCode.NONE
@@ -213,7 +213,7 @@ def delete(
     return Decision(records=records, replies=(Reply(context.request_id, response),))
 
 
-def _topics_read_by(group: Group | None, names: Iterable[str]) -> set[str]:
+def topics_read_by(group: Group | None, names: Iterable[str]) -> set[str]:
     """Which of these topics members of the group read."""
     if group is None or group.is_empty:
         return set()

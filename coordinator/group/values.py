@@ -147,7 +147,15 @@ class TopicCreationFailed:
     errors: Mapping[str, str]
 
 
-Event = GroupRequest | TimerExpired | TopicsChanged | TopicCreationFailed
+@dataclass(frozen=True, slots=True)
+class RetentionDue:
+    """It is time to look for committed offsets of these groups that are older than the retention."""
+
+    group_ids: tuple[str, ...]
+    retention_ms: int
+
+
+Event = GroupRequest | TimerExpired | TopicsChanged | TopicCreationFailed | RetentionDue
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,6 +209,7 @@ async def _run(broker: Broker, listener: Listener, stopping: asyncio.Event) -> i
         loop.create_task(_tick_transactions(broker)),
         loop.create_task(_apply_retention(broker)),
         loop.create_task(_compact(broker)),
+        loop.create_task(_expire_offsets(broker)),
         loop.create_task(listener.close_idle(broker.integer("connections.max.idle.ms"))),
     ]
     stopped = loop.create_task(stopping.wait())
@@ -237,6 +238,12 @@ async def _tick_transactions(broker: Broker) -> None:
     while True:
         delay_ms = broker.transactions.tick()
         await broker.transactions.alarm.wait(delay_ms)
+
+
+async def _expire_offsets(broker: Broker) -> None:
+    while True:
+        await asyncio.sleep(broker.integer("offsets.retention.check.interval.ms") / 1000)
+        await broker.groups.expire(broker.integer("offsets.retention.minutes") * 60_000)
 
 
 async def _compact(broker: Broker) -> None:

@@ -244,3 +244,15 @@ def test_a_group_fsync_covers_commits(tmp_path: Path) -> None:
 
     asyncio.run(scenario())
     broker.close()
+
+
+def test_offsets_expire_and_stay_expired(broker: InProcessBroker) -> None:
+    broker.create("t", 2)
+    broker.ask(commit("g", "t", {0: 1, 1: 2}), 9)
+    broker.now_ms += 10_000
+    broker.ask(commit("h", "t", {0: 3}), 9)
+    asyncio.run(broker.broker.groups.expire(10_000))
+    for _ in range(2):
+        groups = broker.ask(types.ListGroupsRequest()).groups
+        assert [group.group_id for group in groups] == ["h"]
+        broker.restart()
