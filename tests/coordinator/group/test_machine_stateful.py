@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from coordinator.group.config import GroupConfig
 from coordinator.group.streams.describe import state_name
+from coordinator.group.streams.patterns import resolve
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks, task_set, wire_tasks
 from coordinator.group.streams.topology import Subtopology, topology_of
@@ -33,14 +34,18 @@ TOPOLOGIES = [
             ["a: source=u,v changelog=c", "1: source=t", "b: source=w changelog=d"],
             ["0: source=w changelog=d", "1: source=t", "2: source=u,v changelog=c"],
             ["a: source=u,v changelog=c", "1: source=t"],
+            ["a: source=u,v changelog=c", "1: pattern=t|x.*"],
         ]
     )
 ]
 NEWEST_EPOCH = len(TOPOLOGIES) - 1
-PARTS: list[dict[str, Subtopology]] = [
-    {part.id: part for part in topology_of(topology).subtopologies} for topology in TOPOLOGIES
-]
 PARTITIONS = {"t": 3, "u": 2, "v": 2, "w": 3, "r": 2}
+EVERY_TOPIC = TopicsImage.of(*(TopicImage(bytes(16), name, count) for name, count in (*PARTITIONS.items(), ("x1", 2))))
+PARTS: list[dict[str, Subtopology]] = [
+    {part.id: part for part in resolve(topology_of(topology), EVERY_TOPIC).topology.subtopologies}
+    for topology in TOPOLOGIES
+]
+ACCEPTABLE_LAG = 100
 
 
 @dataclass
@@ -57,6 +62,8 @@ class Client:
     failed: bool = False
     away: bool = False
     refused: list[int] = field(default_factory=list)
+    reports: bool = False
+    positions: dict[TaskId, int] = field(default_factory=dict)
 
 
 class GroupLife(RuleBasedStateMachine):
@@ -64,17 +71,24 @@ class GroupLife(RuleBasedStateMachine):
         delay_ms=st.sampled_from([0, 0, 3000]),
         interval_ms=st.sampled_from([0, 0, 1000]),
         standbys=st.integers(0, 2),
+        warmups=st.sampled_from([0, 1, 2]),
         first_epoch=st.integers(0, NEWEST_EPOCH - 1),
     )
-    def start(self, delay_ms: int, interval_ms: int, standbys: int, first_epoch: int) -> None:
-        self.begin(delay_ms=delay_ms, interval_ms=interval_ms, standbys=standbys, first_epoch=first_epoch)
+    def start(self, delay_ms: int, interval_ms: int, standbys: int, warmups: int, first_epoch: int) -> None:
+        self.begin(
+            delay_ms=delay_ms, interval_ms=interval_ms, standbys=standbys, warmups=warmups, first_epoch=first_epoch
+        )
 
-    def begin(self, *, delay_ms: int, interval_ms: int, standbys: int, first_epoch: int) -> None:
+    def begin(self, *, delay_ms: int, interval_ms: int, standbys: int, warmups: int, first_epoch: int) -> None:
+        self.warmups = warmups
+        self.ends: dict[TaskId, int] = {}
         self.config = GroupConfig.parse(
             {
                 "group.streams.initial.rebalance.delay.ms": str(delay_ms),
                 "group.streams.assignment.interval.ms": str(interval_ms),
                 "group.streams.num.standby.replicas": str(standbys),
+                "group.streams.num.warmup.replicas": str(warmups),
+                "group.streams.acceptable.recovery.lag": str(ACCEPTABLE_LAG),
             }
         )
         self.log = MemoryLog()
@@ -95,14 +109,19 @@ class GroupLife(RuleBasedStateMachine):
 
     # Members
 
-    @rule(process=st.sampled_from(["P1", "P1", "P2", "P3"]), static=st.booleans(), ahead=st.sampled_from([0, 0, 1]))
-    def join(self, process: str, static: bool, ahead: int) -> None:
+    @rule(
+        process=st.sampled_from(["P1", "P1", "P2", "P3"]),
+        static=st.booleans(),
+        ahead=st.sampled_from([0, 0, 1]),
+        reports=st.sampled_from([True, True, False]),
+    )
+    def join(self, process: str, static: bool, ahead: int, reports: bool) -> None:
         if len(self.clients) >= 5:
             return
         self.numbers += 1
         topology = min(self.newest + ahead, NEWEST_EPOCH)
         instance = f"i{self.numbers}" if static else None
-        client = Client(f"m{self.numbers}", process, instance, topology)
+        client = Client(f"m{self.numbers}", process, instance, topology, reports=reports)
         self.clients[client.member_id] = client
         self.beat(client)
 
@@ -163,8 +182,24 @@ class GroupLife(RuleBasedStateMachine):
         self.numbers += 1
         del self.clients[client.member_id]
         back = Client(f"m{self.numbers}", process, client.instance_id, max(client.topology, self.newest))
+        back.reports = client.reports
         self.clients[back.member_id] = back
         self.beat(back)
+
+    @rule(data=st.data(), caught_up=st.booleans())
+    def restores_and_reports(self, data: st.DataObject, caught_up: bool) -> None:
+        client = self.pick(data)
+        if client is not None and not client.away and client.reports:
+            self.restore(client, caught_up=caught_up)
+            self.beat(client)
+
+    def restore(self, client: Client, *, caught_up: bool) -> None:
+        """Active tasks write to their changelogs, the others follow: to the end, or somewhat."""
+        for task in client.open.active:
+            self.ends[task] = client.positions[task] = self.ends.get(task, 0) + 150
+        for task in client.open.passive:
+            end = self.ends.setdefault(task, 1000)
+            client.positions[task] = end if caught_up else min(end, client.positions.get(task, 0) + 300)
 
     def pick(self, data: st.DataObject) -> Client | None:
         return self.clients[data.draw(st.sampled_from(sorted(self.clients)))] if self.clients else None
@@ -189,6 +224,15 @@ class GroupLife(RuleBasedStateMachine):
             standby_tasks=[] if joins else wire_tasks(tasks, client.open.standby),
             warmup_tasks=[] if joins else wire_tasks(tasks, client.open.warmup),
         )
+        if client.reports:
+            at = StreamsGroupHeartbeatRequest.TaskOffset
+            known = sorted(client.positions.items())
+            request.task_offsets = [at(subtopology_id=t[0], partition=t[1], offset=offset) for t, offset in known]
+            request.task_end_offsets = [
+                at(subtopology_id=t[0], partition=t[1], offset=self.ends[t])
+                for t, _ in known
+                if t in client.open.active | client.open.passive
+            ]
         before, timers, end = self.shard.state, self.shard.timers.as_dict(), self.log.log_end_offset
         outcome = self.shard.execute(GroupRequest(RequestContext(1, "c", "/h", 1), request), self.now_ms)
         ((_, response),) = outcome.replies
@@ -196,6 +240,8 @@ class GroupLife(RuleBasedStateMachine):
         if response.error_code:
             assert self.log.log_end_offset == end, "a rejected request writes no records"
             assert (self.shard.state, self.shard.timers.as_dict()) == (before, timers), "it changes nothing"
+        else:
+            self.what_has_caught_up_is_no_warm_up_task_any_more(client)
         client.failed = lost or bool(response.error_code)
         if lost:
             return False
@@ -226,7 +272,7 @@ class GroupLife(RuleBasedStateMachine):
     # The world
 
     @rule(
-        name=st.sampled_from(["t", "u", "v", "w", "c", "d", "r"]),
+        name=st.sampled_from(["t", "u", "v", "w", "c", "d", "r", "x1"]),
         count=st.sampled_from([None, 2, 3]),
         rare=st.integers(0, 4),
     )
@@ -298,7 +344,7 @@ class GroupLife(RuleBasedStateMachine):
     def a_member_has_only_tasks_that_its_topology_has(self) -> None:
         group = self.group
         assert group.topology is not None or not group.members
-        now = {part.id: part.resources for part in group.topology.subtopologies} if group.topology else {}
+        now = {name: part.resources for name, part in PARTS[group.topology.epoch].items()} if group.topology else {}
         for name, member in group.members.items():
             known = PARTS[member.topology_epoch]
             target, current = group.targets.get(name, NO_TASKS), group.current[name]
@@ -317,6 +363,19 @@ class GroupLife(RuleBasedStateMachine):
                 assert tasks <= before.get(name, tasks)
 
     @invariant()
+    def warm_up_tasks_are_bounded(self) -> None:
+        assert sum(len(target.warmup) for target in self.group.targets.values()) <= self.warmups
+
+    def what_has_caught_up_is_no_warm_up_task_any_more(self, client: Client) -> None:
+        """Once its member has told that, and unless a new assignment is due anyway."""
+        group = self.group
+        if not client.reports or group.epoch > group.assignment_epoch:
+            return
+        target = group.targets.get(client.member_id, NO_TASKS)
+        for task in target.warmup & client.open.warmup & client.positions.keys():
+            assert self.ends[task] - client.positions[task] > ACCEPTABLE_LAG
+
+    @invariant()
     def epochs_are_in_order(self) -> None:
         group = self.group
         assert group.assignment_epoch <= group.epoch
@@ -330,19 +389,24 @@ class GroupLife(RuleBasedStateMachine):
     def make_topics_right(self) -> None:
         self.topics |= PARTITIONS
         topology = self.group.topology
-        for part in topology.subtopologies if topology else ():
+        for part in PARTS[topology.epoch].values() if topology else ():
+            present = [name for name in part.input_topics if name in self.topics]
             for changelog in part.changelogs:
-                self.topics[changelog.name] = max(self.topics[name] for name in part.input_topics)
+                self.topics[changelog.name] = max(self.topics[name] for name in present)
         self.shard.set_topics(self.image(), self.now_ms)
 
     def teardown(self) -> None:
         self.log.fail_next = 0
-        for _ in range(14):
+        # Warm-up tasks come one after the other: one for each task with state, at the most.
+        for turn in range(14 + 12 * 3):
+            if turn >= 14 and not any(target.warmup for target in self.group.targets.values()):
+                break
             self.make_topics_right()
             self.now_ms += 5000
             self.shard.tick(self.now_ms)
             for client in list(self.clients.values()):
                 if not client.away:
+                    self.restore(client, caught_up=True)
                     self.beat(client)
             self.no_two_active_tasks_share_a_partition()
         staying = [client for client in self.clients.values() if not client.away]
@@ -352,6 +416,7 @@ class GroupLife(RuleBasedStateMachine):
         for client in staying:
             current = self.group.current[client.member_id]
             assert current.assigned == client.given == self.group.targets[client.member_id]
+            assert not current.assigned.warmup
 
 
 GroupLife.TestCase.settings = settings(
@@ -362,5 +427,16 @@ GroupLife.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 TestGroupLife = pytest.mark.requirement(
-    "SG-185", "SG-186", "SG-222", "SG-227", "SG-228", "SG-229", "SG-239", "SG-250", "SG-312"
+    "SG-185",
+    "SG-186",
+    "SG-171",
+    "SG-184",
+    "SG-189",
+    "SG-222",
+    "SG-227",
+    "SG-228",
+    "SG-229",
+    "SG-239",
+    "SG-250",
+    "SG-312",
 )(GroupLife.TestCase)

@@ -18,7 +18,7 @@ class RollingUpgrades(GroupLife):
 
     @initialize(epoch=st.integers(0, NEWEST_EPOCH - 1), members=st.integers(1, 4), standbys=st.integers(0, 1))
     def start(self, epoch: int, members: int, standbys: int) -> None:
-        self.begin(delay_ms=0, interval_ms=0, standbys=standbys, first_epoch=epoch)
+        self.begin(delay_ms=0, interval_ms=0, standbys=standbys, warmups=1, first_epoch=epoch)
         for number in range(members):
             self.add(f"P{number}", epoch)
         for _ in range(4):
@@ -45,7 +45,7 @@ class RollingUpgrades(GroupLife):
 
     def add(self, process: str, epoch: int) -> None:
         self.numbers += 1
-        client = Client(f"m{self.numbers}", process, None, epoch)
+        client = Client(f"m{self.numbers}", process, None, epoch, reports=bool(self.numbers % 3))
         self.clients[client.member_id] = client
         self.beat(client)
 
