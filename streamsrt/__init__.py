@@ -14,18 +14,30 @@ if TYPE_CHECKING:
     from streamsrt.config import StreamsConfig
     from streamsrt.errors import StreamsError
     from streamsrt.runtime.values import Progress, State
+    from streamsrt.tasks.listeners import RestoreListener, StandbyListener
     from streamsrt.testing.topology_test_driver import TopologyTestDriver
 
 _EXPORTS: dict[str, str] = {
     "KafkaStreams": "streamsrt.app",
     "Progress": "streamsrt.runtime.values",
+    "RestoreListener": "streamsrt.tasks.listeners",
+    "StandbyListener": "streamsrt.tasks.listeners",
     "State": "streamsrt.runtime.values",
     "StreamsConfig": "streamsrt.config",
     "StreamsError": "streamsrt.errors",
     "TopologyTestDriver": "streamsrt.testing.topology_test_driver",
 }
 
-__all__ = ["KafkaStreams", "Progress", "State", "StreamsConfig", "StreamsError", "TopologyTestDriver"]
+__all__ = [
+    "KafkaStreams",
+    "Progress",
+    "RestoreListener",
+    "StandbyListener",
+    "State",
+    "StreamsConfig",
+    "StreamsError",
+    "TopologyTestDriver",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -33,7 +33,7 @@ from streamsrt.queries.queryable import Queryable
 from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.runtime.assembly import assemble, client_config, topology_settings
 from streamsrt.runtime.health import why_not_alive, why_not_ready
-from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response
+from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response, application_shutdown
 from streamsrt.runtime.metrics import (
     Metric,
     client_metrics,
@@ -51,6 +51,7 @@ from streamsrt.runtime.watchdog import Watchdog
 from streamsrt.runtime.worker import run_worker, worker_config
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.rocksdb import RocksDBOptions
+from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.tasks.offset_metadata import refuse_running_backfill
 from topology.nodes import Topology
 
@@ -69,7 +70,8 @@ class KafkaStreams(Queryable):
 
     ``config``: a :class:`~streamsrt.config.StreamsConfig`, or a mapping with Kafka Streams' keys.
     ``state_listener(new, old)`` is called on the processing thread, and so is ``uncaught_exception_handler(error)``, which
-    says what becomes of the instance when processing has failed (by default ``Response.SHUTDOWN_CLIENT``).
+    says what becomes of the instance when processing has failed (by default ``Response.SHUTDOWN_CLIENT``); there too
+    ``restore_listener`` and ``standby_listener`` are told how state is restored and followed.
     Raises :class:`~streamsrt.errors.ConfigError` for a setting that is wrong.
     Source: ``org.apache.kafka.streams.KafkaStreams``.
     """
@@ -81,7 +83,11 @@ class KafkaStreams(Queryable):
         *,
         state_listener: StateListener | None = None,
         uncaught_exception_handler: Callable[[StreamsError], Response] | None = None,
+        restore_listener: RestoreListener | None = None,
+        standby_listener: StandbyListener | None = None,
     ) -> None:
+        self._restore_listener = restore_listener or NO_RESTORE_LISTENER
+        self._standby_listener = standby_listener or NO_STANDBY_LISTENER
         self.config = StreamsConfig.of(config)
         self._given_topology = topology
         configured = topology.configured(topology_settings(self.config))
@@ -382,6 +388,8 @@ class KafkaStreams(Queryable):
                 self._given_topology,
                 worker_config(config, index),
                 uncaught_exception_handler=self._exception_handler,
+                restore_listener=self._restore_listener,
+                standby_listener=self._standby_listener,
             )
             streams._worker = index
             run_worker(streams, control, look_whether_quiet=look_whether_quiet)
@@ -496,6 +504,7 @@ class KafkaStreams(Queryable):
                 directory,
                 on_state=entered,
                 on_failure=self._decide,
+                listeners=(self._restore_listener, self._standby_listener),
             )
             self._loop = loop
             loop.is_paused = self._is_paused
@@ -506,6 +515,8 @@ class KafkaStreams(Queryable):
                 loop.stop()
             with Watchdog(loop, config.max_poll_interval_ms / 1000, self.on_stuck):
                 loop.run(until)
+            if loop.was_shut_down and self._worker is None:
+                raise application_shutdown()
         except StreamsError as error:
             if loop is None or loop.response is not Response.REPLACE_THREAD or self._stop_requested:
                 raise

@@ -19,7 +19,8 @@
     │   ├── DeserializationError     its bytes are not what the serde expects
     │   ├── ProcessingError          the user's function raised
     │   └── ProductionError          it could not be serialized or written
-    └── MembershipError              this member was fenced or its group is gone: give tasks up and join again; exit code 6
+    ├── MembershipError              this member was fenced or its group is gone: give tasks up and join again; exit code 6
+    └── ApplicationShutdownError     another instance failed and asked all of them to stop; exit code 7
 
 Every message says what happened, where, and what to do next.
 """
@@ -123,3 +124,9 @@ class MembershipError(StreamsError):
     """This member was fenced, or its group is gone."""
 
     exit_code = 6
+
+
+class ApplicationShutdownError(StreamsError):
+    """An instance of the application failed and asked all of them to stop (KIP-1071, ``SHUTDOWN_APPLICATION``)."""
+
+    exit_code = 7

@@ -17,6 +17,7 @@ from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import BootstrapServers, bootstrap
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError
+from streamsrt.runtime.lifecycle import Response
 from streamsrt.runtime.values import Progress, State
 
 
@@ -42,12 +43,18 @@ def run(
     until: Annotated[
         str, typer.Option("--until", help="stopped, or quiet: all input that is there is processed")
     ] = "stopped",
+    on_failure: Annotated[
+        str, typer.Option("--on-failure", help="instance: it ends alone; application: it asks all others to stop")
+    ] = "instance",
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error")] = "info",
     progress_interval_s: Annotated[float, typer.Option("--progress-interval", help="seconds; 0: none")] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="progress as JSON lines on stdout")] = False,
 ) -> None:
     """Run an application as one member of its group; start it again elsewhere to share the work."""
     _set_up_logging(log_level)
+    if on_failure not in ("instance", "application"):
+        raise ConfigError(f"--on-failure {on_failure}: give instance or application")
+    response = Response.SHUTDOWN_APPLICATION if on_failure == "application" else Response.SHUTDOWN_CLIENT
     if until not in ("stopped", "quiet"):
         raise ConfigError(f"--until {until}: give stopped or quiet")
     loaded = load_application(application)
@@ -77,7 +84,9 @@ def run(
                 )
                 reporting[0].start()
 
-        streams = KafkaStreams(loaded.topology, settings, state_listener=report)
+        streams = KafkaStreams(
+            loaded.topology, settings, state_listener=report, uncaught_exception_handler=lambda _error: response
+        )
         if settings.num_stream_threads == 1:
             # Otherwise when the processes are there: they are forked while this one has a single thread.
             report()
@@ -110,7 +119,9 @@ def _report(streams: KafkaStreams, interval_s: float, as_json: bool, stop: threa
 
 
 def _show(progress: Progress, state: State, *, as_json: bool) -> None:
-    restoring = sum(each.remaining_records for task in progress.tasks for each in task.restoring)
+    restoring = sum(
+        each.remaining_records for task in progress.tasks if task.role == "active" for each in task.restoring
+    )
     if as_json:
         print_json(
             {
@@ -119,6 +130,8 @@ def _show(progress: Progress, state: State, *, as_json: bool) -> None:
                 "restored_records": progress.restored_records,
                 "lag_records": progress.lag_records,
                 "restoring_records": restoring,
+                "restore_eta_s": progress.restore_eta_s,
+                "state_lag_records": progress.state_lag_records,
                 "commits": progress.commits,
                 "counters": dict(progress.counters),
                 "positions": {
@@ -132,8 +145,12 @@ def _show(progress: Progress, state: State, *, as_json: bool) -> None:
         return
     parts = [f"{state.value}: {len(progress.tasks)} tasks, {progress.processed_records} records processed"]
     if progress.restored_records or restoring:
+        eta = progress.restore_eta_s
         parts.append(f"{progress.restored_records} restored, {restoring} to restore")
+        parts += [f"about {eta:.0f} s left"] if restoring and eta is not None else []
     parts.append(f"lag {progress.lag_records}")
+    if any(task.role != "active" for task in progress.tasks):
+        parts.append(f"standby state lag {progress.state_lag_records}")
     skipped = sum(count for name, count in progress.counters.items() if name.startswith("failed_"))
     if skipped:
         parts.append(f"{skipped} could not be handled and were skipped")

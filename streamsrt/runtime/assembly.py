@@ -28,6 +28,7 @@ from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
 from streamsrt.runtime.topology_version import digest_tag
 from streamsrt.runtime.values import State
 from streamsrt.state.directory import StateDirectory
+from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.tasks.task import TaskConfig
 from streamsrt.tasks.task_manager import TaskManager, TaskSettings
@@ -51,6 +52,7 @@ def assemble(
     *,
     on_state: Callable[[State], None],
     on_failure: OnFailure,
+    listeners: tuple[RestoreListener, StandbyListener] = (NO_RESTORE_LISTENER, NO_STANDBY_LISTENER),
 ) -> Assembled:
     """Joins the group. ``on_state``, ``on_failure``: see :class:`StreamThread`."""
     partitions = PartitionCounts(network)
@@ -63,7 +65,13 @@ def assemble(
         batch_bytes_max=min(config.max_request_size, 1 << 20) - _BATCH_SLACK_BYTES,
     )
     manager = TaskManager(
-        _task_settings(config, topology, partitions), network, directory, collector, between_batches=desk.serve
+        _task_settings(config, topology, partitions),
+        network,
+        directory,
+        collector,
+        between_batches=desk.serve,
+        on_restore=listeners[0],
+        on_standby=listeners[1],
     )
     routing = Routing(stores, partitions, own_host(config))
     on_disk = SetTaskOffsets(*manager.task_offsets())

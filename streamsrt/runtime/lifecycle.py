@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TypeAlias
 
-from streamsrt.errors import StreamsError
+from streamsrt.errors import ApplicationShutdownError, StreamsError
 
 
 class Response(Enum):
@@ -33,3 +33,11 @@ class GroupMembershipOperation(Enum):
     """Its tasks move at once, those of a static member too."""
     REMAIN_IN_GROUP = "remain_in_group"
     """Its tasks wait for it until its session ends."""
+
+
+def application_shutdown() -> ApplicationShutdownError:
+    """What an instance ends with that another one asked to stop."""
+    return ApplicationShutdownError(
+        "an instance of the application failed and requested a shutdown for the entire application: its log says why. This "
+        "one has committed its work; start the instances again when the cause is gone."
+    )

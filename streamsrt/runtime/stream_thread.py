@@ -426,7 +426,7 @@ class StreamThread:
         self._published_at_ms = now_ms
         self.progress = Progress(
             state=State.RUNNING if settled else State.REBALANCING,
-            tasks=tuple(_task_progress(owned) for owned in self._manager),
+            tasks=tuple(_task_progress(owned, now_ms) for owned in self._manager),
             processed_records=self._processed,
             restored_records=self._manager.restored_records,
             commits=self._committer.commits,
@@ -486,7 +486,7 @@ def _next_limit(limit_records: int, took_ms: int, turn_max_ms: int) -> int:
     return min(RECORDS_PER_TASK_AND_POLL, limit_records * 2) if took_ms * 2 < turn_max_ms else limit_records
 
 
-def _task_progress(owned: OwnedTask) -> TaskProgress:
+def _task_progress(owned: OwnedTask, now_ms: int) -> TaskProgress:
     return TaskProgress(
         task_id=str(owned),
         role=owned.role,
@@ -496,7 +496,13 @@ def _task_progress(owned: OwnedTask) -> TaskProgress:
         counters=owned.task.counters(),
         restoring=tuple(
             RestoreProgress(
-                each.store, each.restored_records, each.restored_bytes, each.remaining_records, each.position
+                each.store,
+                each.restored_records,
+                each.restored_bytes,
+                each.remaining_records,
+                each.position,
+                each.offsets_per_second(now_ms),
+                each.eta_s(now_ms),
             )
             for each in owned.changelogs.values()
         ),

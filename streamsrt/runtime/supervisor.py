@@ -33,7 +33,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NamedTuple, NoReturn
 
 from streamsrt.errors import StreamsError
-from streamsrt.runtime.lifecycle import GroupMembershipOperation
+from streamsrt.runtime.lifecycle import GroupMembershipOperation, application_shutdown
 from streamsrt.runtime.values import Progress, State
 
 logger = logging.getLogger(__name__)
@@ -256,6 +256,7 @@ class Supervisor:
                 worker.report = message
             case ShutDown():
                 worker.told_why = True
+                self._failure = self._failure or Failure.of(application_shutdown())
                 self._stop(GroupMembershipOperation.DEFAULT)
             case Failure():
                 worker.told_why = True

@@ -37,7 +37,8 @@ STATE_TRANSITIONS: Mapping[State, frozenset[State]] = MappingProxyType(
 class RestoreProgress:
     """One store that is being restored or followed. ``remaining_records`` counts offsets; compaction makes it fewer.
 
-    ``position``: the offset of the changelog up to which the store holds it.
+    ``position``: the offset of the changelog up to which the store holds it. ``offsets_per_second``: how quickly it has
+    advanced; ``eta_s``: when an active task's store will be restored at that speed, None if that is not known.
     """
 
     store: str
@@ -45,6 +46,8 @@ class RestoreProgress:
     restored_bytes: int
     remaining_records: int
     position: int
+    offsets_per_second: float = 0.0
+    eta_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,17 @@ class Progress:
     opened_tasks: int = 0
     closed_tasks: int = 0
     """How many tasks were opened and closed since the start."""
+
+    @property
+    def restore_eta_s(self) -> float | None:
+        """Seconds until the last active task's state is restored; None if nothing is restored or that is not known."""
+        etas = [each.eta_s for task in self.tasks for each in task.restoring if each.eta_s is not None]
+        return max(etas, default=None)
+
+    @property
+    def state_lag_records(self) -> int:
+        """How far the state of standby and warm-up tasks is behind their changelogs."""
+        return sum(each.remaining_records for task in self.tasks if task.role != "active" for each in task.restoring)
 
     @property
     def lag_records(self) -> int:

@@ -12,9 +12,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from streamsrt.client.values import Fetched, TopicPartition
+from streamsrt.errors import StreamsError, UserError
+from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.wire.records import RecordColumns, iter_columns
 
 Apply = Callable[[RecordColumns], None]
@@ -32,6 +34,17 @@ class ChangelogProgress:
     high_watermark: int = -1
     restored_records: int = 0
     restored_bytes: int = 0
+    started_at_ms: int = 0
+
+    def offsets_per_second(self, now_ms: int) -> float:
+        """How quickly the position has advanced since the start."""
+        return (self.position - self.start_offset) * 1000 / max(1, now_ms - self.started_at_ms)
+
+    def eta_s(self, now_ms: int) -> float | None:
+        """Seconds until an active task's store is restored, at the speed so far; None while nothing is known of it."""
+        if self.end_offset is None or self.position <= self.start_offset:
+            return None
+        return self.remaining_records / self.offsets_per_second(now_ms)
 
     @property
     def remaining_records(self) -> int:
@@ -46,18 +59,22 @@ class ChangelogProgress:
 
 @dataclass(slots=True)
 class Changelog:
-    """One store that is being restored: its progress, and how its records are applied."""
+    """One store that is being restored: its progress, how its records are applied, and whose it is."""
 
     progress: ChangelogProgress
     apply: Apply
-    finished: bool = field(default=False)
+    task_id: str
 
 
 class Restorer:
     """All changelogs that are being read. Fed with what the restore fetcher brings."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, on_restore: RestoreListener = NO_RESTORE_LISTENER, on_standby: StandbyListener = NO_STANDBY_LISTENER
+    ) -> None:
         self._changelogs: dict[TopicPartition, Changelog] = {}
+        self._on_restore = on_restore
+        self._on_standby = on_standby
 
     def __len__(self) -> int:
         return len(self._changelogs)
@@ -66,14 +83,31 @@ class Restorer:
     def partitions(self) -> tuple[TopicPartition, ...]:
         return tuple(self._changelogs)
 
-    def add(self, progress: ChangelogProgress, apply: Apply) -> None:
+    def add(self, progress: ChangelogProgress, apply: Apply, task_id: str = "") -> None:
         """Starts to follow a changelog from ``progress.position`` on."""
-        self._changelogs[progress.changelog] = Changelog(progress, apply)
+        place = progress.changelog
+        self._changelogs[place] = Changelog(progress, apply, task_id)
+        if progress.end_offset is None:
+            _tell(self._on_standby.on_update_start, place, progress.store, progress.start_offset)
+        else:
+            start, end = progress.start_offset, progress.end_offset
+            _tell(self._on_restore.on_restore_start, place, progress.store, start, end)
 
-    def remove(self, changelog: TopicPartition) -> ChangelogProgress | None:
-        """Stops following; how far it had come."""
+    def remove(self, changelog: TopicPartition, *, promoted: bool = False) -> ChangelogProgress | None:
+        """Stops following; how far it had come. ``promoted``: to go on as an active task."""
         known = self._changelogs.pop(changelog, None)
-        return None if known is None else known.progress
+        if known is None:
+            return None
+        progress = known.progress
+        if progress.end_offset is None:
+            reason = "promoted" if promoted else "migrated"
+            at, end = progress.position, progress.high_watermark
+            _tell(self._on_standby.on_update_suspended, changelog, progress.store, at, end, reason)
+        elif progress.is_done:
+            _tell(self._on_restore.on_restore_end, changelog, progress.store, progress.restored_records)
+        else:
+            _tell(self._on_restore.on_restore_suspended, changelog, progress.store, progress.restored_records)
+        return progress
 
     def progress(self, changelog: TopicPartition) -> ChangelogProgress | None:
         known = self._changelogs.get(changelog)
@@ -87,7 +121,7 @@ class Restorer:
         known = self._changelogs.get((fetched.topic, fetched.partition))
         if known is None:
             return False
-        progress = known.progress
+        progress, before = known.progress, known.progress.restored_records
         progress.high_watermark = fetched.readable_end
         for columns in iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted):
             if progress.end_offset is not None and columns.next_offset > progress.end_offset:
@@ -96,7 +130,17 @@ class Restorer:
             progress.restored_records += len(columns)
         progress.restored_bytes += len(fetched.buffer)
         progress.position = fetched.next_offset
+        self._tell_batch(known, progress.restored_records - before)
         return progress.is_done
+
+    def _tell_batch(self, known: Changelog, records: int) -> None:
+        progress = known.progress
+        place, store, at = progress.changelog, progress.store, progress.position
+        if progress.end_offset is None:
+            end = progress.high_watermark
+            _tell(self._on_standby.on_batch_loaded, place, store, known.task_id, at, records, end)
+        else:
+            _tell(self._on_restore.on_batch_restored, place, store, at, records)
 
 
 def _before(columns: RecordColumns, end_offset: int) -> RecordColumns:
@@ -105,3 +149,12 @@ def _before(columns: RecordColumns, end_offset: int) -> RecordColumns:
     kept = columns.cut(0, count)
     kept.next_offset = end_offset
     return kept
+
+
+def _tell(listen: Callable[..., None], *news: object) -> None:
+    try:
+        listen(*news)
+    except StreamsError:
+        raise
+    except Exception as error:
+        raise UserError(f"{listen.__qualname__} raised {type(error).__name__}: {error}") from error

@@ -39,6 +39,7 @@ from streamsrt.membership.values import Role, Tasks
 from streamsrt.membership.values import Task as TaskKey
 from streamsrt.state.directory import StateDirectory
 from streamsrt.tasks.input_buffer import InputBuffer
+from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.tasks.offset_metadata import refuse_running_backfill
 from streamsrt.tasks.owned_task import OwnedTask, Phase
 from streamsrt.tasks.record_collector import RecordCollector
@@ -101,13 +102,15 @@ class TaskManager:
         collector: RecordCollector,
         *,
         between_batches: Callable[[], None] = lambda: None,
+        on_restore: RestoreListener = NO_RESTORE_LISTENER,
+        on_standby: StandbyListener = NO_STANDBY_LISTENER,
     ) -> None:
         self._between_batches = between_batches
         self._settings = settings
         self._network = network
         self._directory = directory
         self._collector = collector
-        self._restorer = Restorer()
+        self._restorer = Restorer(on_restore, on_standby)
         self._dormant = DormantState(settings.subtopologies, directory)
         self._source_topics = SourceTopics(settings.application_id, settings.subtopologies)
         self._look_at_ms: int | None = None
@@ -196,7 +199,7 @@ class TaskManager:
     def _change_role(self, owned: OwnedTask, role: Role) -> None:
         if role == "active":
             logger.info("task %s: promoted from %s", owned, owned.role)
-            self._stop_following(owned)
+            self._stop_following(owned, promoted=True)
             if owned.phase is not Phase.CREATED:
                 owned.enter(Phase.CREATED)
         owned.role = role
@@ -291,12 +294,12 @@ class TaskManager:
         owned.inputs.clear()
         owned.paused.clear()
 
-    def _stop_following(self, owned: OwnedTask) -> None:
+    def _stop_following(self, owned: OwnedTask, *, promoted: bool = False) -> None:
         places = [progress.changelog for progress in owned.changelogs.values()]
         if places:
             self._network.restorer.remove_partitions(places)
         for place in places:
-            self._restorer.remove(place)
+            self._restorer.remove(place, promoted=promoted)
             self._by_changelog.pop(place, None)
         owned.changelogs.clear()
 
@@ -331,7 +334,7 @@ class TaskManager:
             return
         self._failing_since_ms = None
         for owned in created:
-            self._begin(owned, starts, ends, positions)
+            self._begin(owned, starts, ends, positions, now_ms)
 
     def _places(self, created: list[OwnedTask]) -> _Places:
         """What these tasks read. All topics that they read or write are there, and known with their partition counts."""
@@ -394,6 +397,7 @@ class TaskManager:
         for place, position in positions.items():
             owned = places[place]
             owned.inputs[place] = InputBuffer(position.offset)
+            owned.task.start_at(*place, position.offset)
             owned.task.restore_partition_time(*place, position.metadata)
             self._by_input[place] = owned
             logger.info("task %s: reads %s-%d as well, from offset %d on", owned, *place, position.offset)
@@ -485,6 +489,7 @@ class TaskManager:
         starts: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
         positions: Mapping[TopicPartition, OffsetAndMetadata],
+        now_ms: int,
     ) -> None:
         for spec in owned.subtopology.stores:
             place = owned.task.restore_target(spec.name)
@@ -513,6 +518,7 @@ class TaskManager:
             owned.changelogs[spec.name] = ChangelogProgress(
                 spec.name, place, start, start, end if owned.is_active else None, end
             )
+            owned.changelogs[spec.name].started_at_ms = now_ms
         self._follow(owned)
         if not owned.is_active:
             owned.enter(Phase.STANDBY)
@@ -531,7 +537,7 @@ class TaskManager:
         for name, progress in owned.changelogs.items():
             if progress.is_done:
                 continue
-            self._restorer.add(progress, partial(owned.task.restore, name))
+            self._restorer.add(progress, partial(owned.task.restore, name), str(owned))
             self._by_changelog[progress.changelog] = (owned, name)
             wanted[progress.changelog] = progress.position
         if wanted:

@@ -70,6 +70,7 @@ class AppProcess:
         *,
         until: str = "stopped",
         cwd: Path = ROOT,
+        options: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         self.state_dir = folder / "state"
@@ -77,6 +78,7 @@ class AppProcess:
         self._arguments = [
             *("run", application, "-a", application_id, "-b", bootstrap_servers, "--state-dir", str(self.state_dir)),
             *("--json", "--progress-interval", "0.05", "--until", until),
+            *options,
         ]
         for key, value in (configs or {}).items():
             self._arguments += ["--config", f"{key}={value}"]

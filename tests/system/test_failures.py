@@ -14,7 +14,7 @@ from pathlib import Path
 from streamsrt.client.values import TopicPartition
 from streamsrt.errors import StreamsError
 from tests.system import expected
-from tests.system.cluster import Cluster, Record, connected
+from tests.system.cluster import Cluster, Record, Row, connected
 from tests.system.processes import AppProcess, Progress
 from tests.system.test_results import PARTITIONS, final_counts, final_delays
 
@@ -58,9 +58,13 @@ class Feeder:
             raise self._failure
 
 
-def word_count(cluster: Cluster, folder: Path, application_id: str, **configs: object) -> AppProcess:
+def word_count(
+    cluster: Cluster, folder: Path, application_id: str, *, on_failure: str = "instance", **configs: object
+) -> AppProcess:
     settings = {**QUICK, **{key.replace("_", "."): value for key, value in configs.items()}}
-    return AppProcess(folder, "examples.wordcount", application_id, cluster.address, settings)
+    return AppProcess(
+        folder, "examples.wordcount", application_id, cluster.address, settings, options=("--on-failure", on_failure)
+    )
 
 
 def repartition_topic(application_id: str) -> str:
@@ -280,3 +284,17 @@ def _followed(line: Progress, ends: Mapping[str, int]) -> bool:
     positions = {place.partition("/")[0]: position for place, position in line["positions"].items()}
     standbys = _standbys(line) & positions.keys()
     return bool(standbys) and all(positions[task] == ends[task.rpartition("_")[2]] for task in standbys)
+
+
+def test_one_instance_that_fails_may_end_all_of_them(cluster: Cluster, tmp_path: Path, application_id: str) -> None:
+    cluster.make_topics(PARTITIONS, "lines", "word-counts")
+    apps = [word_count(cluster, tmp_path / name, application_id, on_failure="application") for name in ("a", "b")]
+    with apps[0], apps[1]:
+        for app in apps:
+            app.wait_running()
+        cluster.write("lines", [Row(None, b"\xff\xfe", 1)], 1, partition=0)
+        codes = sorted(app.wait_end() for app in apps)
+        said = "".join(app.last_words for app in apps)
+    # One meets the poison record; the other is asked to stop.
+    assert codes == [5, 7]
+    assert "requested a shutdown for the entire application" in said

@@ -256,7 +256,8 @@ class StreamsDraft:
             else:
                 holders.pop(task, None)
         for task in new - old:
-            holders[task] = (*_names(holders.get(task)), member_id)
+            # In an order of their own: a compacted log has the records in another one.
+            holders[task] = tuple(sorted((*_names(holders.get(task)), member_id)))
 
 
 def _names(value: object) -> tuple[str, ...]:

@@ -243,6 +243,7 @@ class GroupLife(RuleBasedStateMachine):
         else:
             self.what_has_caught_up_is_no_warm_up_task_any_more(client)
         client.failed = lost or bool(response.error_code)
+        self.a_member_that_is_left_behind_only_loses_tasks()
         if lost:
             return False
         if response.error_code:
@@ -397,10 +398,12 @@ class GroupLife(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.log.fail_next = 0
-        # Warm-up tasks come one after the other: one for each task with state, at the most.
-        for turn in range(14 + 12 * 3):
-            if turn >= 14 and not any(target.warmup for target in self.group.targets.values()):
-                break
+        # Warm-up tasks come one after the other, one for each task with state at the most; then the last moves are made.
+        turns, left = 0, 14
+        while left and turns < 100:
+            turns, left = turns + 1, left - 1
+            if any(target.warmup for target in self.group.targets.values()):
+                left = max(left, 8)
             self.make_topics_right()
             self.now_ms += 5000
             self.shard.tick(self.now_ms)

@@ -51,6 +51,7 @@ def failing(make_rig: MakeRig, response: Response) -> tuple[Rig, list[StreamsErr
     return rig, asked
 
 
+@pytest.mark.requirement("SG-026")
 @pytest.mark.parametrize(
     ("response", "command", "is_error"),
     [
@@ -103,6 +104,7 @@ def test_a_static_member_may_leave_for_good(rig: Rig) -> None:
     rig.turn()
 
 
+@pytest.mark.requirement("SG-074")
 def test_it_is_known_that_the_application_was_shut_down(rig: Rig) -> None:
     rig.member.waiting.append(StatusChanged((Status(StatusCode.SHUTDOWN_APPLICATION, "Member m requested it."),)))
     rig.turn()

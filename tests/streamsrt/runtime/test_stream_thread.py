@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from streamsrt.client.values import DeliveryTimeoutError, FetchError, StaleMemberEpochError, UnknownMemberError
-from streamsrt.errors import DeserializationError, MissingTopicError, ProcessingError, ProductionError, UserError
+from streamsrt.errors import (
+    DeserializationError,
+    MissingTopicError,
+    ProcessingError,
+    ProductionError,
+    UserError,
+)
 from streamsrt.membership.values import (
     NOTHING,
     HeartbeatRecovered,

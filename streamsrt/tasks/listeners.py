@@ -1,0 +1,50 @@
+"""Who is told how the state of tasks is restored and followed: on the processing thread, between two batches.
+
+A listener that raises ends the application: what it was to do was not done.
+Source: ``StateRestoreListener``, ``StandbyUpdateListener`` of Kafka Streams.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from streamsrt.client.values import TopicPartition
+
+SuspendReason = Literal["promoted", "migrated"]
+
+
+class RestoreListener:
+    """Told of stores that are restored before their task runs. Override what is of interest; offsets are the changelog's."""
+
+    def on_restore_start(self, changelog: TopicPartition, store: str, start_offset: int, end_offset: int) -> None:
+        """Restoring begins at ``start_offset``; the task runs when ``end_offset`` is reached."""
+
+    def on_batch_restored(self, changelog: TopicPartition, store: str, batch_end_offset: int, records: int) -> None:
+        """So many records were applied."""
+
+    def on_restore_end(self, changelog: TopicPartition, store: str, total_records: int) -> None:
+        """The store is restored."""
+
+    def on_restore_suspended(self, changelog: TopicPartition, store: str, total_records: int) -> None:
+        """The task went away before its store was restored."""
+
+
+class StandbyListener:
+    """Told of stores of standby and warm-up tasks, which follow their changelogs."""
+
+    def on_update_start(self, changelog: TopicPartition, store: str, start_offset: int) -> None:
+        """The store follows its changelog from ``start_offset`` on."""
+
+    def on_batch_loaded(
+        self, changelog: TopicPartition, store: str, task_id: str, batch_end_offset: int, records: int, end_offset: int
+    ) -> None:
+        """So many records were applied; ``end_offset`` is the changelog's end as far as it is known."""
+
+    def on_update_suspended(
+        self, changelog: TopicPartition, store: str, offset: int, end_offset: int, reason: SuspendReason
+    ) -> None:
+        """The task is ``promoted`` to an active one, or has ``migrated`` to another instance."""
+
+
+NO_RESTORE_LISTENER = RestoreListener()
+NO_STANDBY_LISTENER = StandbyListener()
