@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 
 from streamsrt.config import StreamsConfig
-from streamsrt.errors import MissingTopicError, ProcessingError, StateDirectoryLockedError, StreamsError, UserError
+from streamsrt.errors import (
+    ApplicationShutdownError,
+    MissingTopicError,
+    ProcessingError,
+    StateDirectoryLockedError,
+    StreamsError,
+    UserError,
+)
 from streamsrt.runtime.lifecycle import GroupMembershipOperation
 from streamsrt.runtime.processes import StreamProcesses
 from streamsrt.runtime.supervisor import Failure, Report, SetPaused, ShutDown, Stop, StreamThreadFailedError
@@ -142,7 +149,8 @@ def test_one_that_says_why_it_failed_ends_all(make: Callable[..., StreamProcesse
 def test_the_group_may_shut_down_the_application(make: Callable[..., StreamProcesses]) -> None:
     processes = make(shut_down)
     assert processes.join(PATIENCE_S)
-    processes.raise_failure()
+    with pytest.raises(ApplicationShutdownError, match="requested a shutdown for the entire application"):
+        processes.raise_failure()
 
 
 def test_what_can_not_be_prepared_is_raised_at_the_start(make: Callable[..., StreamProcesses]) -> None:
