@@ -37,6 +37,8 @@ ARTIFACTS = (
     ("org.apache.logging.log4j", "log4j-1.2-api", LOG4J_VERSION),
 )
 
+STREAMS_VERSION = "4.3.1"  # the newest one that is published
+
 LOGGING = """status=error
 appender.out.type=Console
 appender.out.name=OUT
@@ -66,7 +68,7 @@ SMALL = {
 
 def missing_tools() -> str | None:
     """What is not installed here, or None."""
-    missing = [name for name in ("java", "mvn") if shutil.which(name) is None]
+    missing = [name for name in ("java", "javac", "mvn") if shutil.which(name) is None]
     return f"Apache Kafka needs {' and '.join(missing)} on the PATH" if missing else None
 
 
@@ -97,6 +99,11 @@ def classpath() -> str:
 def tools_classpath() -> str:
     """The jars of Kafka's command-line tools."""
     return _resolved((("org.apache.kafka", "kafka-tools", TOOLS_API_VERSION), *ARTIFACTS[2:]))
+
+
+def streams_classpath() -> str:
+    """The jars of Kafka Streams and its clients, for applications of Java in tests."""
+    return _resolved((("org.apache.kafka", "kafka-streams", STREAMS_VERSION), *ARTIFACTS[2:4]))
 
 
 def _resolved(artifacts: Iterable[tuple[str, str, str]]) -> str:
