@@ -48,7 +48,7 @@ def given_serdes(store: Store, key: AnySerde, value: AnySerde, operator: str) ->
 
 def key_value_store(store: Store, name: str, key: Carried, value: Carried) -> PlannedStore:
     """The store of a table by key: of kind key_value or versioned."""
-    spec = store_spec(store, name, key.serde, value.serde)
+    spec = _table_spec(store, name, key, value)
     if store.kind == "versioned":
         spec = versioned_spec(spec, store)
     elif store.kind != "key_value":
@@ -67,10 +67,14 @@ def window_store(
             f"store {name!r} has windows of {store.window_size_ms} ms, the operator has {windows.size_ms} ms",
             call_site(),
         )
-    spec = windowed_spec(
-        store_spec(store, name, key.serde, value.serde), _retention_ms(store, name, windows), windows.size_ms
-    )
+    spec = windowed_spec(_table_spec(store, name, key, value), _retention_ms(store, name, windows), windows.size_ms)
     return PlannedStore(spec, key, value)
+
+
+def _table_spec(store: Store, name: str, key: Carried, value: Carried) -> StoreSpec:
+    """Rows of tables have timestamps; where the program wants none, there is only no room for them."""
+    spec = store_spec(store, name, key.serde, value.serde)
+    return replace(spec, timestamped=True, plain_rows=True) if store.timestamped is False else spec
 
 
 def session_store(store: Store, name: str, key: Carried, value: Carried, windows: SessionWindows) -> PlannedStore:
@@ -114,7 +118,7 @@ def added_store(store: Store) -> PlannedStore:
         raise TopologyError("a store for processors needs a name: Store('name', ...)", call_site())
     spec = replace(
         store_spec(store, store.name, store.key, store.value),
-        caching=bool(store.caching),
+        caching=bool(store.caching) and store.max_entries is None,
         timestamped=bool(store.timestamped),
         default_persistence=False,
     )
@@ -193,9 +197,11 @@ def store_spec(store: Store, name: str, key: AnySerde, value: AnySerde) -> Store
         key_serde=key,
         value_serde=value,
         timestamped=store.timestamped is not False,
-        persistent=not store.in_memory,
-        default_persistence=store.in_memory is None,
-        caching=store.caching is not False,
+        persistent=not store.in_memory and store.max_entries is None,
+        default_persistence=store.in_memory is None and store.max_entries is None,
+        max_entries=store.max_entries,
+        plain_rows=store.plain_rows,
+        caching=store.caching is not False and store.max_entries is None,
         logging=store.logging,
         changelog_configs=frozen_config(store.changelog_config),
         retain_duplicates=store.retain_duplicates,

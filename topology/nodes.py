@@ -142,6 +142,8 @@ class StoreSpec:
     retain_duplicates: bool = False
     max_entries: int | None = None
     """How many entries a key-value store in memory keeps: those used last."""
+    plain_rows: bool = False
+    """Rows have no room for timestamps, though the values of the store may have some: they are -1 when they are read."""
     source_topic: str | None = None
     """The source topic that is this store's changelog, where the topology is optimised."""
     site: CallSite | None = field(default=None, compare=False, repr=False)

@@ -31,7 +31,8 @@ class Store:
     which keeps the values that a key had. ``key``, ``value``: serdes; None: the operator's. ``retention`` (all but
     key-value stores), ``window_size`` (window stores), ``segment_interval`` (what of them expires at once; None: Kafka
     Streams' default): timedelta or int milliseconds. ``max_entries``: a key-value store in memory that keeps only the
-    entries used last (Kafka Streams' LRU map); what it drops is gone from its changelog too. ``caching`` None: on in the
+    entries used last (Kafka Streams' LRU map); what it drops is gone from its changelog too. ``plain_rows``: rows
+    have no room for timestamps, as in Kafka Streams' plain suppliers; one that is read is -1. ``caching`` None: on in the
     DSL's operators, off for stores added with ``add_state_store``. ``logging`` False: no changelog, the state is lost with
     its directory. ``changelog_config``: topic settings of the changelog. ``in_memory`` None: as the application is
     configured (``dsl.store.suppliers.class``). ``timestamped`` None: on in the DSL's operators, off otherwise.
@@ -47,6 +48,7 @@ class Store:
     window_size_ms: int | None = None
     segment_interval_ms: int | None = None
     max_entries: int | None = None
+    plain_rows: bool = False
     retain_duplicates: bool = False
     caching: bool | None = None
     logging: bool = True
@@ -65,6 +67,7 @@ class Store:
         window_size: Duration | None = None,
         segment_interval: Duration | None = None,
         max_entries: int | None = None,
+        plain_rows: bool = False,
         retain_duplicates: bool = False,
         caching: bool | None = None,
         logging: bool = True,
@@ -90,6 +93,7 @@ class Store:
             "window_size_ms": _positive(window_size, "the window size"),
             "segment_interval_ms": _positive(segment_interval, "the segment interval"),
             "max_entries": max_entries,
+            "plain_rows": plain_rows,
             "retain_duplicates": retain_duplicates,
             "caching": caching,
             "logging": logging,

@@ -77,6 +77,7 @@ def row_update(
     cache: Any = env.caches[op.store]
     compute = computation(op)
     change = builder.change(op.store)
+    plain_rows = builder.plan.specs[op.store].plain_rows
     holds_back = builder.plan.is_cached(op.store) or op.emit_on_close
     size_ms = None if op.windows is None else op.windows.size_ms
 
@@ -84,7 +85,7 @@ def row_update(
         entry = cache[raw] if size_ms is None else cache[start][raw]
         before = entry.value
         initial, after = compute(key, value, before)
-        latest = timestamp if before is None else max(timestamp, entry.timestamp)
+        latest = timestamp if before is None or plain_rows else max(timestamp, entry.timestamp)
         put = change(raw, after, timestamp if after is None else latest, headers, start)
         if holds_back:
             return

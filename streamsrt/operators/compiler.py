@@ -168,8 +168,8 @@ class Compiler:
                 self._sink(node, flow)
                 return
             assert isinstance(node, ProcessorNode)
-            if any(self.plan.specs[store].kind == "versioned" for store in node.stores):
-                raise TooComplex(f"{name}: versions are kept record by record")
+            if not all(self.plan.is_plain(store) for store in node.stores):
+                raise TooComplex(f"{name}: its store is kept record by record")
             emit = _EMITS.get(type(node.operation))
             if emit is None:
                 raise TooComplex(f"{name}: {type(node.operation).__name__}")

@@ -115,6 +115,11 @@ class Plan:
         """Whether changes of the store are forwarded and logged at flushes only."""
         return self.caching and self.specs[store].caching
 
+    def is_plain(self, store: str) -> bool:
+        """Whether a store's entries may be changed in place."""
+        spec = self.specs.get(store)
+        return spec is None or (spec.kind != "versioned" and spec.max_entries is None and not spec.plain_rows)
+
     def is_versioned(self, table: str) -> bool:
         """Whether the changes of a table's node are versions: of its own versioned store, or of its parent's."""
         node = self.node(table)

@@ -17,6 +17,7 @@ from streamsrt.operators.punctuation_queue import Schedule
 from streamsrt.operators.store_access import store_access
 from streamsrt.operators.table_views import derived, table_view, table_view_as_of
 from streamsrt.state.cache import Entry
+from streamsrt.state.lru import LruCache
 from streamsrt.state.sessions import session_key
 from streamsrt.state.versioned_cache import VersionPut
 from topology import nodes
@@ -132,6 +133,8 @@ class PathBuilder:
         cache: Any = self.env.caches[store]
         log = self.log(store)
         sequence = self.env.sequence
+        if isinstance(cache, LruCache):
+            cache.on_drop = log
 
         def change(raw: bytes, value: Any, timestamp: int, headers: Any, start: int) -> Entry | VersionPut:
             place = (raw,) if start < 0 else (raw, start)
@@ -394,6 +397,8 @@ class Context:
         spec = self._env.plan.specs[name]
         cache = self._env.caches[name]
         on_change = self._builder.log(name)
+        if isinstance(cache, LruCache):
+            cache.on_drop = on_change
         serde = self._env.plan.key_serde(spec)
         return store_access(spec, cache, serde, self._now, on_change, timestamped=True)
 

@@ -64,7 +64,8 @@ class KeyValueAccess:
     def _result(self, entry: Entry) -> Any:
         if entry.value is None or not self._timestamped:
             return entry.value
-        return ValueAndTimestamp(entry.value, entry.timestamp)
+        # Rows without timestamps show the one of their last change to nobody.
+        return ValueAndTimestamp(entry.value, entry.timestamp if self._cache.format.timestamped else -1)
 
     def get(self, key: Any) -> Any:
         return self._result(self._cache[self._serde.serialize(key)])
@@ -148,7 +149,8 @@ class WindowAccess:
     def _result(self, entry: Entry) -> Any:
         if entry.value is None or not self._timestamped:
             return entry.value
-        return ValueAndTimestamp(entry.value, entry.timestamp)
+        # Rows without timestamps show the one of their last change to nobody.
+        return ValueAndTimestamp(entry.value, entry.timestamp if self._cache.format.timestamped else -1)
 
     def put(self, key: Any, value: Any, window_start: int) -> None:
         timestamp, headers, sequence = self._now()

@@ -185,7 +185,7 @@ class Task:
 
     def _cache(self, spec: StoreSpec) -> Cache:
         serde = self._plan.value_serde(spec)
-        row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=spec.timestamped)
+        row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=spec.timestamped and not spec.plain_rows)
         return cache_over(spec, self._store(spec), row_format)
 
     def _store(self, spec: StoreSpec) -> Any:

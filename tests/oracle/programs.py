@@ -541,8 +541,6 @@ def _materialized(step: Step) -> Store | None:
     if given.get("supplier") is None:
         return Store(given.get("store"), **options)
     supplied = _supplier(given["supplier"])
-    if not supplied["timestamped"] and supplied.get("kind") != "versioned":
-        raise UnsupportedCase(f"unsupported option: store supplier {given['supplier']['kind']} in the DSL")
     return Store(given["supplier"]["name"], **{**options, **supplied})
 
 
@@ -550,8 +548,10 @@ def store_builder(given: Step) -> Store:
     """A store for processors. Where builder and supplier disagree, the bytes on disk do; the store is the builder's."""
     options: dict[str, Any] = {**serdes_of(given), **_logging(given), "caching": bool(given.get("caching"))}
     options |= _supplier(given["supplier"])
-    if given["builder"].startswith("timestamped") != options["timestamped"]:
-        raise UnsupportedCase(f"unsupported option: {given['builder']} store over supplier {given['supplier']['kind']}")
+    timestamped = given["builder"].startswith("timestamped")
+    if timestamped and not options["timestamped"]:
+        options["plain_rows"] = True
+    options["timestamped"] = timestamped
     return Store(given["supplier"]["name"], **options)
 
 
@@ -567,6 +567,8 @@ def _supplier(supplier: Step) -> dict[str, Any]:
     elif kind == "versioned":
         options |= {"kind": "versioned", "retention": supplier["retention_ms"]}
         options["segment_interval"] = supplier.get("segment_ms")
+    elif kind == "lru":
+        options |= {"max_entries": supplier["max"], "in_memory": None, "timestamped": None}
     elif kind not in ("kv", "timestamped_kv"):
         raise UnsupportedCase(f"unsupported option: store supplier {supplier['kind']}")
     return options

@@ -1,0 +1,59 @@
+"""A key-value store that keeps the entries used last, and no more than a number of them.
+
+1. Reading an entry by its key is using it, as putting it is; scans are not.
+2. What is dropped is deleted as if the program had deleted it: it gets a tombstone in the changelog, before the entry that
+   came in its place. So a restored store has what the store had, in the order in which it was last put.
+
+Source: MemoryLRUCache of Kafka Streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from streamsrt.state.cache import Entry, KeyValueCache, ReadableBytes, RowFormat
+from streamsrt.state.columns import ChangelogColumns
+
+
+class LruCache(KeyValueCache):
+    """The cache of such a store. ``on_drop`` is called with each entry that is dropped, unless a flush logs it."""
+
+    def __init__(self, name: str, store: ReadableBytes, row_format: RowFormat, *, max_entries: int) -> None:
+        super().__init__(name, store, row_format)
+        self._max_entries = max_entries
+        self._used: dict[bytes, None] = {}
+        """Keys that have a row, least recently used first."""
+        self.on_drop: Callable[[Entry], None] | None = None
+
+    def __getitem__(self, key: bytes) -> Entry:
+        if key in self._used:
+            self._use(key)
+        return super().__getitem__(key)
+
+    def _use(self, key: bytes) -> None:
+        self._used.pop(key, None)
+        self._used[key] = None
+
+    def put(self, key: bytes, value: Any, timestamp: int, headers: Any, sequence: int) -> Entry:
+        """Changes the row and returns its entry; drops the one that was not used for longest where there are too many."""
+        if value is None:
+            self._used.pop(key, None)
+        else:
+            self._use(key)
+            if len(self._used) > self._max_entries:
+                oldest = next(iter(self._used))
+                del self._used[oldest]
+                dropped = super().put(oldest, None, timestamp, headers, sequence)
+                if self.on_drop is not None:
+                    self.on_drop(dropped)
+        return super().put(key, value, timestamp, headers, sequence)
+
+    def restore(self, columns: ChangelogColumns) -> None:
+        """Applies records of the changelog to the store."""
+        super().restore(columns)
+        for key, value in zip(columns.keys, columns.values, strict=True):
+            if value is None:
+                self._used.pop(key, None)
+            else:
+                self._use(key)
