@@ -92,7 +92,7 @@ def handle_offset_commit(broker: Broker, request: Request) -> Answer:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused.append(_refused_commit(wanted, wanted.partitions, code))
             continue
-        wanted.name = topic.name
+        wanted.name, wanted.topic_id = topic.name, topic.id
         count = len(topic.partitions)
         absent = [each for each in wanted.partitions if not 0 <= each.partition_index < count]
         if absent:

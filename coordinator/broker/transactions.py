@@ -153,6 +153,10 @@ def handle_txn_offset_commit(broker: Broker, request: Request) -> Answer:
     )
     if code:
         return failed_commit(message, code)
+    for wanted in message.topics:
+        topic = broker.topics.get(wanted.name)
+        if topic is not None:
+            wanted.topic_id = topic.id
     answer = broker.groups.execute(message.group_id, message, context_of(request))
     return broker.acknowledged(answer, [broker.groups.log_of(message.group_id)])
 

@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from coordinator.group.classic.config import CLASSIC_SETTINGS, ClassicConfig
-from coordinator.group.consumer.config import CONSUMER_GROUP_SETTINGS, CONSUMER_SETTINGS, ConsumerConfig
+from coordinator.group.consumer.assignor import PartitionAssignor
+from coordinator.group.consumer.config import (
+    CONSUMER_GROUP_SETTINGS,
+    CONSUMER_SETTINGS,
+    NONE_PLUGGED,
+    ConsumerConfig,
+)
 from coordinator.group.settings import (
     INT32_MAX,
     InvalidConfigError,
@@ -121,8 +127,13 @@ class GroupConfig:
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
 
     @classmethod
-    def parse(cls, settings: Mapping[str, str]) -> GroupConfig:
-        """Reads broker settings. Raises InvalidConfigError naming the setting, its value and what is allowed."""
+    def parse(
+        cls, settings: Mapping[str, str], assignors: Mapping[str, PartitionAssignor] = NONE_PLUGGED
+    ) -> GroupConfig:
+        """Reads broker settings. Raises InvalidConfigError naming the setting, its value and what is allowed.
+
+        ``assignors``: those of consumer groups that the operator brings, by how the setting names them.
+        """
         for name in settings:
             if name not in BROKER_SETTINGS:
                 raise InvalidConfigError(f"Unknown config name: {name}.{nearest(name, BROKER_SETTINGS)}")
@@ -141,7 +152,7 @@ class GroupConfig:
             offset_metadata_max_bytes=numbers["offset_metadata_max_bytes"],
             streams_enabled="streams" in protocols,
             classic=ClassicConfig.parse(settings),
-            consumer=ConsumerConfig.parse(settings, is_enabled="consumer" in protocols),
+            consumer=ConsumerConfig.parse(settings, assignors, is_enabled="consumer" in protocols),
         )
 
     def for_group(self, group_id: str) -> StreamsGroupConfig:

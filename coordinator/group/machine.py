@@ -226,7 +226,7 @@ def _txn_offset_commit(view: _View, request: types.TxnOffsetCommitRequest) -> De
 
 
 def _offset_fetch(view: _View, request: types.OffsetFetchRequest) -> Decision:
-    return offsets.fetch(view.state.groups, view.state.all_offsets, request, view.context)
+    return offsets.fetch(view.state.groups, view.state.all_offsets, request, view.context, view.image)
 
 
 def _offset_delete(view: _View, request: types.OffsetDeleteRequest) -> Decision:

@@ -4,7 +4,8 @@
    its partitions itself commits with generation -1 and no member id.
 2. Whether somebody may commit or fetch at all is for the group's type to say (``fencing``); a refusal is for all partitions.
 3. One partition's error does not keep the others from being committed.
-4. Who asks for stable offsets gets UNSTABLE_OFFSET_COMMIT where an open transaction has one that does not count yet.
+4. An offset of a topic that was deleted and created again since is none: the new topic has records of its own.
+5. Who asks for stable offsets gets UNSTABLE_OFFSET_COMMIT where an open transaction has one that does not count yet.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from coordinator.group.committed import (
 from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.fencing import commit_error, fetch_error
 from coordinator.group.state import Group
-from coordinator.group.values import NO_TOPIC_ID, Decision, Record, Reply, RequestContext
+from coordinator.group.values import NO_TOPIC_ID, NO_TOPICS, Decision, Record, Reply, RequestContext, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 
@@ -87,10 +88,12 @@ class _Readable:
     group_id: str
     committed: GroupOffsets
     unstable: Mapping[int, OffsetsByGroup]
+    image: TopicsImage
 
     @classmethod
-    def of(cls, group_id: str, offsets: Offsets, *, require_stable: bool) -> _Readable:
-        return cls(group_id, offsets.committed.get(group_id, {}), offsets.pending if require_stable else {})
+    def of(cls, group_id: str, offsets: Offsets, image: TopicsImage, *, require_stable: bool) -> _Readable:
+        unstable = offsets.pending if require_stable else {}
+        return cls(group_id, offsets.committed.get(group_id, {}), unstable, image)
 
     def fetched(self, topic: str, partition: int) -> dict[str, Any]:
         """The fields of the partition's answer; an offset that an open transaction may change is an error, if asked."""
@@ -98,7 +101,7 @@ class _Readable:
         if self.unstable and is_pending(self.unstable, self.group_id, topic, partition):
             return {**answer, "error_code": ErrorCode.UNSTABLE_OFFSET_COMMIT}
         found = self.committed.get(topic, {}).get(partition)
-        if found is None:
+        if found is None or self._is_of_another_topic(topic, found.topic_id):
             return answer
         return {
             "partition_index": partition,
@@ -107,25 +110,30 @@ class _Readable:
             "metadata": found.metadata,
         }
 
+    def _is_of_another_topic(self, name: str, topic_id: bytes) -> bool:
+        topic = self.image.get(name)
+        return topic is not None and topic_id not in {NO_TOPIC_ID, topic.id}
+
 
 def fetch(
     groups: Mapping[str, Group],
     offsets: Offsets,
     request: types.OffsetFetchRequest,
     context: RequestContext,
+    image: TopicsImage = NO_TOPICS,
 ) -> Decision:
     """OffsetFetch of one group (up to version 7) or of several (from version 8)."""
     stable = request.require_stable
     if context.api_version >= GROUPS_VERSION:
         answers = [
             _fetch_group(
-                groups.get(asked.group_id), _Readable.of(asked.group_id, offsets, require_stable=stable), asked
+                groups.get(asked.group_id), _Readable.of(asked.group_id, offsets, image, require_stable=stable), asked
             )
             for asked in request.groups
         ]
         response = types.OffsetFetchResponse(groups=answers)
     else:
-        readable = _Readable.of(request.group_id, offsets, require_stable=stable)
+        readable = _Readable.of(request.group_id, offsets, image, require_stable=stable)
         response = types.OffsetFetchResponse()
         wanted = _all(readable.committed)
         if request.topics is not None:

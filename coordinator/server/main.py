@@ -35,6 +35,7 @@ from coordinator.group.config import BROKER_SETTINGS, GroupConfig
 from coordinator.group.config import InvalidConfigError as InvalidGroupConfigError
 from coordinator.group.state import UnknownRecordError
 from coordinator.log import LogDirectory, LogError
+from coordinator.server.assignors import plugged_assignors
 from coordinator.server.dispatch import Dispatcher
 from coordinator.server.listener import Listener
 from coordinator.server.properties import parse_properties
@@ -44,7 +45,14 @@ from streamsrt.wire.schema import ApiKey
 
 logger = logging.getLogger("coordinator.server")
 
-_HOT = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.API_VERSIONS)
+_HOT = (
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.METADATA,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.STREAMS_GROUP_HEARTBEAT,
+    ApiKey.API_VERSIONS,
+)
 _PORT_MAX = 65535
 
 
@@ -139,7 +147,7 @@ def read_configs(properties: Path | None, pairs: Sequence[str]) -> tuple[dict[st
             raise InvalidConfigError(f"Unknown broker config name: {key}.{nearest_key(key, known)}")
     configs = {key: definition.default for key, definition in BROKER_CONFIGS.items()}
     configs.update({key: BROKER_CONFIGS[key].parse(text) for key, text in broker.items()})
-    return configs, GroupConfig.parse(group)
+    return configs, GroupConfig.parse(group, plugged_assignors(group))
 
 
 def _read_properties(path: Path) -> dict[str, str]:

@@ -40,6 +40,7 @@ class MigrationPolicy(StrEnum):
 
 
 ASSIGNORS: Mapping[str, PartitionAssignor] = {"uniform": UniformAssignor(), "range": RangeAssignor()}
+NONE_PLUGGED: Mapping[str, PartitionAssignor] = {}
 _JAVA_NAMES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
@@ -95,8 +96,17 @@ class ConsumerConfig:
     resolved: Mapping[str, ConsumerGroupConfig] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, settings: Mapping[str, str], *, is_enabled: bool = True) -> ConsumerConfig:
-        """Reads the settings of consumer groups among those of the broker. Raises InvalidConfigError."""
+    def parse(
+        cls,
+        settings: Mapping[str, str],
+        plugged: Mapping[str, PartitionAssignor] = NONE_PLUGGED,
+        *,
+        is_enabled: bool = True,
+    ) -> ConsumerConfig:
+        """Reads the settings of consumer groups among those of the broker. Raises InvalidConfigError.
+
+        ``plugged``: assignors that the operator brings, by how the setting names them.
+        """
         numbers = numbers_of(CONSUMER_SETTINGS, settings)
         check_ranges(CONSUMER_SETTINGS, _RANGES, numbers)
         return cls(
@@ -104,7 +114,7 @@ class ConsumerConfig:
             defaults=ConsumerGroupConfig(**{name: numbers[name] for name in _RANGES}),
             bounds=numbers,
             max_size=numbers["max_size"],
-            assignors=_assignors(settings.get(_ASSIGNORS, "uniform,range")),
+            assignors=_assignors(settings.get(_ASSIGNORS, "uniform,range"), plugged),
             migration=_policy(settings.get(_POLICY, MigrationPolicy.BIDIRECTIONAL)),
         )
 
@@ -129,16 +139,18 @@ class ConsumerConfig:
         return attribute, number
 
 
-def _assignors(text: str) -> Mapping[str, PartitionAssignor]:
+def _assignors(text: str, plugged: Mapping[str, PartitionAssignor]) -> Mapping[str, PartitionAssignor]:
     """The assignors of a list of names, by their names, the default first."""
+    known = {**ASSIGNORS, **plugged}
     found = {}
     for part in filter(None, map(str.strip, text.split(","))):
         name = _JAVA_NAMES.get(part, part)
-        if name not in ASSIGNORS:
+        if name not in known:
             raise InvalidConfigError(
-                f"{_ASSIGNORS}: '{part}' is no assignor of this broker. There are: {', '.join(ASSIGNORS)}."
+                f"{_ASSIGNORS}: '{part}' is no assignor of this broker. There are: {', '.join(ASSIGNORS)}, and what "
+                "package.module:Class names."
             )
-        found[name] = ASSIGNORS[name]
+        found[known[name].name] = known[name]
     if not found:
         raise InvalidConfigError(f"{_ASSIGNORS} must name at least one of {', '.join(ASSIGNORS)}.")
     return found

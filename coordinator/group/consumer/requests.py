@@ -39,7 +39,7 @@ def heartbeat(
             ErrorCode.UNSUPPORTED_VERSION,
             "Consumer groups are off: group.coordinator.rebalance.protocols does not name consumer.",
         )
-    check_request(request, context, config.consumer.assignors)
+    check_request(request, context.api_version, config.consumer.assignors)
     if group is None and request.member_epoch != JOIN:
         kind = "Group" if request.member_epoch < JOIN else "Consumer group"
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} {request.group_id} not found.")

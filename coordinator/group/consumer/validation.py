@@ -8,7 +8,6 @@ from coordinator.group.consumer.partitions import Partitions, partition_set
 from coordinator.group.consumer.state import LEFT_FOR_A_WHILE
 from coordinator.group.refusal import Refused
 from coordinator.group.topic_pattern import InvalidRegexError, compiled
-from coordinator.group.values import RequestContext
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import ConsumerGroupHeartbeatRequest
 
@@ -17,10 +16,10 @@ LEAVE = -1
 CLIENT_MADE_ID_VERSION = 1
 
 
-def check_request(request: ConsumerGroupHeartbeatRequest, context: RequestContext, assignors: Collection[str]) -> None:
+def check_request(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Collection[str]) -> None:
     """Raises Refused for the first rule that the request breaks."""
     # Version 0 lets the coordinator make the id of a member that joins.
-    if context.api_version >= CLIENT_MADE_ID_VERSION or request.member_epoch != JOIN or not context.unique:
+    if api_version >= CLIENT_MADE_ID_VERSION or request.member_epoch != JOIN:
         _not_empty(request.member_id, "MemberId")
     _not_empty(request.group_id, "GroupId")
     _not_empty(request.instance_id, "InstanceId")

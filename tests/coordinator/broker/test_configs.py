@@ -269,6 +269,28 @@ class TestGroups:
         broker.restart()
         assert describe(broker, GROUP, "g")["streams.num.standby.replicas"] == ("0", 5)
 
+    @pytest.mark.requirement("CG-144", "CG-145", "CG-224")
+    def test_settings_of_a_consumer_group_hold_before_it_is_there(self, broker: InProcessBroker) -> None:
+        assert alter(broker, GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "6000")) == (0, None)
+        assert describe(broker, GROUP, "g", "consumer.heartbeat.interval.ms") == {
+            "consumer.heartbeat.interval.ms": ("6000", 8)
+        }
+        broker.restart()
+        joins = types.ConsumerGroupHeartbeatRequest(
+            group_id="g", rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions=[]
+        )
+        answer = broker.ask(joins, 0)
+        assert (answer.error_code, answer.heartbeat_interval_ms) == (0, 6000)
+        assert answer.member_id
+        assert broker.ask(joins, 0).member_id != answer.member_id
+        leaves = [
+            types.ConsumerGroupHeartbeatRequest(group_id="g", member_id=member.member_id, member_epoch=-1)
+            for member in broker.ask(types.ConsumerGroupDescribeRequest(group_ids=["g"])).groups[0].members
+        ]
+        assert [broker.ask(message).error_code for message in leaves] == [0, 0]
+        assert broker.ask(types.DeleteGroupsRequest(groups_names=["g"])).results[0].error_code == 0
+        assert describe(broker, GROUP, "g")["consumer.heartbeat.interval.ms"] == ("6000", 8)
+
     @pytest.mark.parametrize(
         ("change", "code", "text"),
         [

@@ -23,6 +23,12 @@ class TestSettings:
         assert (configs["num.partitions"], configs["log.retention.ms"]) == (4, 5000)
         assert group_config.defaults.num_standby_replicas == 1
 
+    @pytest.mark.requirement("CG-075")
+    def test_an_assignor_by_its_import_path(self) -> None:
+        path = "coordinator.group.consumer.range_assignor:RangeAssignor"
+        _, group_config = read_configs(None, [f"group.consumer.assignors={path},uniform"])
+        assert list(group_config.consumer.assignors) == ["range", "uniform"]
+
     @pytest.mark.parametrize(
         ("options", "text"),
         [
@@ -35,6 +41,11 @@ class TestSettings:
             (["--config", "num.partitions=0"], "Invalid value 0 for configuration num.partitions: must be at least 1."),
             (["--config", "log.fsync=always"], "expected one of never, interval, group"),
             (["--config", "group.streams.heartbeat.interval.ms=1"], "group.streams.heartbeat.interval.ms"),
+            (
+                ["--config", "group.consumer.assignors=no_such_module:Assignor"],
+                "no_such_module:Assignor cannot be loaded",
+            ),
+            (["--config", "group.consumer.assignors=json:JSONDecoder"], "it needs a name and a method assign(spec)"),
             (["--properties", "/no/such/file"], "/no/such/file"),
             (["--host", "0.0.0.0"], "give --insecure if the network is trusted"),
             (["--host", "192.0.2.1"], "give --insecure if the network is trusted"),
