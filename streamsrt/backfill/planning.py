@@ -98,6 +98,12 @@ def _check_topology(topology: Topology) -> None:
             f"source topics by pattern ({', '.join(patterns)}) can't be backfilled: what matches may change. Name "
             "the topics"
         )
+    held_back = [store.name for each in topology.subtopologies for store in each.stores if store.kind == "buffer"]
+    if held_back:
+        raise PlanError(
+            f"what suppress() holds back ({', '.join(held_back)}) can't be backfilled: its changelog needs to know which "
+            "record each change came from"
+        )
     versioned = [store.name for each in topology.subtopologies for store in each.stores if store.kind == "versioned"]
     if versioned:
         raise PlanError(

@@ -5,19 +5,31 @@
 2. ``srt:backfill:<id>:done;st=<ms>;<operator>=<ms>...``: the offset is where live processing goes on; ``st`` is the
    partition time there, and the others are the stream times that windowed operators have seen, by which they tell late
    records.
-3. Anything else is not of a backfill.
+3. Anything else is not of a backfill: what a live application leaves there is in the format of Kafka Streams'
+   ``TopicPartitionMetadata``, Base64 of a version, the partition time, and pairs of a name and a time. Kafka Streams keeps
+   under the names of stores until when results were emitted; here it is the windowed operators' stream times under their
+   names, so that what is late stays late after a restart. Names that the other one does not know are passed over.
 """
 
 from __future__ import annotations
 
+import struct
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import Protocol
 from urllib.parse import quote, unquote
 
 from streamsrt.errors import UserError
 
 _PREFIX = "srt:backfill:"
+_VERSION = 2
+_TIME = Struct(">bq")
+_INT = Struct(">i")
+_LONG = Struct(">q")
+_MAX_BYTES = 3000
+"""A broker takes 4096 characters of metadata by default (``offset.metadata.max.bytes``)."""
 _RUNNING, _DONE = "running", "done"
 
 
@@ -33,6 +45,38 @@ class BackfillMark:
     is_done: bool
     partition_time_ms: int = -1
     operator_times_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+def partition_metadata(partition_time_ms: int, operator_times_ms: Mapping[str, int]) -> str:
+    """The metadata of an offset: the partition time there, and the operators' stream times as far as there is room."""
+    named = sorted((name.encode(), time) for name, time in operator_times_ms.items())
+    parts = [_INT.pack(len(name)) + name + _LONG.pack(time) for name, time in named]
+    head = _TIME.pack(_VERSION, partition_time_ms)
+    if not parts or sum(map(len, parts)) > _MAX_BYTES:
+        return b64encode(head).decode()
+    return b64encode(head + _INT.pack(len(parts)) + b"".join(parts)).decode()
+
+
+def parse_partition_metadata(metadata: str) -> tuple[int, dict[str, int]] | None:
+    """The partition time and the named times; None where the metadata is something else."""
+    try:
+        raw = b64decode(metadata, validate=True)
+        version, partition_time_ms = _TIME.unpack_from(raw)
+        if version not in (1, _VERSION):
+            return None
+        times: dict[str, int] = {}
+        at = _TIME.size
+        if version == _VERSION and len(raw) > at:
+            (count,) = _INT.unpack_from(raw, at)
+            at += _INT.size
+            for _ in range(count):
+                (length,) = _INT.unpack_from(raw, at)
+                name = raw[at + _INT.size : at + _INT.size + length].decode()
+                (times[name],) = _LONG.unpack_from(raw, at + _INT.size + length)
+                at += _INT.size + length + _LONG.size
+    except (ValueError, struct.error):
+        return None
+    return int(partition_time_ms), times
 
 
 class _Committed(Protocol):

@@ -14,13 +14,9 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
-from struct import Struct
-from struct import error as StructError  # noqa: N812
 from typing import Any, NamedTuple
 
 from streamsrt.config import StreamsConfig
@@ -31,16 +27,13 @@ from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.kinds import Cache, cache_over
 from streamsrt.tasks.async_calls import call_all
-from streamsrt.tasks.offset_metadata import parse_mark
+from streamsrt.tasks.offset_metadata import parse_mark, parse_partition_metadata, partition_metadata
 from streamsrt.tasks.partition_group import PartitionGroup, Run, TopicPartition
 from streamsrt.tasks.record_collector import Collector
 from streamsrt.wire.records import RecordColumns
 from topology.nodes import SourceNode, StoreSpec, Subtopology
 from topology.serdes import Serde
 from topology.timestamps import timestamp_extractor
-
-_PARTITION_TIME = Struct(">bq")
-_METADATA_VERSION = 2
 
 
 class TaskId(NamedTuple):
@@ -376,7 +369,7 @@ class Task:
 
     def _metadata(self, topic_partition: TopicPartition) -> str:
         time = self._partition_times[topic_partition]
-        return b64encode(_PARTITION_TIME.pack(_METADATA_VERSION, time)).decode()
+        return partition_metadata(time, self.operator_times())
 
     def post_commit(self, changelog_end_offsets: Mapping[str, int] | None = None) -> None:
         """Writes the stores. ``changelog_end_offsets``: by store, the offset after the last acknowledged record."""
@@ -402,23 +395,22 @@ class Task:
         return self._flushed_offsets if store in self._behind_caches else self._offsets
 
     def restore_partition_time(self, topic: str, partition: int, metadata: str) -> None:
-        """Takes over the partition time out of a committed offset's metadata; what is not such metadata is ignored.
+        """Takes over what a committed offset's metadata knows: the partition time, and the windowed operators' stream times.
 
-        What a backfill left there also says which stream times the windowed operators have seen.
+        What is not such metadata is ignored.
         """
         mark = parse_mark(metadata)
+        known = parse_partition_metadata(metadata)
         if mark is not None:
-            self._restore_time(topic, partition, mark.partition_time_ms)
-            for operator, seen_ms in mark.operator_times_ms.items():
-                stream_time = self._runner.env.stream_times.setdefault(operator, StreamTime())
-                stream_time.ms = max(stream_time.ms, seen_ms)
+            known = mark.partition_time_ms, dict(mark.operator_times_ms)
+        if known is None:
             return
-        try:
-            version, time = _PARTITION_TIME.unpack_from(b64decode(metadata, validate=True))
-        except (ValueError, Base64Error, StructError):
-            return
-        if version in (1, _METADATA_VERSION):
-            self._restore_time(topic, partition, time)
+        partition_time_ms, operator_times_ms = known
+        self._restore_time(topic, partition, partition_time_ms)
+        for operator, seen_ms in operator_times_ms.items():
+            stream_time = self._runner.env.stream_times.setdefault(operator, StreamTime())
+            # What was closed by then was emitted with the record that closed it, before the commit.
+            stream_time.ms = stream_time.closed_ms = max(stream_time.ms, seen_ms)
 
     def _restore_time(self, topic: str, partition: int, time_ms: int) -> None:
         self._partition_times[topic, partition] = max(time_ms, self._partition_times[topic, partition])

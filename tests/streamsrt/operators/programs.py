@@ -8,11 +8,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.kinds import lay_out
 from streamsrt.state.memory import MemoryStore
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.records import Headers, RecordColumns
 from topology import (
+    Buffer,
     EmitStrategy,
     KGroupedStream,
     KStream,
@@ -22,6 +24,7 @@ from topology import (
     SlidingWindows,
     Store,
     StreamsBuilder,
+    Suppressed,
     TimeWindows,
     Topology,
     UnlimitedWindows,
@@ -87,7 +90,7 @@ TABLE_STEPS: dict[str, Callable[[KTable[Any, Any]], KTable[Any, Any]]] = {
 
 ENDS = (
     "sink", "count", "reduce", "aggregate", "tumbling", "hopping", "unlimited", "sliding", "session", "session_reduce",
-    "tumbling_close", "sliding_close", "session_close", "table", "join", "left_join",
+    "tumbling_close", "sliding_close", "session_close", "suppress_limit", "suppress_window", "table", "join", "left_join",
 )  # fmt: skip
 
 
@@ -131,6 +134,15 @@ def _aggregate(stream: KStream[Any, Any], end: str, table_steps: Sequence[str], 
         _write(_through(table, table_steps), serdes.string)
     elif "session" in end:
         _aggregate_sessions(grouped.windowed_by(SessionWindows(6, grace=5)), end, text)
+    elif end == "suppress_limit":
+        buffer = Buffer(max_records=3)
+        table = grouped.reduce(max, store=text)
+        _write(_through(table.suppress(Suppressed.until_time_limit(7, buffer)), table_steps), serdes.string)
+    elif end == "suppress_window":
+        store = Store("agg", key=serdes.string, value=serdes.long, caching=caching)
+        counted = grouped.windowed_by(WINDOWS["tumbling"]).count(store=store)
+        key = serdes.time_windowed(serdes.string, 10)
+        _write(counted.suppress(Suppressed.until_window_closes(), name="sup"), serdes.long, key)
     else:
         _aggregate_windows(grouped, end, caching)
 
@@ -257,6 +269,9 @@ def final_rows(task: Task) -> dict[str, list[Any]]:
     """What the stores hold, as rows of (key, start, value, timestamp)."""
     found: dict[str, list[Any]] = {}
     for name, cache in task.caches.items():
+        if isinstance(cache, SuppressionBuffer):
+            found[name] = [(held.key, held.time_ms, held.new, held.timestamp) for held in cache.rows()]
+            continue
         entries = cache.rows() if not hasattr(cache, "unread") else cache.rows(None, None)
         found[name] = [(e.key, e.start, e.value, e.timestamp) for e in entries]
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from streamsrt.wire.records import RecordColumns
@@ -76,6 +76,9 @@ def test_cached_generated_code_equals_cached_processor_nodes(
 @settings(max_examples=100, deadline=None)
 @given(programs, inputs, sizes)
 def test_caching_changes_how_often_but_not_what(program: Program, rows: list[Piped], batches: list[int]) -> None:
+    assume(
+        not program[1].startswith("suppress")
+    )  # what it sees, and so what it holds back, is how often a table changes
     cached = run(program, rows, batches, caching=True)
     uncached = run(program, rows, batches, caching=False, cache_max_bytes=0)
     assert cached["stores"] == uncached["stores"]
@@ -94,12 +97,14 @@ def test_a_task_that_is_restored_from_its_changelogs_goes_on_as_if_nothing_happe
     written, whole = Written(), Written()
     first = new_task(topology, written)
     feed(first, rows[:cut], [7])
-    commit(first)
+    offsets = first.prepare_commit().offsets
+    first.post_commit(None)
     specs = topology.subtopologies[0].stores
     second = new_task(topology, written, {spec.name: new_store(spec) for spec in specs})
     for spec in specs:
         restore(second, spec.name, written)
-    time = max((row.timestamp for row in rows[:cut]), default=-1)
+    for (topic, partition), (_, metadata) in offsets.items():
+        second.restore_partition_time(topic, partition, metadata)
     feed(second, rows[cut:], [7])
     commit(second)
     through = new_task(topology, whole)
@@ -107,17 +112,13 @@ def test_a_task_that_is_restored_from_its_changelogs_goes_on_as_if_nothing_happe
     commit(through)
     feed(through, rows[cut:], [7])
     commit(through)
-    if all(spec.kind not in ("window", "session") for spec in specs) or all(
-        row.timestamp >= time for row in rows[cut:]
-    ):
-        # A windowed operation starts with an unknown stream time, as in Kafka Streams: what is late may differ.
-        assert final_rows(second) == final_rows(through)
-        assert written.topics == whole.topics
+    assert final_rows(second) == final_rows(through)
+    assert written.topics == whole.topics
 
 
 def restore(task: Any, store: str, written: Written) -> None:
     target = task.restore_target(store)
     assert target == (f"{APPLICATION}-{store}-changelog", 0)
     records = written.topics.get(target[0], [])
-    keys, values, timestamps = ([record[i] for record in records] for i in range(3))
-    task.restore(store, RecordColumns(keys, values, timestamps, 0, len(records)))
+    keys, values, timestamps, headers = ([record[i] for record in records] for i in range(4))
+    task.restore(store, RecordColumns(keys, values, timestamps, 0, len(records), None, headers))

@@ -9,6 +9,8 @@ from streamsrt.tasks.offset_metadata import (
     BackfillRunningError,
     done_metadata,
     parse_mark,
+    parse_partition_metadata,
+    partition_metadata,
     refuse_running_backfill,
     running_metadata,
 )
@@ -35,3 +37,27 @@ def test_only_a_running_backfill_is_refused() -> None:
     running = OffsetAndMetadata(0, running_metadata("b"))
     with pytest.raises(BackfillRunningError, match=r"backfill b .*t-1.*backfill abort --execute"):
         refuse_running_backfill("app", {("t", 0): done, ("t", 1): running})
+
+
+@given(st.integers(-1, 2**62), st.dictionaries(st.text(max_size=20), st.integers(-1, 2**62), max_size=5))
+def test_partition_and_operator_times_go_through_the_metadata(time: int, operators: dict[str, int]) -> None:
+    assert parse_partition_metadata(partition_metadata(time, operators)) == (time, operators)
+
+
+def test_metadata_of_kafka_streams_is_read() -> None:
+    # Base64 of TopicPartitionMetadata(7, {"s": 5}) and of its first version.
+    assert parse_partition_metadata("AgAAAAAAAAAHAAAAAQAAAAFzAAAAAAAAAAU=") == (7, {"s": 5})
+    assert parse_partition_metadata("AQAAAAAAAAAH") == (7, {})
+    assert partition_metadata(7, {"s": 5}) == "AgAAAAAAAAAHAAAAAQAAAAFzAAAAAAAAAAU="
+
+
+@pytest.mark.parametrize(
+    "other", ["", "not such metadata", "AwAAAAAAAAAH", "AgAAAAAAAAAHAAAAAg==", "srt:backfill:x:running"]
+)
+def test_other_metadata_is_none(other: str) -> None:
+    assert parse_partition_metadata(other) is None
+
+
+def test_metadata_stays_within_what_a_broker_takes() -> None:
+    many = {f"KSTREAM-AGGREGATE-{number:010d}": number for number in range(200)}
+    assert parse_partition_metadata(partition_metadata(7, many)) == (7, {})
