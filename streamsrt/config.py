@@ -145,6 +145,9 @@ class StreamsConfig(BaseModel):
     ssl_key_password: str | None = Field(default=None, repr=False)
     ssl_check_hostname: bool = True
 
+    otel_spans: bool = False
+    """OpenTelemetry spans of turns and commits."""
+
     # Keys with a prefix
     topic_configs: dict[str, str] = Field(default_factory=dict)
     """``topic.KEY``: settings of internal topics."""

@@ -26,6 +26,7 @@ from streamsrt.runtime.exactly_once import ExactlyOnceCommitter, transactional_s
 from streamsrt.runtime.lifecycle import OnFailure
 from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
 from streamsrt.runtime.topology_version import digest_tag
+from streamsrt.runtime.tracing import spans_of
 from streamsrt.runtime.values import State
 from streamsrt.state.directory import StateDirectory
 from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
@@ -96,6 +97,7 @@ def assemble(
         routing=routing,
         is_static=config.group_instance_id is not None,
     )
+    loop.on_work = spans_of(config)
     return Assembled(loop, LocalQueries(manager, desk, routing))
 
 

@@ -49,6 +49,7 @@ from streamsrt.runtime.commit import Committing
 from streamsrt.runtime.health import where_is
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Response
 from streamsrt.runtime.meter import ThreadMeter
+from streamsrt.runtime.tracing import OnWork, no_spans
 from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
 from streamsrt.tasks.owned_task import OwnedTask
 from streamsrt.tasks.task_manager import TaskManager
@@ -108,6 +109,7 @@ class StreamThread:
         self._routing = routing
         self._is_static = is_static
         self.meter = ThreadMeter()
+        self.on_work: OnWork = no_spans
         self._thread_id: int | None = None
         self._settings = settings
         self._network = network
@@ -244,6 +246,7 @@ class StreamThread:
         ended_ns = time.monotonic_ns()
         if processed:
             self.meter.process.add(began_ns, ended_ns, processed)
+            self.on_work("process", began_ns, ended_ns, processed)
         if self._settings.turn_max_ms and processed:
             self._limit_records = _next_limit(self._limit_records, self._now_ms() - now_ms, self._settings.turn_max_ms)
         punctuated = sum(owned.task.punctuate(now_ms) for owned in self._manager.running())
@@ -276,7 +279,9 @@ class StreamThread:
             self._committer.commit(together, self._member.member_id, self._member.member_epoch)
         except _WORK_LOST as error:
             self._start_over(error)
-        self.meter.commit.add(began_ns, time.monotonic_ns(), 1)
+        ended_ns = time.monotonic_ns()
+        self.meter.commit.add(began_ns, ended_ns, 1)
+        self.on_work("commit", began_ns, ended_ns, 1)
 
     def _start_over(self, error: StreamsError) -> None:
         logger.warning("results could not be written, the tasks start over from what is committed: %s", error)

@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -139,18 +138,24 @@ def test_workers_are_added_and_removed(make: Callable[..., StreamProcesses]) -> 
 
 
 def test_one_that_says_why_it_failed_ends_all(make: Callable[..., StreamProcesses]) -> None:
-    with suppress(MissingTopicError):
+    def run() -> None:
         processes = make(failing)
         assert processes.join(PATIENCE_S)
         processes.raise_failure()
-        raise AssertionError("it did not fail")
+
+    # At the start, where it is that quick.
+    with pytest.raises(MissingTopicError, match="no topic"):
+        run()
 
 
 def test_the_group_may_shut_down_the_application(make: Callable[..., StreamProcesses]) -> None:
-    processes = make(shut_down)
-    assert processes.join(PATIENCE_S)
-    with pytest.raises(ApplicationShutdownError, match="requested a shutdown for the entire application"):
+    def run() -> None:
+        processes = make(shut_down)
+        assert processes.join(PATIENCE_S)
         processes.raise_failure()
+
+    with pytest.raises(ApplicationShutdownError, match="requested a shutdown for the entire application"):
+        run()
 
 
 def test_what_can_not_be_prepared_is_raised_at_the_start(make: Callable[..., StreamProcesses]) -> None:

@@ -1,0 +1,46 @@
+"""OpenTelemetry: spans of what the processing thread does, where ``otel.spans`` asks for them.
+
+1. A span is of one turn that processed something, or of one commit, never of a record: some a second, made after the fact.
+2. The trace of a record goes on without this: its headers, ``traceparent`` among them, are those of what is made of it.
+3. Spans go to whatever tracer provider the application has set up; without one, OpenTelemetry drops them.
+
+It needs ``pip install 'streamsrt[otel]'``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import ConfigError
+
+OnWork: TypeAlias = Callable[[str, int, int, int], None]
+"""``(kind, began, ended, items)``: what was done, from when to when (``time.monotonic_ns``), and for how many records."""
+
+
+def no_spans(kind: str, began_ns: int, ended_ns: int, items: int) -> None:
+    """For whoever wants none."""
+
+
+def spans_of(config: StreamsConfig) -> OnWork:
+    """Makes a span of each piece of work. Raises ConfigError where OpenTelemetry is asked for and not installed."""
+    if not config.otel_spans:
+        return no_spans
+    try:
+        from opentelemetry import trace
+    except ModuleNotFoundError as error:
+        raise ConfigError("otel.spans=true needs OpenTelemetry: pip install 'streamsrt[otel]'") from error
+    tracer = trace.get_tracer("streamsrt")
+    ahead_ns = time.time_ns() - time.monotonic_ns()
+    common: dict[str, str | int] = {"messaging.system": "kafka", "messaging.consumer.group.name": config.application_id}
+
+    def add(kind: str, began_ns: int, ended_ns: int, items: int) -> None:
+        attributes = {**common, "messaging.batch.message_count": items} if kind == "process" else common
+        span = tracer.start_span(
+            f"{config.application_id} {kind}", start_time=began_ns + ahead_ns, attributes=attributes
+        )
+        span.end(ended_ns + ahead_ns)
+
+    return add
