@@ -97,19 +97,20 @@ def run(address: str, folder: Path, name: str, records: int, callers: int, pause
         "state.dir": folder / name,
         "commit.interval.ms": 1_000,
     }
+    pause = threading.Event()
     streams = KafkaStreams(counting(), config)
     streams.start()
     try:
         with Callers(streams, callers, pause_s) as under_load:
             while streams.progress.processed_records < 10_000:
-                time.sleep(0.002)
+                pause.wait(0.002)
             start_s, before = time.perf_counter(), streams.progress.processed_records
             while streams.progress.processed_records < records:
-                time.sleep(0.01)
+                pause.wait(0.01)
             per_s = (records - before) / (time.perf_counter() - start_s)
-        time.sleep(1.5)
+        pause.wait(1.5)
         with Callers(streams, max(1, callers), 0.0) as idle:
-            time.sleep(2)
+            pause.wait(2)
         return per_s, percentiles(under_load.took_s), percentiles(idle.took_s)
     finally:
         streams.close()
