@@ -1,10 +1,11 @@
 """Runs a topology in a test, record by record, without a broker (Kafka Streams' ``TopologyTestDriver``).
 
-1. Every subtopology runs as one task, for partition 0. Repartition topics, and topics that the topology both writes and
-   reads, are followed until nothing is left to do.
+1. Every subtopology runs as one task for each partition. Repartition topics, and topics that the topology both writes and
+   reads, are followed until nothing is left to do. Of all records that wait, the one with the lowest timestamp comes next.
 2. After each record the tasks commit: caches are flushed, stores written. With ``commit="manual"`` only :meth:`commit` does.
 3. The wall clock stands still but for :meth:`advance_wall_clock_time`.
 4. Stores are in memory. Nothing is read from disk or network, so tests are repeatable.
+5. :meth:`restart` begins anew with what a cluster would have kept: topics, changelogs and committed offsets.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import repeat
 from types import TracebackType
-from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import UserError
@@ -26,13 +27,16 @@ from streamsrt.state.kinds import Cache, lay_out
 from streamsrt.state.memory import MemoryStore
 from streamsrt.tasks.record_collector import Keys
 from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers, RecordColumns
-from topology.nodes import StoreSpec, Subtopology, Topology
+from topology.nodes import StoreSpec, Subtopology, Topology, internal_topic_name
 from topology.serdes import Serde
 
 K = TypeVar("K")
 V = TypeVar("V")
 Access = TypeVar("Access", KeyValueAccess, WindowAccess, SessionAccess, VersionedAccess)
+
+TopicPartition: TypeAlias = tuple[str, int]
 
 Refuse = Callable[[str, bytes | None, bytes | None], Exception | None]
 """``(topic, key, value)`` -> why the cluster does not take a record; None: it takes it."""
@@ -67,9 +71,10 @@ TestRecord.__test__ = False  # type: ignore[attr-defined]  # the name is Kafka S
 class _Capture:
     """The collector of the driver: keeps records as they come."""
 
-    def __init__(self, refuse: Refuse | None) -> None:
+    def __init__(self, refuse: Refuse | None, partitions_of: Callable[[str], int]) -> None:
         self.produced: list[ProducedRecord] = []
         self._refuse = refuse
+        self._partitions_of = partitions_of
 
     def add(
         self,
@@ -82,14 +87,23 @@ class _Capture:
         partition_keys: Keys | None = None,
     ) -> None:
         each = repeat(()) if headers is None else headers
-        for key, value, timestamp, header in zip(keys, values, timestamps, each, strict=False):
+        places: Iterable[int | None] = partition if isinstance(partition, list) else repeat(cast(Any, partition))
+        rows = zip(keys, values, timestamps, each, places, partition_keys or keys, strict=False)
+        for key, value, timestamp, header, place, partition_key in rows:
             reason = None if self._refuse is None else self._refuse(topic, key, value)
             if reason is not None:
                 raise RefusedRecordError(reason)
-            self.produced.append(ProducedRecord(topic, 0, key, value, timestamp, tuple(header)))
+            if place is None:
+                place = partition_for(partition_key, self._partitions_of(topic))
+            self.produced.append(ProducedRecord(topic, place, key, value, timestamp, tuple(header)))
 
     def flush(self) -> None:
         """Nothing is held back."""
+
+
+def partition_for(key: bytes | None, partitions: int) -> int:
+    """Where a record of that key goes; without a key to partition 0, so that tests are repeatable."""
+    return 0 if key is None else partition_for_key(key, partitions)
 
 
 class TestInputTopic(Generic[K, V]):
@@ -113,8 +127,19 @@ class TestInputTopic(Generic[K, V]):
         self._timestamp = start_timestamp
         self._auto_advance_ms = auto_advance_ms
 
-    def pipe_input(self, key: K | None, value: V | None, timestamp: int | None = None, headers: Headers = ()) -> None:
-        """Processes one record, with all that follows from it. ``timestamp`` None: the topic's own clock."""
+    def pipe_input(
+        self,
+        key: K | None,
+        value: V | None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        *,
+        partition: int | None = None,
+    ) -> None:
+        """Processes one record, with all that follows from it. ``timestamp`` None: the topic's own clock.
+
+        ``partition`` None: that of the key, as the default partitioner has it.
+        """
         if timestamp is None:
             timestamp = self._timestamp
             self._timestamp += self._auto_advance_ms
@@ -124,7 +149,22 @@ class TestInputTopic(Generic[K, V]):
             None if value is None else self._value_serde.serialize(value),
             timestamp,
             headers,
+            partition=partition,
         )
+
+    def advance_time(self, duration: timedelta | int) -> None:
+        """Moves the topic's own clock on (milliseconds or timedelta)."""
+        self._timestamp += _milliseconds(duration)
+
+    def pipe_values(self, values: Iterable[V | None]) -> None:
+        """Processes several records without a key one after the other."""
+        for value in values:
+            self.pipe_input(None, value)
+
+    def pipe_records(self, records: Iterable[TestRecord[K, V]]) -> None:
+        """Processes several records one after the other, each with its timestamp and headers."""
+        for record in records:
+            self.pipe_input(record.key, record.value, record.timestamp, record.headers)
 
     def pipe_key_values(self, pairs: Iterable[tuple[K | None, V | None]]) -> None:
         """Processes several records one after the other."""
@@ -187,7 +227,7 @@ class TopologyTestDriver:
 
     ``initial_wall_clock_ms``: the wall clock at the start. ``generate`` False: every operation runs on processor nodes.
     ``refuse(topic, key, value)`` returns an exception for a record that the cluster is not to take; the production handler
-    gets it.
+    gets it. ``partitions``: of every topic, or of the topics that have more than one; internal ones have what follows.
     Raises UserError for a topology or configuration that can't run, RecordError where a record fails.
     """
 
@@ -200,6 +240,7 @@ class TopologyTestDriver:
         commit: Literal["each record", "manual"] = "each record",
         generate: bool = True,
         refuse: Refuse | None = None,
+        partitions: int | Mapping[str, int] = 1,
     ) -> None:
         if not isinstance(config, StreamsConfig):
             config = StreamsConfig.of({**_DEFAULT_CONFIG, **(config or {})})
@@ -207,15 +248,56 @@ class TopologyTestDriver:
         topology = topology.with_default_serdes(config.default_key_serde, config.default_value_serde)
         self._now_ms = initial_wall_clock_ms
         self._commit_each = commit == "each record"
-        self._capture = _Capture(refuse)
+        self._topology = topology
+        self._partitions = partitions
+        self._repartitions: dict[str, int] = {}
+        self._capture = _Capture(refuse, self._partitions_of)
         self._followed = 0
         self._queues: dict[str, deque[ProducedRecord]] = {}
-        self._offsets: dict[str, int] = {}
-        tasks = max(1, len(topology.subtopologies))
-        self._task_config = TaskConfig.of(config, tasks)
+        self._logs: dict[TopicPartition, list[ProducedRecord]] = {}
+        self._committed: dict[TopicPartition, tuple[int, str]] = {}
+        places = self._places(topology)
+        self._task_config = TaskConfig.of(config, max(1, len(places)))
         if not generate or refuse is not None:
             self._task_config = _without_generation(self._task_config)
-        self._tasks = [self._task(subtopology) for subtopology in topology.subtopologies]
+        self._tasks = [self._task(*place) for place in places]
+
+    def _places(self, topology: Topology) -> list[tuple[Subtopology, int]]:
+        """Each subtopology with its partitions: as many as the topic with most of them has."""
+        self._derive_repartitions(topology)
+        places = []
+        for part in topology.subtopologies:
+            topics = [
+                *part.source_topics,
+                *map(self._internal, (topic.name for topic in part.repartition_source_topics)),
+            ]
+            count = max((self._partitions_of(topic) for topic in topics), default=self._partitions_of(""))
+            places += [(part, partition) for partition in range(count)]
+        return places
+
+    def _derive_repartitions(self, topology: Topology) -> None:
+        for _ in topology.subtopologies:
+            for part in topology.subtopologies:
+                inputs = [*part.source_topics, *map(self._internal, (t.name for t in part.repartition_source_topics))]
+                count = max(map(self._partitions_of, inputs), default=1)
+                for name in map(self._internal, part.repartition_sink_topics):
+                    self._repartitions[name] = max(self._repartitions.get(name, 1), count)
+            given = {t.name: t.partitions for part in topology.subtopologies for t in part.repartition_source_topics}
+            self._repartitions |= {self._internal(name): count for name, count in given.items() if count is not None}
+            for part in topology.subtopologies:
+                internal = {topic.name for topic in part.repartition_source_topics}
+                for group in part.copartition_groups:
+                    names = [self._internal(name) if name in internal else name for name in group]
+                    most = max(map(self._partitions_of, names))
+                    self._repartitions |= {n: most for n in names if n in self._repartitions and given.get(n) is None}
+
+    def _internal(self, name: str) -> str:
+        return internal_topic_name(self.config.application_id, name)
+
+    def _partitions_of(self, topic: str) -> int:
+        if topic in self._repartitions:
+            return self._repartitions[topic]
+        return self._partitions if isinstance(self._partitions, int) else self._partitions.get(topic, 1)
 
     def __enter__(self) -> Self:
         return self
@@ -225,15 +307,15 @@ class TopologyTestDriver:
     ) -> None:
         self.close()
 
-    def _task(self, subtopology: Subtopology) -> Task:
+    def _task(self, subtopology: Subtopology, partition: int) -> Task:
         return Task(
             subtopology,
-            0,
+            partition,
             application_id=self.config.application_id,
             stores={spec.name: _memory_store(spec) for spec in subtopology.stores},
             collector=self._capture,
             config=self._task_config,
-            partitions_of_topic=_one_partition,
+            partitions_of_topic=self._partitions_of,
             now_ms=self._now_ms,
         )
 
@@ -263,30 +345,41 @@ class TopologyTestDriver:
         return tuple(self._capture.produced)
 
     def pipe_raw(
-        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers = (),
+        *,
+        partition: int | None = None,
     ) -> None:
         """Processes one record given as bytes. Raises UserError for a topic that the topology does not read."""
-        if not self._enqueue(topic, key, value, timestamp, headers):
+        count = self._partitions_of(topic)
+        place = partition_for(key, count) if partition is None else partition
+        if not 0 <= place < count:
+            raise UserError(f"topic {topic!r} has {count} partitions here, so there is no partition {place}")
+        if not self._enqueue(ProducedRecord(topic, place, key, value, timestamp, headers)):
             known = ", ".join(sorted({t for task in self._tasks for t, _ in task.source_partitions}))
             raise UserError(f"the topology does not read the topic {topic!r}; it reads: {known}")
         self._work()
 
-    def _enqueue(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> bool:
-        offset = self._offsets.get(topic, 0)
-        columns = RecordColumns([key], [value], [timestamp], offset, offset + 1, None, [headers] if headers else None)
-        readers = [task for task in self._tasks if self._reads(task, topic)]
+    def _enqueue(self, record: ProducedRecord) -> bool:
+        place = (record.topic, record.partition)
+        log = self._logs.setdefault(place, [])
+        readers = [task for task in self._tasks if self._reads(task, *place)]
         for task in readers:
-            task.add_batch(topic, 0, columns)
-        self._offsets[topic] = offset + 1
+            task.add_batch(*place, _columns([record], len(log)))
+        log.append(record)
         return bool(readers)
 
-    def _reads(self, task: Task, topic: str) -> bool:
-        if (topic, 0) in task.source_partitions:
+    def _reads(self, task: Task, topic: str, partition: int) -> bool:
+        if (topic, partition) in task.source_partitions:
             return True
         for source in task.subtopology.sources:
             if source.pattern is not None and re.fullmatch(source.pattern, topic):
                 task.add_source_topic(source.name, topic)
-                return True
+                return (topic, partition) in task.source_partitions
         return False
 
     def _work(self) -> None:
@@ -310,13 +403,13 @@ class TopologyTestDriver:
             record = produced[self._followed]
             self._followed += 1
             self.output_queue(record.topic).append(record)
-            self._enqueue(record.topic, record.key, record.value, record.timestamp, record.headers)
+            self._enqueue(record)
 
     # ------------------------------------------------------------------------------------------------- time, commit
 
     def advance_wall_clock_time(self, duration: timedelta | int) -> None:
         """Moves the wall clock (milliseconds or timedelta), and runs the punctuations that are due then."""
-        self._now_ms += round(duration / timedelta(milliseconds=1)) if isinstance(duration, timedelta) else duration
+        self._now_ms += _milliseconds(duration)
         for task in self._tasks:
             task.punctuate(self._now_ms)
             if self._commit_each:
@@ -335,50 +428,82 @@ class TopologyTestDriver:
         self._work()
 
     def _commit_task(self, task: Task) -> None:
-        task.prepare_commit()
+        self._committed.update(task.prepare_commit().offsets)
         task.post_commit(None)
+
+    def restart(self, *, clean: bool = True) -> None:
+        """Ends all tasks and begins again, with stores restored from their changelogs.
+
+        ``clean`` False: as after a crash. What was not committed is done again, then its results are sent again too.
+        """
+        if clean:
+            self.commit()
+        self.close()
+        self._tasks = [self._task(*place) for place in self._places(self._topology)]
+        for task in self._tasks:
+            for spec in task.subtopology.stores:
+                self._restore(task, spec.name)
+        for place, log in self._logs.items():
+            position, metadata = self._committed.get(place, (0, ""))
+            for task in self._tasks:
+                if self._reads(task, *place):
+                    task.start_at(*place, position)
+                    task.restore_partition_time(*place, metadata)
+                    if log[position:]:
+                        task.add_batch(*place, _columns(log[position:], position))
+        self._work()
+
+    def _restore(self, task: Task, store: str) -> None:
+        target = task.restore_target(store)
+        if target is None:
+            return
+        records = [record for record in self._capture.produced if (record.topic, record.partition) == target]
+        if not task.writes_changelog(store):
+            records = self._logs.get(target, [])[: self._committed.get(target, (0, ""))[0]]
+        if records:
+            task.restore(store, _columns(records, 0))
 
     # ------------------------------------------------------------------------------------------------- state
 
-    def _store(self, name: str) -> tuple[StoreSpec, Cache, Serde[Any]]:
+    def _store(self, name: str, partition: int = 0) -> tuple[StoreSpec, Cache, Serde[Any]]:
         for task in self._tasks:
             for spec in task.subtopology.stores:
-                if spec.name == name:
+                if spec.name == name and task.task_id.partition == partition:
                     return spec, task.caches[name], task.key_serde(name)
-        known = ", ".join(spec.name for task in self._tasks for spec in task.subtopology.stores) or "none"
-        raise UserError(f"the topology has no store {name!r}; its stores: {known}")
+        known = ", ".join(self.store_names()) or "none"
+        raise UserError(f"the topology has no store {name!r} of partition {partition}; its stores: {known}")
 
     def store_names(self) -> tuple[str, ...]:
-        return tuple(spec.name for task in self._tasks for spec in task.subtopology.stores)
+        return tuple(dict.fromkeys(spec.name for task in self._tasks for spec in task.subtopology.stores))
 
     def store_kind(self, name: str) -> str:
         """``key_value``, ``window``, ``session`` or ``versioned``."""
         return self._store(name)[0].kind
 
-    def get_key_value_store(self, name: str, *, timestamped: bool = False) -> KeyValueAccess:
+    def get_key_value_store(self, name: str, *, timestamped: bool = False, partition: int = 0) -> KeyValueAccess:
         """A key-value store. ``timestamped``: values are ValueAndTimestamp. What is put there is not logged."""
-        return self._access(name, KeyValueAccess, timestamped=timestamped)
+        return self._access(name, KeyValueAccess, timestamped=timestamped, partition=partition)
 
-    def get_timestamped_key_value_store(self, name: str) -> KeyValueAccess:
-        return self.get_key_value_store(name, timestamped=True)
+    def get_timestamped_key_value_store(self, name: str, *, partition: int = 0) -> KeyValueAccess:
+        return self.get_key_value_store(name, timestamped=True, partition=partition)
 
-    def get_window_store(self, name: str, *, timestamped: bool = False) -> WindowAccess:
+    def get_window_store(self, name: str, *, timestamped: bool = False, partition: int = 0) -> WindowAccess:
         """A window store. ``timestamped``: values are ValueAndTimestamp."""
-        return self._access(name, WindowAccess, timestamped=timestamped)
+        return self._access(name, WindowAccess, timestamped=timestamped, partition=partition)
 
-    def get_timestamped_window_store(self, name: str) -> WindowAccess:
-        return self.get_window_store(name, timestamped=True)
+    def get_timestamped_window_store(self, name: str, *, partition: int = 0) -> WindowAccess:
+        return self.get_window_store(name, timestamped=True, partition=partition)
 
-    def get_session_store(self, name: str) -> SessionAccess:
+    def get_session_store(self, name: str, *, partition: int = 0) -> SessionAccess:
         """A session store."""
-        return self._access(name, SessionAccess)
+        return self._access(name, SessionAccess, partition=partition)
 
-    def get_versioned_key_value_store(self, name: str) -> VersionedAccess:
+    def get_versioned_key_value_store(self, name: str, *, partition: int = 0) -> VersionedAccess:
         """A versioned store."""
-        return self._access(name, VersionedAccess)
+        return self._access(name, VersionedAccess, partition=partition)
 
-    def _access(self, name: str, wanted: type[Access], *, timestamped: bool = False) -> Access:
-        spec, cache, serde = self._store(name)
+    def _access(self, name: str, wanted: type[Access], *, timestamped: bool = False, partition: int = 0) -> Access:
+        spec, cache, serde = self._store(name, partition)
         access = store_access(spec, cache, serde, self._outside, None, timestamped=timestamped)
         if not isinstance(access, wanted):
             raise UserError(
@@ -403,8 +528,21 @@ class TopologyTestDriver:
             task.close()
 
 
-def _one_partition(topic: str) -> int:
-    return 1
+def _milliseconds(duration: timedelta | int) -> int:
+    return round(duration / timedelta(milliseconds=1)) if isinstance(duration, timedelta) else duration
+
+
+def _columns(records: Sequence[ProducedRecord], offset: int) -> RecordColumns:
+    headers = [record.headers for record in records]
+    return RecordColumns(
+        [record.key for record in records],
+        [record.value for record in records],
+        [record.timestamp for record in records],
+        offset,
+        offset + len(records),
+        None,
+        headers if any(headers) else None,
+    )
 
 
 def _without_generation(config: TaskConfig) -> TaskConfig:

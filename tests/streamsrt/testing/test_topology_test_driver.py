@@ -80,3 +80,63 @@ def test_mistakes_of_a_test_say_what_there_is() -> None:
         driver.get_key_value_store("nope")
     with pytest.raises(UserError, match="no more records"):
         driver.create_output_topic("out", serdes.string, serdes.long).read_record()
+
+
+def test_several_partitions_are_several_tasks() -> None:
+    with TopologyTestDriver(word_count(), partitions={"lines": 3, "out": 2}) as driver:
+        lines = driver.create_input_topic("lines", serdes.string, serdes.string)
+        out = driver.create_output_topic("out", serdes.string, serdes.long)
+        for partition in range(3):
+            lines.pipe_input(None, "to be or not to be", partition, partition=partition)
+        assert out.read_key_values_to_map() == {"be": 6, "not": 3, "or": 3, "to": 6}
+        counts = [dict(driver.get_key_value_store("counts", partition=partition).all()) for partition in range(3)]
+        assert {word: count for part in counts for word, count in part.items()} == {"be": 6, "not": 3, "or": 3, "to": 6}
+        assert sum(map(len, counts)) == 4
+        placed = {(record.topic, record.partition): record.key for record in driver.producer_history}
+        assert {partition for topic, partition in placed if topic == "out"} <= {0, 1}
+        assert {partition for topic, partition in placed if topic.endswith("-changelog")} == {
+            partition for partition, part in enumerate(counts) if part
+        }
+        with pytest.raises(UserError, match="has 3 partitions here"):
+            lines.pipe_input(None, "x", partition=3)
+        with pytest.raises(UserError, match="no store 'counts' of partition 3"):
+            driver.get_key_value_store("counts", partition=3)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_restart_has_what_the_changelogs_have(clean: bool) -> None:
+    with TopologyTestDriver(word_count(), partitions=2) as driver:
+        lines = driver.create_input_topic("lines", serdes.string, serdes.string)
+        out = driver.create_output_topic("out", serdes.string, serdes.long)
+        lines.pipe_values(["to be", "or not"])
+        driver.restart(clean=clean)
+        lines.pipe_input(None, "to be")
+        assert out.read_key_values_to_map() == {"be": 2, "not": 1, "or": 1, "to": 2}
+
+
+def test_after_a_crash_what_was_not_committed_is_done_again() -> None:
+    config = {"statestore.cache.max.bytes": 1 << 20}
+    with TopologyTestDriver(word_count(), config, commit="manual") as driver:
+        lines = driver.create_input_topic("lines", serdes.string, serdes.string)
+        out = driver.create_output_topic("out", serdes.string, serdes.long)
+        lines.pipe_values(["to be"])
+        driver.commit()
+        assert out.read_key_values_to_map() == {"be": 1, "to": 1}
+        lines.pipe_values(["to", "to"])
+        driver.restart(clean=False)
+        driver.commit()
+        assert out.read_key_values_to_map()["to"] >= 3, "at least once: they may count twice"
+        assert driver.get_key_value_store("counts").get("be") == 1
+
+
+def test_topics_have_clocks_of_their_own() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.string).to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        given = driver.create_input_topic("in", serdes.string, serdes.string, start_timestamp=10, auto_advance_ms=5)
+        given.pipe_values(["a", "b"])
+        given.advance_time(timedelta(seconds=1))
+        given.pipe_input("k", "c")
+        given.pipe_records([TestRecord("k", "d", 3, (("h", b"1"),))])
+        out = driver.create_output_topic("out", serdes.string, serdes.string)
+        assert [record.timestamp for record in out.read_records_to_list()] == [10, 15, 1020, 3]
