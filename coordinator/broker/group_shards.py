@@ -93,7 +93,9 @@ class GroupShards:
             }
             topic = self._topics.create(OFFSETS_TOPIC, partitions, configs)
         for group_id, row in self._config_log.load().items():
-            self._config = self._config.with_group(group_id, orjson.loads(row))
+            self._config, warnings = self._config.with_stored_group(group_id, orjson.loads(row))
+            for warning in warnings:
+                logger.warning("%s", warning)
         self._logs = topic.partitions
         self._image = self._topics.image()
         now_ms = self._now_ms()

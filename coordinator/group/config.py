@@ -179,6 +179,48 @@ class GroupConfig:
         rest = {name: value for name, value in settings.items() if name not in own}
         return replace(self, groups=groups, resolved=resolved, consumer=self.consumer.with_group(group_id, rest))
 
+    def with_stored_group(self, group_id: str, settings: Mapping[str, str]) -> tuple[GroupConfig, tuple[str, ...]]:
+        """The same with settings that were right when they were stored, and warnings for those that are not any more.
+
+        What the broker's bounds do not allow any more is used as the bound; what can't be used at all, as the default.
+        """
+        fitting: dict[str, str] = {}
+        warnings = []
+        for name, value in settings.items():
+            used = self._fitting(name, value)
+            if used is not None:
+                fitting[name] = used
+            if used != value:
+                instead = "its default" if used is None else used
+                warnings.append(f"group {group_id}: {name}={value} is not allowed any more: {instead} is used")
+        made = self.with_group(group_id, fitting)
+        return replace(made, groups={**made.groups, group_id: dict(settings)}), tuple(warnings)
+
+    def _fitting(self, name: str, value: str) -> str | None:
+        if self._is_allowed(name, value):
+            return value
+        attribute = _GROUP_SETTINGS.get(name) or CONSUMER_GROUP_SETTINGS.get(name, "")
+        bounds = self.bounds if name in _GROUP_SETTINGS else self.consumer.bounds
+        limits = [
+            bounds[limit]
+            for limit in (f"min_{attribute}", f"max_{attribute}", _MAXIMA.get(attribute, ""))
+            if limit in bounds
+        ]
+        if not limits:
+            return None
+        try:
+            nearest_limit = str(min(limits, key=lambda limit: abs(limit - int(value))))
+        except ValueError:
+            return None
+        return nearest_limit if self._is_allowed(name, nearest_limit) else None
+
+    def _is_allowed(self, name: str, value: str) -> bool:
+        try:
+            self.with_group("", {name: value})
+        except InvalidConfigError:
+            return False
+        return True
+
     def describe_group(self, group_id: str) -> dict[str, tuple[str | None, bool]]:
         """Dynamic setting -> (value in use, whether the group itself sets it)."""
         own = self.groups.get(group_id, {})

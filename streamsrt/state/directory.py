@@ -117,13 +117,19 @@ class StateDirectory:
     def list_stores(self) -> list[LocalStore]:
         """Every persistent store on disk with its changelog offset, by name and partition; opens the closed ones to look.
 
-        A damaged store is listed without an offset; opening it says what is wrong.
+        A damaged store is listed without an offset; opening it says what is wrong. Stores that another process has open are
+        left out.
         """
         self._check_usable()
         return [
             LocalStore(store, partition, self._changelog_offset(store, partition))
             for store, partition in self._on_disk()
+            if not self._shared or self.is_open(store, partition) or self._is_free(store, partition)
         ]
+
+    def _is_free(self, store: str, partition: int) -> bool:
+        with _lock_of_store(self.store_path(store, partition)) as is_free:
+            return is_free
 
     def _on_disk(self) -> list[tuple[str, int]]:
         found = [

@@ -17,6 +17,7 @@ from coordinator.group.refusal import Refused
 from coordinator.group.streams.assignment import bump_record, target_records
 from coordinator.group.streams.configuration import (
     ASSIGNMENT_DELAYED,
+    MISSING_CLIENT_TAGS,
     SHUTDOWN_APPLICATION,
     STALE_TOPOLOGY,
     Configuration,
@@ -166,7 +167,7 @@ class _Heartbeat:
         old = self.before.current.get(member.member_id, NEVER_ASSIGNED)
         current = self._reconcile(member, target, target_epoch)
         self._remember(member)
-        statuses += self._problems(configuration)
+        statuses += self._problems(member, configuration)
         return self._decision(member, old, current, configuration, statuses)
 
     def _write(self, *records: Record) -> None:
@@ -419,7 +420,7 @@ class _Heartbeat:
         if request.shutdown_application:
             self.soft["shutdown_requested_by"] = member.member_id
 
-    def _problems(self, configuration: Configuration) -> list[tuple[int, str]]:
+    def _problems(self, member: Member, configuration: Configuration) -> list[tuple[int, str]]:
         statuses = []
         problem = configuration.problem
         creation, effect = next_creation(
@@ -431,6 +432,13 @@ class _Heartbeat:
             self.effects.append(effect)
         if problem is not None:
             statuses.append((problem.status_code, problem.detail + creation_detail(creation)))
+        missing = [tag for tag in self.config.rack_tags if tag not in dict(member.client_tags)]
+        if missing and self.context.api_version >= 1:
+            detail = (
+                f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. Configure them "
+                "via 'client.tag.<tagKey>' in your Streams config."
+            )
+            statuses.append((MISSING_CLIENT_TAGS, detail))
         requested_by = self._soft().shutdown_requested_by
         if requested_by is not None:
             detail = (

@@ -164,8 +164,13 @@ class _Progress:
         for member in members:
             for task, end in member.end_offsets.items():
                 self._ends[task] = max(end, self._ends.get(task, end))
-            for task, offset in (member.offsets or {}).items():
-                self.offsets.setdefault(task, {})[member.process_id] = offset
+        # State that lies on the disk of a process may be reported by a member that does not have the task, and late: what
+        # the member reports that has it (it knows an end) counts.
+        for has_task in (False, True):
+            for member in members:
+                for task, offset in (member.offsets or {}).items():
+                    if (task in member.end_offsets) is has_task:
+                        self.offsets.setdefault(task, {})[member.process_id] = offset
         for member in members:
             for task in member.running:
                 self._runs.setdefault(task, {})[member.process_id] = self._is_near(member, task)

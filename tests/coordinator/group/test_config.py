@@ -113,3 +113,37 @@ def test_a_group_setting_that_is_refused_in_kafkas_words(name: str, value: str, 
     with pytest.raises(InvalidConfigError) as refused:
         config.with_group("g", {"streams.num.warmup.replicas": "1", name: value})
     assert str(refused.value) == text
+
+
+@pytest.mark.requirement("SG-280")
+def test_stored_settings_outside_of_new_bounds_are_used_as_the_bound() -> None:
+    stored = {
+        "streams.session.timeout.ms": "60000",
+        "streams.heartbeat.interval.ms": "6000",
+        "streams.num.standby.replicas": "2",
+        "streams.task.offset.interval.ms": "20000",
+        "streams.assignor.name": "gone",
+        "consumer.session.timeout.ms": "60000",
+    }
+    tight = {
+        "group.streams.max.session.timeout.ms": "50000",
+        "group.streams.max.standby.replicas": "1",
+        "group.streams.min.task.offset.interval.ms": "30000",
+        "group.consumer.max.session.timeout.ms": "50000",
+    }
+    config, warnings = GroupConfig.parse(tight).with_stored_group("g", stored)
+    used = config.for_group("g")
+    assert (used.session_timeout_ms, used.heartbeat_interval_ms, used.num_standby_replicas) == (50_000, 6_000, 1)
+    assert (used.task_offset_interval_ms, used.assignor_name) == (30_000, None)
+    assert config.consumer.for_group("g").session_timeout_ms == 50_000
+    assert [warning.split(" is not")[0] for warning in warnings] == [
+        "group g: streams.session.timeout.ms=60000",
+        "group g: streams.num.standby.replicas=2",
+        "group g: streams.task.offset.interval.ms=20000",
+        "group g: streams.assignor.name=gone",
+        "group g: consumer.session.timeout.ms=60000",
+    ]
+    # Wider bounds again, and the stored values are back.
+    assert (
+        GroupConfig.parse({}).with_stored_group("g", config.groups["g"])[0].for_group("g").session_timeout_ms == 60_000
+    )

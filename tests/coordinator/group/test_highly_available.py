@@ -122,6 +122,15 @@ def test_the_last_report_of_a_process_and_the_newest_end_count() -> None:
     assert found["a1"].active | found["a2"].active == {S0}
 
 
+def test_what_the_owner_of_a_task_reports_counts_before_what_lies_on_the_disk_of_its_process() -> None:
+    a = member("a", "P1", tasks("0"), at={S0: 1000}, ends={S0: 1000})
+    warm = member("b1", "P2", tasks("", "", "0"), at={S0: 990}, ends={S0: 1000})
+    late = member("b2", "P2", at={S0: 10})
+    c = member("c", "P1", tasks("123"), at=ENDS, ends=ENDS)
+    for order in ((a, c, warm, late), (a, c, late, warm)):
+        assert assign(*order)["b1"].active == {S0}
+
+
 def test_members_that_report_no_offsets_are_assigned_as_by_sticky() -> None:
     a = member("a", "P1", tasks("0123"))
     found = assign(a, member("b", "P2"), standbys=1)
@@ -224,9 +233,9 @@ def test_what_always_holds(group: list[AssignorMember], standbys: int, warmups: 
         assert copies == min(standbys, elsewhere)
     for task, name in warming:
         ends = [each.end_offsets[task] for each in group if task in each.end_offsets]
-        offsets = [
-            each.offsets[task] for each in group if each.process_id == processes[name] and task in (each.offsets or {})
-        ]
+        reported = [each for each in group if each.process_id == processes[name] and task in (each.offsets or {})]
+        # Who has the task counts before who has its state on disk, and then the last one.
+        offsets = [(each.offsets or {})[task] for each in sorted(reported, key=lambda each: task in each.end_offsets)]
         assert not ends or not offsets or max(ends) - offsets[-1] > LAG
     again = [replace(each, previous=found[each.member_id]) for each in group]
     assert assign(*again, counts=COUNTS, standbys=standbys, warmups=warmups) == found

@@ -148,7 +148,7 @@ def test_a_group_from_its_first_join_to_its_deletion() -> None:
     check("life_and_death")
 
 
-@pytest.mark.requirement("SG-119", "SG-120", "SG-121", "SG-144")
+@pytest.mark.requirement("SG-091", "SG-096", "SG-119", "SG-120", "SG-121", "SG-144")
 def test_an_upgrade_with_new_topics_does_not_stop_who_runs_the_old_version() -> None:
     check("upgrade_with_new_topics")
 
@@ -183,3 +183,12 @@ def test_one_member_ends_the_whole_application() -> None:
 @pytest.mark.requirement("SG-174", "SG-180", "SG-198", "SG-244", "SG-282")
 def test_settings_of_the_group_take_effect_at_the_next_heartbeat() -> None:
     check("settings")
+
+
+def test_standby_tasks_in_other_zones() -> None:
+    check("rack_tags")
+
+
+@pytest.mark.requirement("SG-059", "SG-157", "SG-159", "SG-161", "SG-162", "SG-164", "SG-248", "SG-249")
+def test_the_states_of_a_group() -> None:
+    check("states")

@@ -295,6 +295,7 @@ def test_a_store_that_another_process_is_closing_is_waited_for(tmp_path: Path) -
         assert other.is_open("counts", 0)
 
 
+@pytest.mark.requirement("SG-206")
 def test_what_another_process_uses_is_not_cleaned_up(tmp_path: Path) -> None:
     code = (
         "import sys\n"
@@ -316,6 +317,8 @@ def test_what_another_process_uses_is_not_cleaned_up(tmp_path: Path) -> None:
         with other:
             assert other.stdout is not None
             assert other.stdout.readline() == "open\n"
+            with StateDirectory(tmp_path, "app", shared=True) as beside:
+                assert [local.store for local in beside.list_stores()] == ["unused"]
             assert directory.clean_obsolete(2**62, 0) == [("unused", 0)]
             assert directory.store_path("used", 0).exists()
             other.communicate("")
