@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 from coordinator.broker.broker_configs import BrokerConfigs
 from coordinator.broker.config_definitions import Value
+from coordinator.broker.credentials import Credentials
 from coordinator.broker.group_shards import GroupShards
 from coordinator.broker.keyed_log import KeyedLog
 from coordinator.broker.log_cleaner import LogCleaner
@@ -84,6 +85,7 @@ class Broker:
         )
         self.producer_ids = ProducerIds(directory, fsync=self.fsync)
         self._rows = KeyedLog(directory, BROKER_LOG, fsync=self.fsync)
+        self.credentials = Credentials(self._rows)
         group_configs = KeyedLog(directory, GROUP_CONFIGS_LOG, fsync=self.fsync)
         self.groups = GroupShards(
             self.topics,
@@ -126,6 +128,7 @@ class Broker:
         rows = self._rows.load()
         self._load_cluster_id(rows.get("cluster.id"))
         self.configs.load(rows)
+        self.credentials.load(rows)
         self.topics.set_defaults(self.configs)
         self.topics.load()
         self.producer_ids.load()

@@ -29,6 +29,7 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 _BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
@@ -57,7 +58,7 @@ class Definition:
         text = text.strip()
         if self.type == ConfigType.BOOLEAN:
             return self._boolean(text)
-        if self.type == ConfigType.STRING:
+        if self.type in (ConfigType.STRING, ConfigType.PASSWORD):
             return self._choice(text)
         if self.type == ConfigType.LIST:
             return tuple(self._choice(part.strip()) for part in text.split(",") if part.strip())
@@ -121,6 +122,7 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
 
 _INT_MAX = (1 << 31) - 1
 _DAY_MS = 86_400_000
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
@@ -220,6 +222,31 @@ _OWN = (
     Definition("transaction.state.log.num.partitions", ConfigType.INT, 1, minimum=1, maximum=50),
     Definition("transaction.state.log.segment.bytes", ConfigType.INT, 100 << 20, minimum=1024),
     Definition("transactional.id.expiration.ms", ConfigType.INT, 604_800_000, minimum=1),
+    Definition(
+        "plain.sasl.jaas.config",
+        ConfigType.PASSWORD,
+        "",
+        documentation='Users of SASL PLAIN, as the options of PlainLoginModule: user_NAME="PASSWORD" ...',
+    ),
+    Definition("sasl.enabled.mechanisms", ConfigType.LIST, ("SCRAM-SHA-512",), allowed=SASL_MECHANISMS),
+    Definition(
+        "security.protocol",
+        ConfigType.STRING,
+        "PLAINTEXT",
+        allowed=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        documentation="What clients of the listener speak.",
+    ),
+    Definition("ssl.client.auth", ConfigType.STRING, "none", allowed=("none", "requested", "required")),
+    Definition("ssl.key.password", ConfigType.PASSWORD, ""),
+    Definition(
+        "ssl.keystore.location", ConfigType.STRING, "", documentation="PEM file of the private key and its chain."
+    ),
+    Definition(
+        "ssl.truststore.location",
+        ConfigType.STRING,
+        "",
+        documentation="PEM file of those who sign clients' certificates.",
+    ),
     Definition("socket.request.max.bytes", ConfigType.INT, 100 << 20, minimum=1024),
 )
 

@@ -117,6 +117,9 @@ def _row_of(definition: Definition, origins: list[_Synonym], *, synonyms: bool, 
     first = origins[0]
     row = _row(definition.key, definition.type, first.value, first.source, read_only=read_only)
     row.synonyms = origins if synonyms else []
+    if definition.type == ConfigType.PASSWORD:
+        row.is_sensitive, row.value = True, None
+        row.synonyms = [_Synonym(name=each.name, value=None, source=each.source) for each in row.synonyms]
     row.documentation = definition.documentation or None
     return row
 

@@ -15,6 +15,7 @@ from coordinator.broker import (
     groups,
     metadata,
     produce,
+    security,
     topic_admin,
     transactions,
 )
@@ -37,6 +38,7 @@ HANDLERS: Mapping[int, Handler] = {
     **groups.HANDLERS,
     **metadata.HANDLERS,
     **produce.HANDLERS,
+    **security.HANDLERS,
     **topic_admin.HANDLERS,
     **transactions.HANDLERS,
 }

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
+from collections.abc import Callable
 
 from coordinator.server.tcp import Connection, Handler
 
@@ -21,11 +23,19 @@ _DRAIN_POLL_S = 0.01
 
 
 class Listener:
-    """One listening socket. ``handler`` answers the frames of its connections."""
+    """One listening socket. ``new_handler`` makes what answers the frames of a connection; ``tls`` None: no TLS."""
 
-    def __init__(self, handler: Handler, *, frame_bytes_max: int, connections_max: int) -> None:
+    def __init__(
+        self,
+        new_handler: Callable[[], Handler],
+        *,
+        frame_bytes_max: int,
+        connections_max: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.frame_bytes_max = frame_bytes_max
-        self._handler = handler
+        self._new_handler = new_handler
+        self._tls = tls
         self._connections_max = connections_max
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
@@ -39,7 +49,12 @@ class Listener:
         # One address only: with port 0, each of several would get a port of its own.
         family, _, _, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
         self._server = await loop.create_server(
-            lambda: Connection(self._handler, self), str(address[0]), port, family=family, backlog=BACKLOG
+            lambda: Connection(self._new_handler(), self),
+            str(address[0]),
+            port,
+            family=family,
+            backlog=BACKLOG,
+            ssl=self._tls,
         )
         bound = self._server.sockets[0].getsockname()
         return bound[0], bound[1]

@@ -21,7 +21,6 @@ import argparse
 import asyncio
 import contextlib
 import gc
-import ipaddress
 import logging
 import resource
 import signal
@@ -39,6 +38,7 @@ from coordinator.server.assignors import plugged_assignors
 from coordinator.server.dispatch import Dispatcher
 from coordinator.server.listener import Listener
 from coordinator.server.properties import parse_properties
+from coordinator.server.security import add_scram, check_host, handlers, tls_context
 from streamsrt.wire.messages import warm
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.schema import ApiKey
@@ -64,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         configs, group_config = read_configs(options.properties, options.config)
-        _check_host(options.host, str(configs["advertised.host"]), insecure=options.insecure)
+        check_host(options.host, configs, insecure=options.insecure)
+        tls = tls_context(configs)
     except (InvalidConfigError, InvalidGroupConfigError, OSError) as error:
         return _stop(2, error)
     _raise_file_limit()
@@ -75,11 +76,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         broker = Broker(directory, configs, group_config, Surroundings())
         broker.load()
+        for entry in options.add_scram:
+            add_scram(broker, entry)
+        new_handler = handlers(broker, Dispatcher(broker).handle)
+    except InvalidConfigError as error:
+        return _stop(2, error)
     except (LogError, OSError) as error:
         return _stop(3, error)
     except (DecodeError, UnknownRecordError) as error:
         return _stop(3, ValueError(f"data directory {options.data_dir} holds records that can't be read: {error}"))
-    code = asyncio.run(_serve(options, broker))
+    listener = Listener(
+        new_handler,
+        frame_bytes_max=broker.integer("socket.request.max.bytes"),
+        connections_max=broker.integer("max.connections"),
+        tls=tls,
+    )
+    code = asyncio.run(_serve(options, broker, listener))
     try:
         broker.close()
     except LogError as error:
@@ -115,6 +127,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--properties", type=Path, help="a Java properties file of settings; --config goes over it")
     parser.add_argument(
         "--insecure", action="store_true", help="listen on an address that is not loopback, without security"
+    )
+    parser.add_argument(
+        "--add-scram",
+        action="append",
+        default=[],
+        metavar="MECHANISM=[name=NAME,password=PASSWORD]",
+        help="set a SCRAM password, as kafka-storage does; repeatable",
     )
     parser.add_argument(
         "--truncate-corrupt",
@@ -157,24 +176,6 @@ def _read_properties(path: Path) -> dict[str, str]:
         raise InvalidConfigError(f"{path} is not a text in UTF-8: {error.reason} at byte {error.start}") from None
 
 
-def _check_host(host: str, advertised: str, *, insecure: bool) -> None:
-    try:
-        address = ipaddress.ip_address(host)
-        loopback, everywhere = address.is_loopback, address.is_unspecified
-    except ValueError:
-        loopback, everywhere = host == "localhost", not host
-    if not loopback and not insecure:
-        raise InvalidConfigError(
-            f"--host {host or repr(host)} is reachable from other machines and this broker has no security configured: "
-            "listen on 127.0.0.1, or give --insecure if the network is trusted"
-        )
-    if everywhere and not advertised:
-        raise InvalidConfigError(
-            f"--host {host or repr(host)} is no address that clients can connect to: "
-            "say which one to tell them with --config advertised.host=NAME"
-        )
-
-
 def _open_directory(path: Path, configs: Mapping[str, Value], *, repair: bool) -> LogDirectory:
     interval_ms = configs["log.fsync.interval.ms"]
     assert isinstance(interval_ms, int)
@@ -187,17 +188,12 @@ def _open_directory(path: Path, configs: Mapping[str, Value], *, repair: bool) -
     return directory
 
 
-async def _serve(options: argparse.Namespace, broker: Broker) -> int:
+async def _serve(options: argparse.Namespace, broker: Broker, listener: Listener) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     warm(_HOT)
-    listener = Listener(
-        Dispatcher(broker).handle,
-        frame_bytes_max=broker.integer("socket.request.max.bytes"),
-        connections_max=broker.integer("max.connections"),
-    )
     try:
         address, broker.port = await listener.start(options.host, options.port)
     except OSError as error:

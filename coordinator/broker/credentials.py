@@ -1,0 +1,140 @@
+"""SCRAM credentials: durable, and managed by Kafka's own requests (KIP-554).
+
+1. A credential is a row of an internal log, and in force once that is written.
+2. Of several changes in one request each succeeds or fails by itself; two for one user fail both.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import orjson
+
+from coordinator.broker.keyed_log import KeyedLog
+from coordinator.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, Credential, Mechanism, credential_of
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.types import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+
+_ROW = "scram/"
+Name = tuple[Mechanism, str]
+Change = (
+    AlterUserScramCredentialsRequest.ScramCredentialDeletion | AlterUserScramCredentialsRequest.ScramCredentialUpsertion
+)
+
+
+class Credentials:
+    """All SCRAM credentials."""
+
+    def __init__(self, log: KeyedLog) -> None:
+        self._log = log
+        self._known: dict[Name, Credential] = {}
+
+    def load(self, rows: Mapping[str, bytes]) -> None:
+        """Takes the credentials out of the rows of the broker's log."""
+        for key, row in rows.items():
+            if key.startswith(_ROW):
+                number, _, user = key.removeprefix(_ROW).partition("/")
+                value = orjson.loads(row)
+                salt, stored_key, server_key = (b64decode(value[name]) for name in ("salt", "stored_key", "server_key"))
+                credential = Credential(salt, stored_key, server_key, value["iterations"])
+                self._known[Mechanism(int(number)), user] = credential
+
+    def of(self, mechanism: Mechanism, user: str) -> Credential | None:
+        return self._known.get((mechanism, user))
+
+    def put(self, mechanism: Mechanism, user: str, credential: Credential | None) -> None:
+        """Sets or, with None, removes a credential. Raises the log's errors, and then nothing has changed."""
+        row = None
+        if credential is not None:
+            row = orjson.dumps(
+                {
+                    "salt": b64encode(credential.salt).decode(),
+                    "stored_key": b64encode(credential.stored_key).decode(),
+                    "server_key": b64encode(credential.server_key).decode(),
+                    "iterations": credential.iterations,
+                }
+            )
+        self._log.put(f"{_ROW}{int(mechanism)}/{user}", row)
+        if credential is None:
+            self._known.pop((mechanism, user), None)
+        else:
+            self._known[mechanism, user] = credential
+
+    # ---------------------------------------------------------------------------------------------------- requests
+
+    def alter(self, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+        """Answers AlterUserScramCredentials."""
+        changes: list[Change] = [*request.deletions, *request.upsertions]
+        twice = {name for name, count in Counter((each.name, each.mechanism) for each in changes).items() if count > 1}
+        errors: dict[str, tuple[int, str | None]] = {}
+        for each in changes:
+            code, message = errors.get(each.name, (0, None))
+            if not code:
+                code, message = self._refusal(each, twice)
+            errors[each.name] = (code, message)
+        for each in request.deletions:
+            if not errors[each.name][0]:
+                self.put(Mechanism(each.mechanism), each.name, None)
+        for each in request.upsertions:
+            if not errors[each.name][0]:
+                mechanism = Mechanism(each.mechanism)
+                made = credential_of(mechanism, each.salted_password, each.salt, each.iterations)
+                self.put(mechanism, each.name, made)
+        result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+        return AlterUserScramCredentialsResponse(
+            results=[
+                result(user=user, error_code=code, error_message=message) for user, (code, message) in errors.items()
+            ]
+        )
+
+    def _refusal(
+        self,
+        change: Change,
+        twice: Iterable[tuple[str, int]],
+    ) -> tuple[int, str | None]:
+        if not change.name:
+            return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+        if (change.name, change.mechanism) in twice:
+            return ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+        if change.mechanism not in Mechanism.__members__.values():
+            return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+        if isinstance(change, AlterUserScramCredentialsRequest.ScramCredentialDeletion):
+            if (Mechanism(change.mechanism), change.name) not in self._known:
+                return ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+            return 0, None
+        if change.iterations < ITERATIONS_MIN:
+            return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
+        if change.iterations > ITERATIONS_MAX:
+            return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
+        return 0, None
+
+    def described(self, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+        """Answers DescribeUserScramCredentials: mechanisms and iterations, nothing secret."""
+        known: dict[str, list[tuple[Mechanism, int]]] = {}
+        for (mechanism, user), credential in sorted(self._known.items()):
+            known.setdefault(user, []).append((mechanism, credential.iterations))
+        wanted = [each.name for each in request.users or ()] or list(known)
+        response = DescribeUserScramCredentialsResponse(results=[])
+        counts = Counter(wanted)
+        for user in counts:
+            result = response.DescribeUserScramCredentialsResult(user=user, credential_infos=[])
+            if counts[user] > 1:
+                result.error_code = ErrorCode.DUPLICATE_RESOURCE
+                result.error_message = f"Cannot describe a user twice in a single request: {user}"
+            elif user not in known:
+                result.error_code = ErrorCode.RESOURCE_NOT_FOUND
+                result.error_message = f"Attempt to describe a user credential that does not exist: {user}"
+            result.credential_infos = [
+                response.CredentialInfo(mechanism=int(mechanism), iterations=iterations)
+                for mechanism, iterations in known.get(user, ())
+                if not result.error_code
+            ]
+            response.results.append(result)
+        return response

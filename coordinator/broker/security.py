@@ -1,0 +1,35 @@
+"""SCRAM credentials by request, and SASL where a listener has none: see :mod:`coordinator.server.sasl` for where it has."""
+
+from __future__ import annotations
+
+from coordinator.broker.broker import Answer, Broker, Handler, Request
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.schema import ApiKey
+from streamsrt.wire.types import SaslAuthenticateResponse, SaslHandshakeResponse
+
+
+def handle_alter_user_scram_credentials(broker: Broker, request: Request) -> Answer:
+    return broker.acknowledged(broker.credentials.alter(request.message))
+
+
+def handle_describe_user_scram_credentials(broker: Broker, request: Request) -> Answer:
+    return broker.credentials.described(request.message)
+
+
+def handle_sasl_handshake(broker: Broker, request: Request) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
+
+
+def handle_sasl_authenticate(broker: Broker, request: Request) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        error_message="SaslAuthenticate request received on a listener without SASL",
+    )
+
+
+HANDLERS: dict[int, Handler] = {
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: handle_alter_user_scram_credentials,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: handle_describe_user_scram_credentials,
+    ApiKey.SASL_AUTHENTICATE: handle_sasl_authenticate,
+    ApiKey.SASL_HANDSHAKE: handle_sasl_handshake,
+}

@@ -1,0 +1,107 @@
+"""What a listener's settings mean: TLS, SASL, and whether it may be reached from other machines.
+
+1. Files are PEM. A file that can't be used ends the start with a message that names the setting.
+2. Without security a broker listens on loopback only, unless it is told that the network is trusted.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import secrets
+import ssl
+from collections.abc import Callable, Mapping
+
+from coordinator.broker.broker import Broker
+from coordinator.broker.config_definitions import InvalidConfigError, Value
+from coordinator.security.plain import users_of
+from coordinator.security.scram import ITERATIONS_MIN, Mechanism, credential_of, salted_password
+from coordinator.server.sasl import SaslSession, exchanges
+from coordinator.server.tcp import Handler
+
+_SCRAM = re.compile(r"(SCRAM-SHA-256|SCRAM-SHA-512)=\[name=([^,\]]+),password=([^\]]+)\]")
+_SALT_BYTES = 20
+_CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+def check_host(host: str, configs: Mapping[str, Value], *, insecure: bool) -> None:
+    """Raises InvalidConfigError for an address that must not, or can't, be listened on with these settings."""
+    try:
+        address = ipaddress.ip_address(host)
+        loopback, everywhere = address.is_loopback, address.is_unspecified
+    except ValueError:
+        loopback, everywhere = host == "localhost", not host
+    protocol, client_auth = configs["security.protocol"], configs["ssl.client.auth"]
+    open_to_all = protocol == "PLAINTEXT" or (protocol == "SSL" and client_auth != "required")
+    if open_to_all and not loopback and not insecure:
+        raise InvalidConfigError(
+            f"--host {host or repr(host)} is reachable from other machines and this broker lets everybody in: listen on "
+            "127.0.0.1; or give security.protocol=SASL_SSL (or SSL with ssl.client.auth=required); or --insecure if the "
+            "network is trusted"
+        )
+    if everywhere and not configs["advertised.host"]:
+        raise InvalidConfigError(
+            f"--host {host or repr(host)} is no address that clients can connect to: "
+            "say which one to tell them with --config advertised.host=NAME"
+        )
+
+
+def tls_context(configs: Mapping[str, Value]) -> ssl.SSLContext | None:
+    """The TLS side of the listener; None for a plain one. Raises InvalidConfigError for files that can't be used."""
+    if configs["security.protocol"] not in {"SSL", "SASL_SSL"}:
+        return None
+    keystore, truststore = str(configs["ssl.keystore.location"]), str(configs["ssl.truststore.location"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not keystore:
+        raise InvalidConfigError(
+            f"security.protocol={configs['security.protocol']} needs ssl.keystore.location: a PEM file with the private key "
+            "and the certificate chain"
+        )
+    try:
+        context.load_cert_chain(keystore, password=str(configs["ssl.key.password"]))
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidConfigError(f"ssl.keystore.location={keystore}: {error}") from None
+    context.verify_mode = _CLIENT_AUTH[str(configs["ssl.client.auth"])]
+    if context.verify_mode != ssl.CERT_NONE:
+        if not truststore:
+            raise InvalidConfigError(
+                f"ssl.client.auth={configs['ssl.client.auth']} needs ssl.truststore.location: a PEM file of those who sign "
+                "clients' certificates"
+            )
+        try:
+            context.load_verify_locations(truststore)
+        except (OSError, ssl.SSLError) as error:
+            raise InvalidConfigError(f"ssl.truststore.location={truststore}: {error}") from None
+    return context
+
+
+def handlers(broker: Broker, serve: Handler) -> Callable[[], Handler]:
+    """What makes the handler of a new connection. Raises InvalidConfigError."""
+    if not str(broker.configs["security.protocol"]).startswith("SASL"):
+        return lambda: serve
+    names, users = broker.configs["sasl.enabled.mechanisms"], users_of(str(broker.configs["plain.sasl.jaas.config"]))
+    assert isinstance(names, tuple)
+    if not names:
+        raise InvalidConfigError("sasl.enabled.mechanisms is empty: nobody could log in")
+    if "PLAIN" in names and not users:
+        raise InvalidConfigError(
+            "sasl.enabled.mechanisms has PLAIN, but plain.sasl.jaas.config names no user: give it "
+            'user_NAME="PASSWORD" ...'
+        )
+    offered = exchanges(names, users, broker.credentials)
+    return lambda: SaslSession(serve, offered).handle
+
+
+def add_scram(broker: Broker, entry: str) -> None:
+    """Sets a user's password as ``kafka-storage --add-scram`` does. Raises InvalidConfigError, and the log's errors."""
+    found = _SCRAM.fullmatch(entry.strip())
+    if found is None:
+        raise InvalidConfigError(
+            f"--add-scram {entry.partition('=')[0]}=...: expected SCRAM-SHA-512=[name=NAME,password=PASSWORD]"
+        )
+    name, user, password = found.groups()
+    mechanism = next(each for each in Mechanism if each.sasl_name == name)
+    salt = secrets.token_bytes(_SALT_BYTES)
+    salted = salted_password(mechanism, password.encode(), salt, ITERATIONS_MIN)
+    broker.credentials.put(mechanism, user, credential_of(mechanism, salted, salt, ITERATIONS_MIN))

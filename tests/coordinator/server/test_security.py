@@ -1,0 +1,274 @@
+"""TLS and SASL with clients of others and with ours; who is kept out, and settings that can't work."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError as AioKafkaError
+from aiokafka.helpers import create_ssl_context
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from coordinator.broker.config_definitions import InvalidConfigError
+from coordinator.server.main import read_configs
+from coordinator.server.security import check_host
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.security import AuthenticationError
+from streamsrt.client.values import ClientConfig, SecurityConfig
+from streamsrt.wire import types
+from tests.coordinator.server.processes import BrokerProcess, Wire, refused
+
+with warnings.catch_warnings():
+    # It reads its schemas in a way that Python has deprecated.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaAdminClient
+
+PATIENCE_S = 30.0
+PLAIN_USERS = 'PlainLoginModule required user_ada="lovelace";'
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """PEM files: ``ca``, ``server`` (key and chain), ``client`` (key and chain)."""
+    folder = tmp_path_factory.mktemp("certificates")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca"))
+    for name, identity in (("server", "127.0.0.1"), ("client", "ada@example.org")):
+        authority.issue_cert(identity).private_key_and_cert_chain_pem.write_to_path(str(folder / name))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sasl_ssl(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[BrokerProcess]:
+    options = [
+        *("--config", "security.protocol=SASL_SSL", "--config", f"ssl.keystore.location={certificates / 'server'}"),
+        *("--config", f"sasl.enabled.mechanisms={','.join(MECHANISMS)}"),
+        *("--config", f"plain.sasl.jaas.config={PLAIN_USERS}"),
+        *("--add-scram", "SCRAM-SHA-256=[name=ada,password=lovelace]"),
+        *("--add-scram", "SCRAM-SHA-512=[name=ada,password=lovelace]"),
+    ]
+    with BrokerProcess(tmp_path_factory.mktemp("sasl") / "data", *options) as process:
+        yield process
+        assert "Traceback" not in process.log, process.log
+
+
+def confluent(broker: BrokerProcess, certificates: Path, mechanism: str, **other: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": broker.address,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(certificates / "ca"),
+        "sasl.mechanism": mechanism,
+        "sasl.username": "ada",
+        "sasl.password": "lovelace",
+        **other,
+    }
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_librdkafka_produces_and_consumes(sasl_ssl: BrokerProcess, certificates: Path, mechanism: str) -> None:
+    settings, topic = confluent(sasl_ssl, certificates, mechanism), f"t-{uuid.uuid4().hex}"
+    admin = AdminClient(settings)
+    for future in admin.create_topics([NewTopic(topic, 1, 1)]).values():
+        future.result(PATIENCE_S)
+    producer = Producer(settings)
+    producer.produce(topic, b"value" * 1000)
+    assert producer.flush(PATIENCE_S) == 0
+    consumer = Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    message = consumer.poll(PATIENCE_S)
+    consumer.close()
+    assert message is not None
+    assert message.value() == b"value" * 1000
+
+
+def test_kafka_python_logs_in(sasl_ssl: BrokerProcess, certificates: Path) -> None:
+    admin = KafkaAdminClient(
+        bootstrap_servers=sasl_ssl.address,
+        security_protocol="SASL_SSL",
+        ssl_cafile=str(certificates / "ca"),
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_plain_username="ada",
+        sasl_plain_password="lovelace",
+    )
+    assert admin.describe_cluster()["cluster_id"]
+    admin.close()
+
+
+@pytest.mark.parametrize("password", ["lovelace", "byron"])
+def test_aiokafka_logs_in_with_the_right_password(sasl_ssl: BrokerProcess, certificates: Path, password: str) -> None:
+    async def log_in() -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=sasl_ssl.address,
+            security_protocol="SASL_SSL",
+            ssl_context=create_ssl_context(cafile=str(certificates / "ca")),
+            sasl_mechanism="SCRAM-SHA-256",
+            sasl_plain_username="ada",
+            sasl_plain_password=password,
+        )
+        try:
+            await producer.start()
+        finally:
+            await producer.stop()
+
+    if password == "lovelace":
+        asyncio.run(log_in())
+    else:
+        with pytest.raises(AioKafkaError):
+            asyncio.run(log_in())
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_our_client_logs_in_and_says_what_is_wrong(sasl_ssl: BrokerProcess, certificates: Path, mechanism: str) -> None:
+    def network(password: str) -> NetworkThread:
+        security = SecurityConfig(
+            protocol="SASL_SSL",
+            sasl_mechanism=mechanism,
+            sasl_username="ada",
+            sasl_password=password,
+            ssl_ca_location=str(certificates / "ca"),
+        )
+        return NetworkThread(ClientConfig(bootstrap_servers=sasl_ssl.address, security=security))
+
+    known = network("lovelace")
+    known.start()
+    assert known.admin.topics() is not None
+    known.stop()
+    with pytest.raises(AuthenticationError, match=r"nvalid user ?name or password.*Check sasl\.username"):
+        network("byron").start()
+
+
+def test_users_are_managed_by_request(sasl_ssl: BrokerProcess, certificates: Path) -> None:
+    admin = AdminClient(confluent(sasl_ssl, certificates, "SCRAM-SHA-512"))
+    user = f"user-{uuid.uuid4().hex}"
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 8192)
+    added = UserScramCredentialUpsertion(user, info, b"pass")
+    for future in admin.alter_user_scram_credentials([added]).values():
+        future.result(PATIENCE_S)
+    described = admin.describe_user_scram_credentials([user])[user].result(PATIENCE_S)
+    assert [(each.mechanism, each.iterations) for each in described.scram_credential_infos] == [
+        (ScramMechanism.SCRAM_SHA_256, 8192)
+    ]
+    settings = confluent(sasl_ssl, certificates, "SCRAM-SHA-256", **{"sasl.username": user, "sasl.password": "pass"})
+    assert AdminClient(settings).list_topics(timeout=PATIENCE_S).cluster_id
+    with pytest.raises(KafkaException, match="does not exist"):
+        admin.describe_user_scram_credentials(["nobody"])["nobody"].result(PATIENCE_S)
+
+
+def test_nothing_is_served_before_the_login(tmp_path: Path) -> None:
+    options = ["--config", "security.protocol=SASL_PLAINTEXT", "--add-scram", "SCRAM-SHA-512=[name=a,password=b]"]
+    with BrokerProcess(tmp_path / "data", *options) as broker:
+        wire, again = Wire(broker.port), Wire(broker.port)
+        assert any(each.api_key == 17 for each in wire.ask(types.ApiVersionsRequest()).api_keys)
+        assert wire.ask(types.SaslAuthenticateRequest(auth_bytes=b"x")).error_code == 34
+        handshake = wire.ask(types.SaslHandshakeRequest(mechanism="PLAIN"))
+        assert (handshake.error_code, handshake.mechanisms) == (33, ["SCRAM-SHA-512"])
+        wire.send(types.MetadataRequest())
+        assert wire.is_closed()
+        wire.socket.close()
+        again.ask(types.SaslHandshakeRequest(mechanism="SCRAM-SHA-512"))
+        assert again.ask(types.SaslAuthenticateRequest(auth_bytes=b"nonsense")).error_code == 58
+        again.send(types.ApiVersionsRequest())
+        assert again.is_closed()
+        again.socket.close()
+        assert "before the client has said who it is" in broker.log
+
+
+def test_users_and_secrets_survive_a_restart_and_are_not_shown(tmp_path: Path, certificates: Path) -> None:
+    first = [
+        "--config",
+        "security.protocol=SASL_PLAINTEXT",
+        "--add-scram",
+        "SCRAM-SHA-512=[name=ada,password=lovelace]",
+    ]
+    with BrokerProcess(tmp_path / "data", *first) as broker:
+        assert broker.stop() == 0
+    jaas = ["--config", f"plain.sasl.jaas.config={PLAIN_USERS}"]
+    with BrokerProcess(tmp_path / "data", *first[:2], *jaas) as broker:
+        settings = confluent(broker, certificates, "SCRAM-SHA-512", **{"security.protocol": "SASL_PLAINTEXT"})
+        admin = AdminClient(settings)
+        assert admin.list_topics(timeout=PATIENCE_S).cluster_id
+        resource = ConfigResource(ResourceType.BROKER, "1")
+        found = admin.describe_configs([resource])[resource].result(PATIENCE_S)
+        assert found["plain.sasl.jaas.config"].is_sensitive
+        assert found["plain.sasl.jaas.config"].value is None
+        assert b"lovelace" not in b"".join(
+            path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()
+        )
+
+
+def test_mutual_tls_lets_in_who_has_a_certificate(tmp_path: Path, certificates: Path) -> None:
+    options = [
+        *("--config", "security.protocol=SSL", "--config", f"ssl.keystore.location={certificates / 'server'}"),
+        *("--config", "ssl.client.auth=required", "--config", f"ssl.truststore.location={certificates / 'ca'}"),
+    ]
+    with BrokerProcess(tmp_path / "data", *options) as broker:
+        settings = {
+            "bootstrap.servers": broker.address,
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(certificates / "ca"),
+        }
+        own = {
+            "ssl.certificate.location": str(certificates / "client"),
+            "ssl.key.location": str(certificates / "client"),
+        }
+        assert AdminClient({**settings, **own}).list_topics(timeout=PATIENCE_S).cluster_id
+        with pytest.raises(KafkaException):
+            AdminClient({**settings, "log_level": 0}).list_topics(timeout=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["security.protocol=SSL"], "needs ssl.keystore.location"),
+        (["security.protocol=SSL", "ssl.keystore.location=/nowhere"], "ssl.keystore.location=/nowhere"),
+        (["security.protocol=SASL_PLAINTEXT", "sasl.enabled.mechanisms=PLAIN"], "names no user"),
+        (["security.protocol=SASL_PLAINTEXT", "sasl.enabled.mechanisms="], "nobody could log in"),
+        (["security.protocol=TLS"], "expected one of PLAINTEXT, SSL"),
+    ],
+)
+def test_settings_that_cannot_work_end_the_start(tmp_path: Path, options: list[str], says: str) -> None:
+    code, text = refused(tmp_path / "data", *(word for option in options for word in ("--config", option)))
+    assert (code, says in text) == (2, True), text
+
+
+def test_a_scram_password_in_another_form_is_refused(tmp_path: Path) -> None:
+    code, text = refused(tmp_path / "data", "--add-scram", "SCRAM-SHA-1=[name=a,password=b]")
+    assert (code, "expected SCRAM-SHA-512=[name=NAME,password=PASSWORD]" in text) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("host", "settings", "may"),
+    [
+        ("127.0.0.1", [], True),
+        ("::1", [], True),
+        ("10.1.2.3", [], False),
+        ("10.1.2.3", ["security.protocol=SSL"], False),
+        ("10.1.2.3", ["security.protocol=SSL", "ssl.client.auth=required"], True),
+        ("10.1.2.3", ["security.protocol=SASL_SSL"], True),
+    ],
+)
+def test_other_machines_reach_a_broker_with_security_only(host: str, settings: list[str], may: bool) -> None:
+    configs, _ = read_configs(None, settings)
+    check_host(host, configs, insecure=True)
+    if may:
+        check_host(host, configs, insecure=False)
+    else:
+        with pytest.raises(InvalidConfigError, match="reachable from other machines"):
+            check_host(host, configs, insecure=False)
