@@ -221,7 +221,8 @@ class StreamsBuilder:
         """The topology of all steps so far. May be called again.
 
         ``config``: the application's configuration, for the keys that change a topology (see :meth:`Topology.configured`;
-        also ``ensure.explicit.internal.resource.naming`` and the default serdes, which are checked then). ``epoch``: the
+        also ``topology.optimization``, ``ensure.explicit.internal.resource.naming``, and ``processor.wrapper.class``, a
+        callable ``(name, supplier)`` that returns what is to be the supplier of each processor). ``epoch``: the
         topology epoch of KIP-1071. Raises TopologyError, whose message names the line of the program.
         """
         return build(self._plan, config, epoch)

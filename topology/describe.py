@@ -44,6 +44,41 @@ def mermaid(topology: Topology) -> str:
     return "\n".join(lines + edges) + "\n"
 
 
+def dot(topology: Topology) -> str:
+    """The graph in Graphviz' language, with the digests of the topology and of its subtopologies as tooltips."""
+    lines = ["digraph topology {", "  rankdir=TB;", f'  tooltip="{topology.digest}";']
+    edges: list[str] = []
+    topics: dict[str, None] = {}
+    for subtopology in topology.subtopologies:
+        number = subtopology.number
+        lines.append(f"  subgraph cluster_{number} {{")
+        lines.append(f'    label="Sub-topology {number} ({subtopology.id})"; tooltip="{subtopology.digest}";')
+        lines += [f'    "{node.name}" [shape=box];' for node in subtopology.nodes]
+        lines += [f'    "store {store.name}" [shape=cylinder, label="{store.name}"];' for store in subtopology.stores]
+        lines.append("  }")
+        for node in subtopology.nodes:
+            edges += _dot_edges(node, topics)
+    lines += [f'  "topic {_quoted(name)}" [shape=cds, label="{_quoted(name)}"];' for name in topics]
+    return "\n".join([*lines, *edges, "}"]) + "\n"
+
+
+def _dot_edges(node: Node, topics: dict[str, None]) -> list[str]:
+    if isinstance(node, SourceNode):
+        read = node.topics if node.pattern is None else (node.pattern,)
+        topics.update(dict.fromkeys(read))
+        return [f'  "topic {_quoted(name)}" -> "{node.name}";' for name in read]
+    edges = [f'  "{parent}" -> "{node.name}";' for parent in node.parents]
+    if isinstance(node, SinkNode):
+        topic = node.topic or "(chosen by record)"
+        topics[topic] = None
+        return [*edges, f'  "{node.name}" -> "topic {_quoted(topic)}";']
+    return edges + [f'  "{node.name}" -> "store {store}" [dir=none, style=dashed];' for store in node.stores]
+
+
+def _quoted(name: str) -> str:
+    return name.replace("\\", "\\\\").replace('"', '\\"')
+
+
 def _edges(node: Node, ids: dict[str, str], topic: Callable[[str], str]) -> list[str]:
     own = ids[node.name]
     if isinstance(node, SourceNode):

@@ -291,6 +291,12 @@ class Topology:
 
         return mermaid(self)
 
+    def dot(self) -> str:
+        """The graph in the language of Graphviz (``dot -Tsvg``), with digests as tooltips."""
+        from topology.describe import dot
+
+        return dot(self)
+
     def configured(self, config: Mapping[str, Any]) -> Topology:
         """The same topology with the settings of the application's configuration in its internal topics.
 

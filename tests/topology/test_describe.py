@@ -46,3 +46,18 @@ def test_mermaid_shows_topics_stores_and_subtopologies(drawing: str) -> None:
         assert f'"{label}"' in drawing
     (source,) = re.findall(r'(topic\d+)\[/"counts-repartition"/\]', drawing)
     assert len(re.findall(rf"--> {source}\b", drawing)) == len(re.findall(rf"  {source} -->", drawing)) == 1
+
+
+def test_dot_connects_what_it_declares_and_tells_digests() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").group_by_key().count(store="counts").to_stream().to("out")
+    topology = builder.build()
+    drawing = topology.dot()
+    declared = set(re.findall(r'^ +"([^"]+)" \[', drawing, re.MULTILINE))
+    connected = {name for pair in re.findall(r'"([^"]+)" -> "([^"]+)"', drawing) for name in pair}
+    assert connected == declared
+    assert {"topic in", "topic out", "store counts"} <= declared
+    assert f'tooltip="{topology.digest}"' in drawing
+    assert f'tooltip="{topology.subtopologies[0].digest}"' in drawing
+    assert drawing.startswith("digraph topology {")
+    assert drawing.count("{") == drawing.count("}")

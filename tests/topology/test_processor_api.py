@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from topology import (
     NameInUseError,
     Processor,
@@ -106,3 +107,32 @@ def test_mistakes(name: str) -> None:
     make, error, message = WRONG[name]
     with pytest.raises(error, match=message):
         make(TopologyBuilder())
+
+
+def test_processors_are_wrapped_by_name() -> None:
+    class Shouting(Forward):
+        def __init__(self, inner: Processor[str, str, str, str]) -> None:
+            self.inner = inner
+
+        def process(self, record: Record[str, str]) -> None:
+            self.context.forward(record.with_value(f"{type(self.inner).__name__}: {record.value.upper()}"))
+
+    wrapped: list[str] = []
+
+    def wrapper(name: str, supplier: Callable[[], Forward]) -> Callable[[], Shouting]:
+        wrapped.append(name)
+        return lambda: Shouting(supplier())
+
+    builder = words(TopologyBuilder()).add_sink("out", "to", parents="p")
+    plain, topology = builder.build(), builder.build({"processor.wrapper.class": wrapper})
+    assert wrapped == ["p"]
+    assert topology.digest == plain.digest
+    with TopologyTestDriver(topology.with_default_serdes(serdes.string, serdes.string)) as driver:
+        driver.pipe_raw("in", b"k", b"hello", 1)
+        assert [record.value for record in driver.producer_history] == [b"Forward: HELLO"]
+
+
+@pytest.mark.parametrize("wrapper", ["my.Wrapper", lambda name, supplier: None])
+def test_a_wrapper_is_a_callable_that_returns_a_supplier(wrapper: object) -> None:
+    with pytest.raises(TopologyError, match=r"processor\.wrapper\.class"):
+        words(TopologyBuilder()).build({"processor.wrapper.class": wrapper})

@@ -1,0 +1,139 @@
+"""A context for testing a processor by itself (Kafka Streams' ``MockProcessorContext``).
+
+    context = MockProcessorContext()
+    counts = context.add_state_store(Store("counts", key=serdes.string, value=serdes.long))
+    processor.init(context)
+    processor.process(Record("k", "v", 5))
+    assert context.forwarded() == [CapturedForward(Record("k", 1, 5))]
+
+Nothing happens by itself: what is forwarded is kept, punctuations are kept and run by the test, and time stands still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from streamsrt.errors import UserError
+from streamsrt.operators.store_access import store_access
+from streamsrt.state.cache import RowFormat
+from streamsrt.state.kinds import cache_over, lay_out
+from streamsrt.state.memory import MemoryStore
+from topology.materialize import added_store
+from topology.processor import PunctuationType, Record, RecordMetadata
+from topology.stores import Store
+from topology.windows import Duration, to_ms
+
+
+class CapturedForward(NamedTuple):
+    """What a processor forwarded; ``child`` None: to every following step."""
+
+    record: Record[Any, Any]
+    child: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class CapturedPunctuator:
+    """What a processor scheduled. ``callback(timestamp)`` runs it."""
+
+    interval_ms: int
+    type: PunctuationType
+    callback: Callable[[int], None]
+    cancelled: bool = field(default=False)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class MockProcessorContext:
+    """A :class:`topology.processor.ProcessorContext` that keeps what a processor does. Times are epoch milliseconds."""
+
+    def __init__(self, *, application_id: str = "mock", task_id: str = "0_0") -> None:
+        self.application_id = application_id
+        self.task_id = task_id
+        self.record_metadata: RecordMetadata | None = None
+        self.record_timestamp = 0
+        """What rows get that the processor puts without a timestamp."""
+        self.is_committed = False
+        """Whether the processor asked for a commit since the last :meth:`reset_commit`."""
+        self._forwarded: list[CapturedForward] = []
+        self._punctuators: list[CapturedPunctuator] = []
+        self._stores: dict[str, Any] = {}
+        self._stream_time_ms = -1
+        self._system_time_ms = 0
+        self._sequence = 0
+
+    # ------------------------------------------------------------------------------------------------ for processors
+
+    def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
+        self._forwarded.append(CapturedForward(record, child))
+
+    def get_state_store(self, name: str) -> Any:
+        """The store that :meth:`add_state_store` added. Raises KeyError."""
+        if name not in self._stores:
+            known = ", ".join(self._stores) or "none"
+            raise KeyError(f"there is no store {name!r}: add it with add_state_store. Stores of this context: {known}")
+        return self._stores[name]
+
+    def schedule(
+        self, interval: Duration, punctuation_type: PunctuationType, callback: Callable[[int], None]
+    ) -> CapturedPunctuator:
+        interval_ms = to_ms(interval, "the punctuation interval")
+        if interval_ms < 1:
+            raise UserError(f"a punctuation interval is at least 1 ms, not {interval_ms}")
+        captured = CapturedPunctuator(interval_ms, punctuation_type, callback)
+        self._punctuators.append(captured)
+        return captured
+
+    def commit(self) -> None:
+        self.is_committed = True
+
+    def current_stream_time_ms(self) -> int:
+        return self._stream_time_ms
+
+    def current_system_time_ms(self) -> int:
+        return self._system_time_ms
+
+    # ----------------------------------------------------------------------------------------------------- for tests
+
+    def add_state_store(self, store: Store) -> Any:
+        """Adds a store, in memory and without a changelog, and returns it. Its serdes must be given."""
+        planned = added_store(store)
+        spec = planned.spec
+        if spec.key_serde is None or spec.value_serde is None:
+            raise UserError(f"store {spec.name!r} needs key= and value=: there are no default serdes here")
+        value = spec.value_serde
+        timestamped = spec.timestamped and not spec.plain_rows
+        row_format = RowFormat(value.serialize, value.deserialize, timestamped=timestamped)
+        cache = cache_over(spec, lay_out(spec, MemoryStore(spec.name)), row_format)
+        self._stores[spec.name] = store_access(spec, cache, spec.key_serde, self._now, None, timestamped=True)
+        return self._stores[spec.name]
+
+    def _now(self) -> tuple[int, Any, int]:
+        self._sequence += 1
+        return self.record_timestamp, (), self._sequence
+
+    def set_record_metadata(self, topic: str, partition: int, offset: int) -> None:
+        """Where the record that is processed next comes from."""
+        self.record_metadata = RecordMetadata(topic, partition, offset)
+
+    def set_current_stream_time(self, milliseconds: int) -> None:
+        self._stream_time_ms = milliseconds
+
+    def set_current_system_time(self, milliseconds: int) -> None:
+        self._system_time_ms = milliseconds
+
+    def forwarded(self, child: str | None = None) -> list[CapturedForward]:
+        """What was forwarded since the last :meth:`reset_forwards`; with ``child``: what comes to that one."""
+        return [captured for captured in self._forwarded if child is None or captured.child in (None, child)]
+
+    def reset_forwards(self) -> None:
+        self._forwarded.clear()
+
+    def scheduled_punctuators(self) -> list[CapturedPunctuator]:
+        """Every punctuation that was scheduled, the cancelled ones too."""
+        return list(self._punctuators)
+
+    def reset_commit(self) -> None:
+        self.is_committed = False
