@@ -178,7 +178,8 @@ class KafkaStreams(Queryable):
             found += updater_metrics(client, processes.progress)
         if loop is None:
             return found
-        thread = {**client, "thread-id": f"{client['client-id']}-StreamThread-{self._thread_number}"}
+        name = client["client-id"] if self._worker else f"{client['client-id']}-StreamThread-{self._thread_number}"
+        thread = {**client, "thread-id": name}
         progress = loop.progress
         found += thread_metrics(thread, progress, loop.meter)
         found += task_metrics(thread, progress.tasks)

@@ -179,7 +179,7 @@ class LocalQueries:
             return f"{what}: ask {active}"
         if standbys:
             return f"{what}: no instance has it active, {', '.join(map(str, sorted(standbys)))} has a standby of it"
-        return f"{what}, and no other instance with an application.server is known to have it"
+        return f"{what}, and no other one with an application.server is known to have it yet: try again"
 
 
 def _runs(owned: OwnedTask) -> bool:

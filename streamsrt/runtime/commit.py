@@ -30,6 +30,7 @@ from streamsrt.client.values import (
 from streamsrt.errors import BrokerError
 from streamsrt.tasks.owned_task import OwnedTask
 from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.task import CommitState
 
 logger = logging.getLogger(__name__)
 
@@ -111,12 +112,12 @@ class Committer:
         """See :meth:`Committing.commit`."""
         busy = [owned for owned in tasks if owned.task.commit_needed]
         if busy:
-            states = [(owned, owned.task.prepare_commit()) for owned in busy]
+            states = prepare_all(busy, self._idle)
             self._collector.flush()
             with self._idle:
                 ends = self._network.producer.flush()
-            for owned, state in states:
-                owned.task.post_commit(changelog_ends(owned, ends))
+            write_all(busy, ends, self._idle)
+            for _, state in states:
                 for place, (offset, metadata) in state.offsets.items():
                     self._pending[place] = OffsetAndMetadata(offset, metadata)
         self.commit_pending(member_id, member_epoch)
@@ -153,6 +154,24 @@ class Committer:
         """Drops what waits to be sent or committed: the tasks are others' by now, or do their work again."""
         self._pending.clear()
         self._collector.discard()
+
+
+def prepare_all(tasks: Sequence[OwnedTask], idle: AbstractContextManager[None]) -> list[tuple[OwnedTask, CommitState]]:
+    """The first half of a commit of these tasks. Between two of them others may read the stores."""
+    states = []
+    for owned in tasks:
+        states.append((owned, owned.task.prepare_commit()))
+        with idle:
+            pass
+    return states
+
+
+def write_all(tasks: Sequence[OwnedTask], ends: dict[TopicPartition, int], idle: AbstractContextManager[None]) -> None:
+    """The second half. Between two tasks others may read the stores."""
+    for owned in tasks:
+        owned.task.post_commit(changelog_ends(owned, ends))
+        with idle:
+            pass
 
 
 def changelog_ends(owned: OwnedTask, ends: dict[TopicPartition, int]) -> dict[str, int]:

@@ -28,7 +28,7 @@ from streamsrt.client.values import (
     TransactionLostError,
     UnknownMemberError,
 )
-from streamsrt.runtime.commit import changelog_ends
+from streamsrt.runtime.commit import prepare_all, write_all
 from streamsrt.tasks.owned_task import OwnedTask
 from streamsrt.tasks.record_collector import RecordCollector
 
@@ -111,7 +111,7 @@ class ExactlyOnceCommitter:
         Raises TransactionLostError, DeliveryTimeoutError: the tasks are to start over. Raises RecordError.
         """
         busy = [owned for owned in tasks if owned.task.commit_needed]
-        states = [(owned, owned.task.prepare_commit()) for owned in busy]
+        states = prepare_all(busy, self._idle)
         self._collector.flush()
         if not busy and not self._transactions.is_open:
             return
@@ -122,8 +122,7 @@ class ExactlyOnceCommitter:
         }
         with self._idle:
             ends = self._commit_transaction(offsets)
-        for owned, _ in states:
-            owned.task.post_commit(changelog_ends(owned, ends))
+        write_all(busy, ends, self._idle)
         self.commits += 1
         self.committed_records_end.update({place: at.offset for place, at in offsets.items()})
 
