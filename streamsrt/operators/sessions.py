@@ -21,7 +21,7 @@ from streamsrt.operators.compiler import Compiler, emits
 from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.plan import Counters, StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
-from streamsrt.state.session_cache import SessionCache
+from streamsrt.state.session_cache import SessionCache, SessionEntry
 from topology.nodes import ProcessorNode
 from topology.operations import SessionAggregate
 from topology.windows import Windowed
@@ -52,7 +52,7 @@ def _merging(op: SessionAggregate) -> tuple[Callable[[], Any], Callable[[Any, An
 
 
 class Sessions:
-    """The sessions of one task's aggregation."""
+    """The sessions of one task's aggregation. ``quiet``: nobody asks what :meth:`update` did, the cache knows."""
 
     def __init__(
         self,
@@ -61,8 +61,11 @@ class Sessions:
         time: StreamTime,
         counters: Counters,
         next_sequence: Callable[[], int],
+        *,
+        quiet: bool,
     ) -> None:
         self.time = time
+        self._quiet = quiet
         self.closing = closing_sessions(cache, op.windows.retention_ms, time) if op.emit_on_close else None
         self._cache = cache
         self._gap = op.windows.gap_ms
@@ -76,7 +79,36 @@ class Sessions:
         """Puts a record into its session; what became of which sessions, in order."""
         if timestamp > self.time.ms:
             self.time.ms = timestamp
-        found = self._cache.find(raw, timestamp - self._gap, timestamp + self._gap)
+        last, closed = self._cache.last(raw), self.time.ms - self._closes_after
+        found: Sequence[SessionEntry]
+        if last is None or timestamp < last.start:
+            found = self._cache.find(raw, timestamp - self._gap, timestamp + self._gap)
+        elif timestamp > last.end + self._gap:
+            found = ()
+        elif self._quiet and max(last.end, timestamp) >= closed and self._holds(last, timestamp):
+            # Sessions of a key are more than a gap apart: no other one is near.
+            aggregate = self._merge(key, self._initial(), last.value)
+            _, aggregate = self._compute(key, value, aggregate)
+            self._cache.change(last, aggregate, timestamp, headers, self._next_sequence())
+            return ()
+        else:
+            found = (last,)
+        return self._merged(raw, key, value, timestamp, headers, found)
+
+    def _holds(self, last: SessionEntry, timestamp: int) -> bool:
+        """Whether the record lies in the session, or the session could be made longer as it is."""
+        if timestamp <= last.end:
+            return True
+        if not self._cache.extend(last, timestamp):
+            return False
+        if self.closing is not None:
+            self.closing.note(last.key, last.start, timestamp)
+        return True
+
+    def _merged(
+        self, raw: bytes, key: Any, value: Any, timestamp: int, headers: Any, found: Sequence[SessionEntry]
+    ) -> Sequence[SessionChange]:
+        """Makes one session of the record and of those that are near."""
         start = end = timestamp
         aggregate = self._initial()
         for entry in found:
@@ -106,7 +138,7 @@ def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
     cache = env.caches[op.store]
     assert isinstance(cache, SessionCache)
     time = env.stream_times.setdefault(node.name, StreamTime())
-    sessions = Sessions(op, cache, time, env.counters, env.sequence.__next__)
+    sessions = Sessions(op, cache, time, env.counters, env.sequence.__next__, quiet=plan.is_cached(op.store))
     serde = plan.key_serde(plan.specs[op.store])
     log = builder.log_row(op.store)
     forwards = not (plan.is_cached(op.store) or op.emit_on_close)
@@ -135,7 +167,8 @@ def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
 def emit_session_aggregate(c: Compiler, node: ProcessorNode, op: SessionAggregate, flow: Flow) -> None:
     e = c.emitter
     time = c.stream_time_of(node.name)
-    sessions = Sessions(op, c.caches[op.store], time, c.counters, c.next_sequence)
+    quiet = c.plan.is_cached(op.store)
+    sessions = Sessions(op, c.caches[op.store], time, c.counters, c.next_sequence, quiet=quiet)
     dropped = e.counter(c.counters, "dropped_null")
     with e.block(f"if {flow.key.any} is None:"):
         e.line(f"{dropped} += 1")

@@ -27,8 +27,15 @@ class SessionEntry(Entry):
     __slots__ = ("end",)
 
     def __init__(self, key: bytes, value: Any, start: int, end: int) -> None:
-        super().__init__(key, value, -1, start)
+        self.key = key
+        self.value = value
+        self.timestamp = -1
+        self.start = start
         self.end = end
+        self.dirty = False
+        self.sequence = 0
+        self.old: Any = None
+        self.headers: Any = ()
 
 
 class SessionStore(Protocol):
@@ -67,7 +74,6 @@ class SessionCache(dict[bytes, list[SessionEntry]]):
         self.expired_puts = 0
         self.expires_by_ms = 1
         """How much of what is beyond retention goes at once."""
-        self._removed: set[bytes] = set()
         self._row_bytes = 64
         self._expired_to = self.newest_end
 
@@ -90,17 +96,34 @@ class SessionCache(dict[bytes, list[SessionEntry]]):
     ) -> SessionEntry:
         """Changes the session of ``key`` with these bounds; ``value`` None removes it."""
         entries = self[key]
-        entry = next((e for e in entries if e.start == start and e.end == end), None)
-        if entry is None:
-            entry = SessionEntry(key, None, start, end)
-            if entries and (entries[-1].end, entries[-1].start) > (end, start):
-                insort(entries, entry, key=_by_end)
-            else:
-                entries.append(entry)
         if end > self.newest_end:
             self.newest_end = end
+        if not entries or end > entries[-1].end:
+            entry = SessionEntry(key, None, start, end)
+            entries.append(entry)
+        else:
+            found = next((e for e in entries if e.start == start and e.end == end), None)
+            entry = found or SessionEntry(key, None, start, end)
+            if found is None:
+                insort(entries, entry, key=_by_end)
         self.change(entry, value, timestamp, headers, sequence)
         return entry
+
+    def last(self, key: bytes) -> SessionEntry | None:
+        """The session of ``key`` that ends last; None where there is none, or where that needs :meth:`find`."""
+        entries = self[key]
+        if not entries or entries[-1].value is None or entries[-1].end < self.newest_end - self.retention_ms:
+            return None
+        return entries[-1]
+
+    def extend(self, entry: SessionEntry, end: int) -> bool:
+        """Lets the last session of a key end later, where nobody knows of it yet: it was made since the last flush."""
+        if not entry.dirty or entry.old is not None:
+            return False
+        entry.end = end
+        if end > self.newest_end:
+            self.newest_end = end
+        return True
 
     def change(self, entry: SessionEntry, value: Any, timestamp: int, headers: Any, sequence: int) -> None:
         """Gives a session another value; None removes it."""
@@ -108,8 +131,6 @@ class SessionCache(dict[bytes, list[SessionEntry]]):
             entry.dirty = True
             entry.old = entry.value
             self.dirty.append(entry)
-        if value is None:
-            self._removed.add(entry.key)
         entry.value = value
         entry.timestamp = timestamp
         entry.headers = headers
@@ -151,10 +172,11 @@ class SessionCache(dict[bytes, list[SessionEntry]]):
             puts = [(key, start, end, pending[key, end, start]) for key, end, start in sorted(pending)]
             self.store.write(puts, changelog_offset=changelog_offset)
             self.pending = {}
-        for key in self._removed:
+        # Not before: until the commit a session that expires may still have to be emitted.
+        oldest = self.newest_end - self.retention_ms
+        for key in {key for key, _, _ in pending}:
             if key in self:
-                self[key] = [e for e in self[key] if e.value is not None or e.dirty]
-        self._removed = {e.key for e in self.dirty if e.value is None}
+                self[key] = [e for e in self[key] if e.dirty or (e.value is not None and e.end >= oldest)]
         self.store.expire(self.newest_end)
         if self.newest_end - self._expired_to > max(self.retention_ms // 2, 1):
             self._drop_expired()
@@ -186,7 +208,6 @@ class SessionCache(dict[bytes, list[SessionEntry]]):
         self.clear()
         self.dirty = []
         self.pending = {}
-        self._removed = set()
         self.newest_end = self._expired_to = self.store.stream_time_ms
 
     def restore(self, columns: ChangelogColumns) -> None:
