@@ -45,6 +45,8 @@ class Member:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for text in self._process.stdout:
+            if not text.startswith("{"):
+                continue  # Java's logging writes errors to the same place.
             line: dict[str, Any] = json.loads(text)
             with self._changed:
                 if "assigned" in line:

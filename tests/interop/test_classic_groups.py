@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import ConsumerGroupState, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.fixtures_brokers import require_kafka
 from tests.interop.group_members import PATIENCE_S, members_of
 
 pytestmark = pytest.mark.system
@@ -21,6 +22,8 @@ CLIENTS = [
     ("aiokafka", "sticky"),
     ("kafka-python", "range"),
     ("kafka-python", "roundrobin"),
+    pytest.param("java", "RoundRobin", marks=pytest.mark.kafka),
+    pytest.param("java", "CooperativeSticky", marks=pytest.mark.kafka),
 ]
 
 
@@ -55,6 +58,8 @@ def described(servers: str, group: str) -> tuple[str, list[str]]:
 def test_two_share_and_one_leaves(
     tmp_path: Path, bootstrap_servers: str, topic: str, client: str, strategy: str
 ) -> None:
+    if client == "java":
+        require_kafka()
     with members_of(tmp_path, bootstrap_servers, topic, topic) as members:
         first = members.start(client, strategy)
         members.until_shared(first, partitions=PARTITIONS)
@@ -133,3 +138,44 @@ def test_cooperative_members_keep_what_stays_with_them(tmp_path: Path, bootstrap
         more = members.start("librdkafka", "cooperative-sticky")
         members.until_shared(stays, more, partitions=PARTITIONS)
         assert all(set(stays.assigned) <= set(assigned) for assigned in stays.history[seen - 1 :])
+
+
+@pytest.mark.kafka
+@pytest.mark.requirement("CR-049")
+@pytest.mark.parametrize("strategy", ["Range", "CooperativeSticky"])
+def test_who_shares_with_a_member_more(tmp_path: Path, bootstrap_servers: str, topic: str, strategy: str) -> None:
+    """Scenario C1: an eager member gives up everything first, a cooperative one never stops what it keeps."""
+    require_kafka()
+    with members_of(tmp_path, bootstrap_servers, topic, topic) as members:
+        stays = members.start("java", strategy)
+        members.until_shared(stays, partitions=PARTITIONS)
+        seen = len(stays.history)
+        more = members.start("java", strategy)
+        members.until_shared(stays, more, partitions=PARTITIONS)
+        kept = [set(stays.assigned) <= set(assigned) for assigned in stays.history[seen - 1 :]]
+        assert all(kept) == (strategy == "CooperativeSticky")
+        assert ([] in stays.history[seen:]) == (strategy == "Range")
+
+
+@pytest.mark.kafka
+@pytest.mark.requirement("CR-050", "CR-053")
+def test_from_eager_to_cooperative_by_two_rolling_bounces(tmp_path: Path, bootstrap_servers: str, topic: str) -> None:
+    """Scenario C2: each member is restarted with both protocols, then with the cooperative one only."""
+    require_kafka()
+    with members_of(tmp_path, bootstrap_servers, topic, topic) as members:
+        running = [members.start("java", "Range") for _ in range(2)]
+        members.until_shared(*running, partitions=PARTITIONS)
+        shortcut = members.start("java", "CooperativeSticky")
+        members.until(lambda: any("Inconsistent" in error for error in shortcut.errors), "the shortcut is refused")
+        sent = 0
+        for strategies in (["Range", "CooperativeSticky"], ["CooperativeSticky"]):
+            for place in range(2):
+                other = running[1 - place]
+                seen = len(other.history)
+                running[place].leave()
+                running[place] = members.start("java", *strategies)
+                members.until_shared(*running, partitions=PARTITIONS)
+                is_eager = len(strategies) == 2 or place == 0
+                assert ([] in other.history[seen:]) == is_eager
+                members.until_read(produce(bootstrap_servers, topic, range(sent, sent + 50)))
+                sent += 50

@@ -71,7 +71,8 @@ class Instance:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        self.lines += (json.loads(line) for line in self._process.stdout)
+        # Java's logging writes errors to the same place.
+        self.lines += (json.loads(line) for line in self._process.stdout if line.startswith("{"))
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         if self._process.poll() is None:
