@@ -506,6 +506,7 @@ class KafkaStreams(Queryable):
                 on_state=entered,
                 on_failure=self._decide,
                 listeners=(self._restore_listener, self._standby_listener),
+                replica=self._worker or 0,
             )
             self._loop = loop
             loop.is_paused = self._is_paused

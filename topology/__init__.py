@@ -17,6 +17,7 @@ from topology.errors import (
     UnsupportedError,
     WindowError,
 )
+from topology.global_tables import GlobalKTable
 from topology.grouped import KGroupedStream, SessionWindowedKStream, TimeWindowedKStream
 from topology.grouped_tables import KGroupedTable
 from topology.join_windows import JoinWindows
@@ -63,6 +64,7 @@ __all__ = [
     "FailedValue",
     "First",
     "FixedKeyProcessor",
+    "GlobalKTable",
     "Headers",
     "IllegalNameError",
     "JoinWindows",

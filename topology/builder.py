@@ -8,17 +8,19 @@ topology = builder.build()
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
 from topology.codecs import Serde
 from topology.errors import TopologyError, call_site
 from topology.functions import OffsetReset, TimestampExtractor, reset_policy
+from topology.global_tables import GlobalKTable, add_global_store, add_global_table
 from topology.materialize import added_store, as_store, generated_store_name, given_serdes, key_value_store
 from topology.names import check_name
 from topology.nodes import TableSource, Topology
 from topology.passes import build
 from topology.plan import Carried, Plan, SourceStep, StoreStep, TableSourceStep, TableState
+from topology.processor import Processor
 from topology.stores import Store
 from topology.streams import KStream
 from topology.tables import KTable
@@ -205,6 +207,62 @@ class StreamsBuilder:
         )
         plan.add(step)
         return KTable(plan, step, table, own_key, own_value, frozenset((source_name,)))
+
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: Serde[K],
+        value: Serde[V],
+        store: str | Store | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable[K, V]: ...
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        store: str | Store | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable[Any, Any]: ...
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        store: str | Store | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable[Any, Any]:
+        """A topic as a table that every instance has wholly: see :mod:`topology.global_tables`.
+
+        A null value deletes, a record without a key is dropped. It always keeps a store, which has no changelog: the topic
+        is read anew where the store is gone, so it should be compacted and never expire.
+        """
+        return add_global_table(self._plan, topic, store, key, value, name)
+
+    def add_global_store(
+        self,
+        store: Store,
+        topic: str,
+        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        *,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        name: str | None = None,
+    ) -> StreamsBuilder:
+        """A store that every instance fills from all of ``topic``, by a processor that ``supplier()`` makes.
+
+        Every processor may read it, by name, without being connected. The processor may see a record again after a restart,
+        so it must not count. Returns the builder.
+        """
+        if not isinstance(store, Store):
+            raise TopologyError(f"add_global_store() takes a Store, not {store!r}", call_site())
+        add_global_store(self._plan, store, topic, supplier, (key, value), name)
+        return self
 
     def add_state_store(self, store: Store) -> StreamsBuilder:
         """Adds a store for processors, which name it in ``process(..., stores=[name])``. Returns the builder.

@@ -11,7 +11,17 @@ from typing import Any, TypeVar
 
 from topology.codecs import Serde, bytes_
 from topology.errors import MissingSerdeError
-from topology.nodes import AnySerde, OpenSerde, ProcessorNode, Side, SinkNode, SourceNode, StoreSpec, Topology
+from topology.nodes import (
+    AnySerde,
+    OpenSerde,
+    ProcessorNode,
+    Side,
+    SinkNode,
+    SourceNode,
+    StoreSpec,
+    Subtopology,
+    Topology,
+)
 
 SerdeOwner = TypeVar("SerdeOwner", bound=SourceNode | SinkNode | StoreSpec)
 SIDES: tuple[Side, ...] = ("key", "value", "other_value")
@@ -25,18 +35,23 @@ def with_default_serdes(topology: Topology, key: AnySerde, value: AnySerde) -> T
         (missing.of_store, missing.owner, missing.side): _serde(missing, defaults[missing.side])
         for missing in topology.open_serdes
     }
-    subtopologies = tuple(
-        replace(
-            subtopology,
-            nodes=tuple(
-                _with_serdes(node, found) if isinstance(node, ProcessorNode) else _filled(node, found, of_store=False)
-                for node in subtopology.nodes
-            ),
-            stores=tuple(_filled(store, found, of_store=True) for store in subtopology.stores),
-        )
-        for subtopology in topology.subtopologies
+    return replace(
+        topology,
+        subtopologies=tuple(_complete(each, found) for each in topology.subtopologies),
+        global_subtopologies=tuple(_complete(each, found) for each in topology.global_subtopologies),
+        open_serdes=(),
     )
-    return replace(topology, subtopologies=subtopologies, open_serdes=())
+
+
+def _complete(subtopology: Subtopology, found: Found) -> Subtopology:
+    return replace(
+        subtopology,
+        nodes=tuple(
+            _with_serdes(node, found) if isinstance(node, ProcessorNode) else _filled(node, found, of_store=False)
+            for node in subtopology.nodes
+        ),
+        stores=tuple(_filled(store, found, of_store=True) for store in subtopology.stores),
+    )
 
 
 def _filled(owner: SerdeOwner, found: Found, *, of_store: bool) -> SerdeOwner:

@@ -15,8 +15,14 @@ from topology.nodes import Node, ProcessorNode, SinkNode, SourceNode, Subtopolog
 
 def describe(topology: Topology) -> str:
     """The text of ``Topology.describe()``."""
-    parts = [_describe_subtopology(subtopology) for subtopology in topology.subtopologies]
-    return "Topologies:\n " + "".join(f"  Sub-topology: {i}\n{text}\n" for i, text in enumerate(parts))
+    parts = []
+    for subtopology in topology.all_subtopologies:
+        text, is_global = _describe_subtopology(subtopology), subtopology in topology.global_subtopologies
+        title = f"  Sub-topology: {subtopology.number}"
+        parts.append(
+            f"{title} for global store (will not generate tasks)\n{text}" if is_global else f"{title}\n{text}\n"
+        )
+    return "Topologies:\n " + "".join(parts)
 
 
 def mermaid(topology: Topology) -> str:
@@ -29,7 +35,7 @@ def mermaid(topology: Topology) -> str:
     def topic(name: str) -> str:
         return topics.setdefault(name, f"topic{len(topics)}")
 
-    for subtopology in topology.subtopologies:
+    for subtopology in topology.all_subtopologies:
         lines.append(f'  subgraph sub{subtopology.number}["Sub-topology {subtopology.number} ({subtopology.id})"]')
         for node in subtopology.nodes:
             ids[node.name] = f"n{len(ids)}"

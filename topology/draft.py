@@ -25,4 +25,5 @@ class Draft:
     """Repartition topics and the partition counts that the program gives."""
     copartition_groups: tuple[tuple[str, ...], ...] = ()
     subtopologies: tuple[Subtopology, ...] = ()
+    global_subtopologies: tuple[Subtopology, ...] = ()
     open_serdes: tuple[OpenSerde, ...] = ()

@@ -24,6 +24,7 @@ from topology.nodes import (
 )
 from topology.plan import (
     Carried,
+    GlobalStep,
     OperatorStep,
     PlannedStore,
     RepartitionStep,
@@ -91,6 +92,11 @@ class Layout:
             self._open_side(step.name, side, carried, step.site)
         self._processor(step, step.name, operation, parents, step.stores)
 
+    def _global(self, step: GlobalStep) -> None:
+        self._source(step, step.source_name)
+        self._store(step.store)
+        self._processor(step, step.name, step.operation, (step.source_name,), (step.store.name,))
+
     def _split(self, step: SplitStep, parents: tuple[str, ...]) -> None:
         operation = Branch(predicates=tuple(step.predicates), children=tuple(step.branches))
         self._processor(step, step.name, operation, parents)
@@ -155,6 +161,7 @@ class Layout:
                 timestamp_extractor=step.timestamp_extractor,
                 offset_reset=step.offset_reset,
                 repartition=step.repartition,
+                is_global=isinstance(step, GlobalStep),
                 site=step.site,
             )
         )
@@ -260,6 +267,7 @@ class Layout:
 _ADDERS: dict[type[Step], Callable[[Layout, Any, tuple[str, ...]], None]] = {
     SourceStep: lambda layout, step, parents: layout._source(step, step.name),
     TableSourceStep: lambda layout, step, parents: layout._table_source(step),
+    GlobalStep: lambda layout, step, parents: layout._global(step),
     TableStep: Layout._table,
     TableJoinStep: lambda layout, step, parents: layout._table_join(step),
     OperatorStep: Layout._operator,

@@ -143,6 +143,13 @@ def read_only_store(store: Store, topic: str) -> PlannedStore:
     return replace(planned, spec=replace(planned.spec, logging=False, source_topic=topic))
 
 
+def global_store(planned: PlannedStore) -> PlannedStore:
+    """The same as a global store: its topic is all that there is of it, so it is neither logged nor cached."""
+    return replace(
+        planned, spec=replace(planned.spec, logging=False, caching=False, changelog_configs=()), shared=False
+    )
+
+
 def windowed_spec(spec: StoreSpec, retention_ms: int, window_size_ms: int) -> StoreSpec:
     return replace(
         spec,

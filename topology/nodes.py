@@ -43,6 +43,7 @@ from topology.operations import (
 from topology.operations.joins import (
     ForeignTableJoin,
     ResponseJoin,
+    StreamGlobalTableJoin,
     StreamJoinWindow,
     StreamSelfJoin,
     StreamStreamJoin,
@@ -79,6 +80,7 @@ __all__ = [
     "SinkNode",
     "SourceNode",
     "StoreSpec",
+    "StreamGlobalTableJoin",
     "StreamJoinWindow",
     "StreamSelfJoin",
     "StreamStreamJoin",
@@ -170,6 +172,8 @@ class SourceNode:
     offset_reset: str | None = None
     """``earliest``, ``latest``, ``none`` (an error), or ``by_duration:`` and milliseconds before now."""
     repartition: bool = False
+    is_global: bool = False
+    """Fills a global store: read wholly by every instance."""
     children: tuple[str, ...] = ()
     site: CallSite | None = field(default=None, compare=False, repr=False)
     """The user's line that made this node; it has no part in equality and digests."""
@@ -275,6 +279,8 @@ class Topology:
     subtopologies: tuple[Subtopology, ...]
     digest: str
     epoch: int = 0
+    global_subtopologies: tuple[Subtopology, ...] = ()
+    """Those that fill global stores: no tasks, and the group does not know of them."""
     open_serdes: tuple[OpenSerde, ...] = field(default=(), compare=False, repr=False)
     settings: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     """The settings of the application's configuration that are in its topics and stores."""
@@ -317,3 +323,8 @@ class Topology:
         from topology.defaults import with_default_serdes
 
         return with_default_serdes(self, key, value)
+
+    @property
+    def all_subtopologies(self) -> tuple[Subtopology, ...]:
+        """Those with tasks and those that fill global stores, by number."""
+        return tuple(sorted((*self.subtopologies, *self.global_subtopologies), key=lambda each: each.number))

@@ -78,7 +78,8 @@ def build(plan: Plan, config: Mapping[str, Any] | None, epoch: int) -> Topology:
         draft = run(draft)
     topology = Topology(
         subtopologies=draft.subtopologies,
-        digest=topology_digest(draft.subtopologies),
+        global_subtopologies=draft.global_subtopologies,
+        digest=topology_digest((*draft.subtopologies, *draft.global_subtopologies)),
         epoch=epoch,
         open_serdes=draft.open_serdes,
     )
@@ -89,26 +90,30 @@ def configure(topology: Topology, config: Mapping[str, Any]) -> Topology:
     """See :meth:`topology.nodes.Topology.configured`."""
     config = {**dict(topology.settings), **{key: str(value) for key, value in config.items() if is_setting(key)}}
     persistent = not _in_memory_by_default(config)
-    subtopologies = []
-    for subtopology in topology.subtopologies:
-        stores = tuple(
-            replace(store, persistent=persistent) if store.default_persistence else store
-            for store in subtopology.stores
-        )
-        repartitions = tuple(
+    configured = tuple(_configured(each, config, persistent=persistent) for each in topology.subtopologies)
+    return replace(
+        topology,
+        subtopologies=configured,
+        global_subtopologies=tuple(
+            _configured(each, config, persistent=persistent) for each in topology.global_subtopologies
+        ),
+        settings=tuple(sorted(config.items())),
+    )
+
+
+def _configured(subtopology: Subtopology, config: Mapping[str, Any], *, persistent: bool) -> Subtopology:
+    stores = tuple(
+        replace(store, persistent=persistent) if store.default_persistence else store for store in subtopology.stores
+    )
+    return replace(
+        subtopology,
+        nodes=tuple(_upgrading(node, config) for node in subtopology.nodes),
+        stores=stores,
+        changelog_topics=_changelogs(stores, config),
+        repartition_source_topics=tuple(
             repartition_topic(topic.name, topic.partitions, config) for topic in subtopology.repartition_source_topics
-        )
-        nodes = tuple(_upgrading(node, config) for node in subtopology.nodes)
-        subtopologies.append(
-            replace(
-                subtopology,
-                nodes=nodes,
-                stores=stores,
-                changelog_topics=_changelogs(stores, config),
-                repartition_source_topics=repartitions,
-            )
-        )
-    return replace(topology, subtopologies=tuple(subtopologies), settings=tuple(sorted(config.items())))
+        ),
+    )
 
 
 # -------------------------------------------------------------------------------------------------------------- passes
@@ -225,6 +230,13 @@ def check_topics(draft: Draft) -> Draft:
 
 def connect_stores(draft: Draft) -> Draft:
     """Every store that a node uses is there."""
+    global_sources = {node.name for node in draft.nodes if isinstance(node, SourceNode) and node.is_global}
+    global_stores = {
+        store: node.name
+        for node in draft.nodes
+        if isinstance(node, ProcessorNode) and global_sources.intersection(node.parents)
+        for store in node.stores
+    }
     for node in draft.nodes:
         for store in node.stores if isinstance(node, ProcessorNode) else ():
             if store not in draft.stores:
@@ -233,6 +245,11 @@ def connect_stores(draft: Draft) -> Draft:
                     f"there is no store {store!r}: add it with add_state_store(Store({store!r}, ...)) or name it in an "
                     f"operator's store=. Stores of this topology: {known}",
                     node.site,
+                )
+            filled_by = global_stores.get(store)
+            if filled_by is not None and filled_by != node.name:
+                raise TopologyError(
+                    f"store {store!r} is global: every processor may read it, so leave it out of stores=", node.site
                 )
     return draft
 
@@ -293,8 +310,13 @@ def cut(draft: Draft) -> Draft:
         members.setdefault(groups.root(node.name), [])
     for node in draft.nodes:
         members[groups.root(node.name)].append(node)
-    parts = enumerate(members.values())
-    return replace(draft, subtopologies=tuple(_subtopology(draft, number, tuple(nodes)) for number, nodes in parts))
+    parts = [_subtopology(draft, number, tuple(nodes)) for number, nodes in enumerate(members.values())]
+    with_tasks = tuple(part for part in parts if not any(source.is_global for source in part.sources))
+    return replace(
+        draft,
+        subtopologies=with_tasks,
+        global_subtopologies=tuple(part for part in parts if part not in with_tasks),
+    )
 
 
 def check_identity(draft: Draft) -> Draft:

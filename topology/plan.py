@@ -97,6 +97,15 @@ class TableSourceStep(SourceStep):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
+class GlobalStep(SourceStep):
+    """A source and the one processor that fills a global store from it. ``name`` is the processor's."""
+
+    source_name: str
+    operation: Operation
+    store: PlannedStore
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
 class OperatorStep(Step):
     """``stores``: names of stores that it uses; ``own_stores``: those that it adds.
 

@@ -29,6 +29,7 @@ from topology.functions import (
     check_function,
     reset_policy,
 )
+from topology.global_tables import add_global_store
 from topology.materialize import added_store, read_only_store
 from topology.names import check_name
 from topology.nodes import Process, Topology
@@ -147,6 +148,26 @@ class TopologyBuilder:
         self._add_store(added_store(store))
         for processor in _names(processors):
             self.connect(processor, added_store(store).name)
+        return self
+
+    def add_global_store(
+        self,
+        store: Store,
+        *,
+        source: str,
+        topic: str,
+        processor: str,
+        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+    ) -> TopologyBuilder:
+        """A store that every instance fills from all of ``topic``: see :meth:`topology.StreamsBuilder.add_global_store`.
+
+        ``source`` and ``processor`` name its two nodes.
+        """
+        if not isinstance(store, Store):
+            raise TopologyError(f"add_global_store() takes a Store, not {store!r}", call_site())
+        add_global_store(self._plan, store, topic, supplier, (key, value), self._free(processor), self._free(source))
         return self
 
     def connect(self, processor: str, stores: Names) -> TopologyBuilder:

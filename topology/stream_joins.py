@@ -16,17 +16,19 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from topology.codecs import Serde
 from topology.errors import TopologyError, UnsupportedError, call_site
 from topology.functions import check_function
+from topology.global_tables import GlobalKTable
 from topology.join_stores import JoinStores, side_suffix, stream_join_stores
 from topology.join_windows import JoinWindows
 from topology.names import check_name
 from topology.nodes import PassThrough, StreamTableJoin
-from topology.operations.joins import JoinKind, StreamJoinWindow, StreamStreamJoin
+from topology.operations.joins import JoinKind, StreamGlobalTableJoin, StreamJoinWindow, StreamStreamJoin
 from topology.plan import Carried, OperatorStep, Plan, PlannedStore, RepartitionStep, Step, StreamJoinStep
 
 if TYPE_CHECKING:
     from topology.streams import KStream
     from topology.tables import KTable
 
+GK = TypeVar("GK")
 K = TypeVar("K")
 V = TypeVar("V")
 V2 = TypeVar("V2")
@@ -47,6 +49,7 @@ class _Options:
     value: Serde[Any] | None
     other_value: Serde[Any] | None = None
     store: JoinStores = None
+    on: Callable[..., Any] | None = None
 
 
 class StreamJoins(Generic[K, V]):
@@ -111,12 +114,33 @@ class StreamJoins(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
     ) -> KStream[K, V2]: ...
+    @overload
     def join(
         self,
-        other: KStream[K, VO] | KTable[K, VT],
+        other: GlobalKTable[GK, VT],
+        joiner: Callable[[V, VT], V2],
+        *,
+        on: Callable[[K, V], GK | None],
+        with_key: Literal[False] = False,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[GK, VT],
+        joiner: Callable[[K, V, VT], V2],
+        *,
+        on: Callable[[K, V], GK | None],
+        with_key: Literal[True],
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    def join(
+        self,
+        other: KStream[K, VO] | KTable[K, VT] | GlobalKTable[Any, VT],
         joiner: Callable[..., Any],
         windows: JoinWindows | None = None,
         *,
+        on: Callable[[K, V], Any] | None = None,
         with_key: bool = False,
         name: str | None = None,
         key: Serde[K] | None = None,
@@ -134,6 +158,9 @@ class StreamJoins(Generic[K, V]):
         the later timestamp. ``store``: a name for the stores to begin with; a :class:`Store` that also says whether they are
         in memory and logged; or two stores of kind ``window`` that retain duplicates.
 
+        With a **global table**, ``on(key, value)`` says under which key of the table the record's row is; the rest is as
+        with a table, but that nothing is repartitioned and the stream keeps its key.
+
         With a **table**, a record without a match, without a key or without a value is dropped. A result has the timestamp
         of the stream's record.
         """
@@ -147,6 +174,7 @@ class StreamJoins(Generic[K, V]):
             value=value,
             other_value=other_value,
             store=store,
+            on=on,
         )
         return self._join(other, windows, options)
 
@@ -200,12 +228,33 @@ class StreamJoins(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
     ) -> KStream[K, V2]: ...
+    @overload
     def left_join(
         self,
-        other: KStream[K, VO] | KTable[K, VT],
+        other: GlobalKTable[GK, VT],
+        joiner: Callable[[V, VT | None], V2],
+        *,
+        on: Callable[[K, V], GK | None],
+        with_key: Literal[False] = False,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[GK, VT],
+        joiner: Callable[[K, V, VT | None], V2],
+        *,
+        on: Callable[[K, V], GK | None],
+        with_key: Literal[True],
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    def left_join(
+        self,
+        other: KStream[K, VO] | KTable[K, VT] | GlobalKTable[Any, VT],
         joiner: Callable[..., Any],
         windows: JoinWindows | None = None,
         *,
+        on: Callable[[K, V], Any] | None = None,
         with_key: bool = False,
         name: str | None = None,
         key: Serde[K] | None = None,
@@ -228,6 +277,7 @@ class StreamJoins(Generic[K, V]):
             value=value,
             other_value=other_value,
             store=store,
+            on=on,
         )
         return self._join(other, windows, options)
 
@@ -297,15 +347,20 @@ class StreamJoins(Generic[K, V]):
         from topology.tables import KTable
 
         operator = options.operator
-        if not isinstance(other, KStream | KTable):
+        if not isinstance(other, KStream | KTable | GlobalKTable):
             raise UnsupportedError(
-                f"{operator}() joins a stream with a KStream or a KTable, not with {other!r}", call_site()
+                f"{operator}() joins a stream with a KStream, a KTable or a GlobalKTable, not with {other!r}",
+                call_site(),
             )
         if other._plan is not self._plan:
             raise TopologyError(f"{operator}() needs both sides from one StreamsBuilder", call_site())
         check_function(options.joiner, operator)
         if options.name is not None:
             check_name(options.name, "step")
+        if isinstance(other, GlobalKTable):
+            return self._join_global(other, windows, options)
+        if options.on is not None:
+            raise TopologyError(f"{operator}() takes on= with a global table only: it joins by key", call_site())
         if isinstance(other, KStream):
             if not isinstance(windows, JoinWindows):
                 raise TopologyError(f"{operator}() of two streams needs windows=JoinWindows(...)", call_site())
@@ -342,6 +397,37 @@ class StreamJoins(Generic[K, V]):
         )
         self._plan.add(step)
         return KStream(self._plan, step, own_key, own_value.changed(operator, step.site, keep=False), sources, False)
+
+    def _join_global(
+        self, table: GlobalKTable[Any, Any], windows: JoinWindows | None, options: _Options
+    ) -> KStream[K, Any]:
+        from topology.streams import KStream
+
+        operator = options.operator
+        if options.kind == "outer" or windows is not None or options.store is not None:
+            raise UnsupportedError(
+                f"{operator}() with a global table only looks rows up: see join and left_join", call_site()
+            )
+        if options.on is None:
+            raise TopologyError(
+                f"{operator}() with a global table needs on=: (key, value) -> key of the table", call_site()
+            )
+        check_function(options.on, operator)
+        step = OperatorStep(
+            name=self._plan.named(options.name, "KSTREAM-LEFTJOIN-"),
+            site=call_site(),
+            parents=(self._step,),
+            operation=StreamGlobalTableJoin(
+                store=table.queryable_store_name,
+                on=options.on,
+                joiner=options.joiner,
+                left=options.kind == "left",
+                with_key=options.with_key,
+            ),
+        )
+        self._plan.add(step)
+        value = self._value.changed(operator, step.site, keep=False)
+        return KStream(self._plan, step, self._key, value, self._sources, self._repartition_required)
 
     def _join_stream(self, other: KStream[K, Any], windows: JoinWindows, options: _Options) -> KStream[K, Any]:
         from topology.streams import KStream

@@ -35,7 +35,16 @@ from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import MissingTopicError
-from topology.nodes import ForEach, Peek, Process, ProcessorNode, Subtopology, Topology, internal_topic_name
+from topology.nodes import (
+    ForEach,
+    Peek,
+    Process,
+    ProcessorNode,
+    ResponseJoin,
+    Subtopology,
+    Topology,
+    internal_topic_name,
+)
 
 
 def make_plan(
@@ -103,6 +112,23 @@ def _check_topology(topology: Topology) -> None:
         raise PlanError(
             f"what suppress() holds back ({', '.join(held_back)}) can't be backfilled: its changelog needs to know which "
             "record each change came from"
+        )
+    shared = [source.topics[0] for each in topology.global_subtopologies for source in each.sources]
+    if shared:
+        raise PlanError(
+            f"global tables and stores (of {', '.join(shared)}) can't be backfilled: what they held when a record was "
+            "processed depends on when that was, so no replay can find it again"
+        )
+    foreign = [
+        node.name
+        for each in topology.subtopologies
+        for node in each.nodes
+        if isinstance(node, ProcessorNode) and isinstance(node.operation, ResponseJoin)
+    ]
+    if foreign:
+        raise PlanError(
+            f"foreign-key joins ({', '.join(foreign)}) can't be backfilled: their two sides ask and answer each other, so "
+            "neither can be computed before the other"
         )
     versioned = [store.name for each in topology.subtopologies for store in each.stores if store.kind == "versioned"]
     if versioned:

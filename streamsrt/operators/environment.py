@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from streamsrt.errors import ProcessingError, ProductionError, RecordError
 from streamsrt.operators.handlers import ErrorContext, ExceptionHandler, HandlerResponse
 from streamsrt.operators.plan import Counters, Plan, StreamTime
 from streamsrt.operators.punctuation_queue import PunctuationQueue, Schedule
+from streamsrt.operators.table_views import View
 from streamsrt.state.versioned_cache import VersionPut
 from topology.operations import MapAsync
 from topology.processor import PunctuationType, RecordMetadata
@@ -36,6 +37,16 @@ class RefusedRecordError(Exception):
         self.reason = reason
 
 
+class GlobalStores(Protocol):
+    """The global stores of this instance."""
+
+    def view(self, name: str) -> View:
+        """How rows of a global table are looked up, by key as an object."""
+
+    def read_only(self, name: str) -> Any:
+        """A global store for a processor; None where there is none of that name."""
+
+
 class Environment:
     """One per task. Times are milliseconds; -1 for a stream time that is not known yet."""
 
@@ -48,8 +59,10 @@ class Environment:
         stream_times: dict[str, StreamTime],
         task_partition: int,
         partitions_of_topic: Callable[[str], int],
+        global_stores: GlobalStores | None = None,
     ) -> None:
         self.plan = plan
+        self.global_stores = global_stores
         self.caches = caches
         self.collect = collect
         self.counters = counters

@@ -392,6 +392,9 @@ class Context:
         raise UserError(f"{self._node.name} has no child {child!r}; its children: {names}")
 
     def get_state_store(self, name: str) -> Any:
+        shared = None if self._env.global_stores is None else self._env.global_stores.read_only(name)
+        if shared is not None:
+            return shared
         if name not in self._node.stores:
             raise KeyError(f"{self._node.name} is not connected to a store {name!r}: connect it where it is added")
         spec = self._env.plan.specs[name]

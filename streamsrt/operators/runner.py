@@ -22,6 +22,7 @@ from streamsrt.operators import (  # noqa: F401  # they register their operation
     aggregate_nodes,
     batches,
     foreign_key_joins,
+    global_joins,
     grouped_tables,
     sessions,
     sliding,
@@ -33,7 +34,14 @@ from streamsrt.operators import (  # noqa: F401  # they register their operation
 )
 from streamsrt.operators.compiler import Compiler, TooComplex
 from streamsrt.operators.emitter import Generated
-from streamsrt.operators.environment import CallAll, Environment, processing_error, production_error, where
+from streamsrt.operators.environment import (
+    CallAll,
+    Environment,
+    GlobalStores,
+    processing_error,
+    production_error,
+    where,
+)
 from streamsrt.operators.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.plan import Counters, Plan, StreamTime, emits_on_close, own_store, window_size_ms
 from streamsrt.operators.processor_nodes import PathBuilder
@@ -61,6 +69,7 @@ class Runner:
         system_time_ms: int = 0,
         generate: bool = True,
         call_all: CallAll | None = None,
+        global_stores: GlobalStores | None = None,
     ) -> None:
         self.plan = plan
         self.caches = caches
@@ -69,7 +78,7 @@ class Runner:
         self._task_partition = task_partition
         stream_times: dict[str, StreamTime] = {}
         shared = (plan, caches, collect, self.counters, stream_times, task_partition, partitions_of_topic)
-        self.env = Environment(*shared)
+        self.env = Environment(*shared, global_stores)
         self.env.system_time_ms = system_time_ms
         self.env.call_all = call_all
         self._compiler = Compiler(*shared, self.env.sequence.__next__)

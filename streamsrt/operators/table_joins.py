@@ -2,7 +2,9 @@
 
 1. A change of one side is joined with the other side's row as it is now. Where the join needs that row and there is none,
    nothing flows; where it does not, and the change is none for the result, nothing flows either.
-2. A result has the later timestamp of the two sides. A change without a key is dropped and counted.
+2. Where both sides' rows were deleted between two flushes of their caches, the first one to be flushed finds no row on the
+   other side any more, though there was a result. It sends a deletion then. Kafka Streams does not, and keeps the result.
+3. A result has the later timestamp of the two sides. A change without a key is dropped and counted.
 
 Source: KTableKTableInnerJoin, -LeftJoin, -RightJoin, -OuterJoin and -JoinMerger of Kafka Streams.
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
-from streamsrt.operators.table_views import table_view
+from streamsrt.operators.table_views import table_view, view_before_flush
 from topology import nodes
 from topology.nodes import ProcessorNode
 
@@ -33,6 +35,7 @@ def make_table_table_join(builder: PathBuilder, node: ProcessorNode, made: PathN
     assert isinstance(op, nodes.TableTableJoin)
     env, forward, joiner = builder.env, made.forward, op.joiner
     other_row = table_view(env.plan, env.caches, op.table)
+    before_flush = view_before_flush(env.plan, env.caches, op.table)
     needs, none_too, sends_old = needs_other(op), joins_none(op), node.sends_old_values
     is_left = op.side == "left"
     newest_only = builder.plan.is_versioned(node.parents[0])
@@ -51,6 +54,8 @@ def make_table_table_join(builder: PathBuilder, node: ProcessorNode, made: PathN
             return
         other, other_time = other_row(key)
         if other is None and (needs or (value is None and old is None)):
+            if value is None and needs and before_flush(key)[0] is not None:
+                forward(key, None, timestamp, headers, None)
             return
         before = joined(old, other) if sends_old else None
         forward(key, joined(value, other), max(timestamp, other_time), headers, before)

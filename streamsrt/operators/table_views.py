@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from streamsrt.operators.plan import Plan, no_store_error, own_store
+from streamsrt.state.cache import KeyValueCache
 from topology import nodes
 from topology.nodes import ProcessorNode
 from topology.serdes import Serde
@@ -35,16 +36,41 @@ def derived(op: nodes.TableSource | nodes.TableFilter | nodes.TableMapValues) ->
 
 def table_view(plan: Plan, caches: Mapping[str, Any], table: str) -> View:
     """How the rows of the table made by node ``table`` are found. Raises ConfigError where no store has them."""
+    return _view(plan, table, lambda store: stored_view(caches[store], plan.key_serde(plan.specs[store])))
+
+
+def view_before_flush(plan: Plan, caches: Mapping[str, Any], table: str) -> View:
+    """As :func:`table_view`, but the rows that were there before what is still held back in caches.
+
+    The timestamps of rows that are held back are not known any more: they are -1.
+    """
+
+    def stored(store: str) -> View:
+        cache, serde = caches[store], plan.key_serde(plan.specs[store])
+        if not plan.is_cached(store) or not isinstance(cache, KeyValueCache):
+            return stored_view(cache, serde)
+        serialize = serde.serialize
+
+        def row(key: Any) -> Row:
+            entry = cache[serialize(key)]
+            return (cache.value_before(entry), -1) if entry.dirty else (entry.value, entry.timestamp)
+
+        return row
+
+    return _view(plan, table, stored)
+
+
+def _view(plan: Plan, table: str, stored: Callable[[str], View]) -> View:
     node = plan.node(table)
     if isinstance(node, ProcessorNode):
         op = node.operation
         store = own_store(op)
         if store is not None:
-            return _stored(caches[store], plan.key_serde(plan.specs[store]))
+            return stored(store)
         if isinstance(op, nodes.TableFilter | nodes.TableMapValues):
-            return _through(table_view(plan, caches, node.parents[0]), derived(op))
+            return _through(_view(plan, node.parents[0], stored), derived(op))
         if isinstance(op, nodes.TableJoinMerge):
-            return _joined(plan, caches, node)
+            return _joined(plan, node, stored)
     raise no_store_error(table)
 
 
@@ -67,7 +93,8 @@ def table_view_as_of(plan: Plan, caches: Mapping[str, Any], table: str) -> Calla
     return lambda key, at_ms: step(key, above(key, at_ms))
 
 
-def _stored(cache: Any, serde: Serde[Any]) -> View:
+def stored_view(cache: Any, serde: Serde[Any]) -> View:
+    """The rows of a table that has a store, through its cache."""
     serialize = serde.serialize
 
     def windowed(key: Windowed[Any]) -> Row:
@@ -93,14 +120,14 @@ def _through(above: View, step: Callable[[Any, Any], Any]) -> View:
     return row
 
 
-def _joined(plan: Plan, caches: Mapping[str, Any], merge: ProcessorNode) -> View:
+def _joined(plan: Plan, merge: ProcessorNode, stored: Callable[[str], View]) -> View:
     this, other = (plan.node(parent) for parent in merge.parents)
     assert isinstance(this, ProcessorNode)
     assert isinstance(other, ProcessorNode)
     op, reverse = this.operation, other.operation
     assert isinstance(op, nodes.TableTableJoin)
     assert isinstance(reverse, nodes.TableTableJoin)
-    left, right = table_view(plan, caches, reverse.table), table_view(plan, caches, op.table)
+    left, right = _view(plan, reverse.table, stored), _view(plan, op.table, stored)
     joiner, kind = op.joiner, op.kind
 
     def row(key: Any) -> Row:

@@ -29,6 +29,7 @@ from streamsrt.runtime.topology_version import digest_tag
 from streamsrt.runtime.tracing import spans_of
 from streamsrt.runtime.values import State
 from streamsrt.state.directory import StateDirectory
+from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.tasks.task import TaskConfig
@@ -54,8 +55,12 @@ def assemble(
     on_state: Callable[[State], None],
     on_failure: OnFailure,
     listeners: tuple[RestoreListener, StandbyListener] = (NO_RESTORE_LISTENER, NO_STANDBY_LISTENER),
+    replica: int = 0,
 ) -> Assembled:
-    """Joins the group. ``on_state``, ``on_failure``: see :class:`StreamThread`."""
+    """Joins the group. ``on_state``, ``on_failure``: see :class:`StreamThread`.
+
+    ``replica``: the number of this process among those that share the directory; each has global stores of its own.
+    """
     partitions = PartitionCounts(network)
     desk = QueryDesk()
     collector = RecordCollector(
@@ -73,6 +78,7 @@ def assemble(
         between_batches=desk.serve,
         on_restore=listeners[0],
         on_standby=listeners[1],
+        global_consumer=_global_consumer(config, topology, network, directory, replica),
     )
     routing = Routing(stores, partitions, own_host(config))
     on_disk = SetTaskOffsets(*manager.task_offsets())
@@ -99,6 +105,22 @@ def assemble(
     )
     loop.on_work = spans_of(config)
     return Assembled(loop, LocalQueries(manager, desk, routing))
+
+
+def _global_consumer(
+    config: StreamsConfig, topology: Topology, network: NetworkThread, directory: StateDirectory, replica: int
+) -> GlobalConsumer | None:
+    if not topology.global_subtopologies:
+        return None
+    return GlobalConsumer(
+        topology.global_subtopologies,
+        network,
+        directory,
+        application_id=config.application_id,
+        config=TaskConfig.of(config),
+        cache_max_bytes=max(config.statestore_cache_max_bytes, _LEAST_GLOBAL_CACHE_BYTES),
+        replica=replica,
+    )
 
 
 def _task_settings(config: StreamsConfig, topology: Topology, partitions: Callable[[str], int]) -> TaskSettings:
@@ -155,6 +177,7 @@ _BATCH_SLACK_BYTES = 16_384
 """What a request has around its batches; a batch of that much less than ``max.request.size`` fits into one."""
 
 _TURN_MS = 100
+_LEAST_GLOBAL_CACHE_BYTES = 1 << 20
 
 
 def wall_clock() -> Callable[[], int]:

@@ -171,6 +171,7 @@ class StreamThread:
             raise
         finally:
             self._manager.close_all()
+            self._manager.close_globals()
             self._publish(self._published_at_ms + _PUBLISH_INTERVAL_MS)
             self._desk.close()
         if self._failure is not None:

@@ -191,7 +191,7 @@ class KeyValueCache(dict[bytes, Entry]):
                 deleted = True
         changed = entries
         if forwards and deleted:
-            changed = [e for e in entries if e.value is not None or self._had_row(e)]
+            changed = [e for e in entries if e.value is not None or self.value_before(e) is not None]
         if not changed:
             return None
         flushed = Flushed(changed, self.format.serialize, None, windowed=False)
@@ -200,11 +200,12 @@ class KeyValueCache(dict[bytes, Entry]):
         self._row_bytes = average_bytes(flushed.keys, rows)
         return flushed
 
-    def _had_row(self, entry: Entry) -> bool:
+    def value_before(self, entry: Entry) -> Any:
+        """What a changed entry's row was before it was changed, since the last flush."""
         if entry.old is UNREAD:
             key = entry.key
             entry.old = self.format.load(key, self.pending[key] if key in self.pending else self.store.get(key)).value
-        return entry.old is not None
+        return entry.old
 
     def read_olds(self, flushed: Flushed) -> None:
         """Fills in ``olds``, looking up what nobody read so far. Call before :meth:`write`."""

@@ -5,7 +5,8 @@
     <state.dir>/<application.id>/
         .lock                         held by the one process that uses this directory; says its pid
         process.json                  format of this directory, and the process id of the streams rebalance protocol
-        stores/<store>/<partition>/   one persistent store
+        stores/<store>/<partition>/   one persistent store; of a global one, the partition is the number of the process
+        global/<store>-<number>.json  how far the topic of a global store was read
 
 1. One process at a time, or several that one has forked (``shared``). The process id identifies its state to the group
    coordinator (KIP-1071's ProcessId), so two live instances must never share one: whoever does not get the lock gets an
@@ -23,7 +24,7 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -108,6 +109,28 @@ class StateDirectory:
             except StateDirectoryLockedError:
                 pause.wait(_HANDOVER_PAUSE_S)
         return RocksDBStore(path, name, self._rocksdb)
+
+    def read_positions(self, store: str, replica: int) -> dict[int, int]:
+        """How far each partition of a global store's topic was read; nothing where that is not known."""
+        try:
+            content = json.loads(self._positions_path(store, replica).read_bytes())
+            return {int(partition): int(offset) for partition, offset in content["positions"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
+    def write_positions(self, store: str, replica: int, positions: Mapping[int, int]) -> None:
+        """Says how far each partition of a global store's topic was read."""
+        path = self._positions_path(store, replica)
+        fresh = path.with_name(f"{path.name}.new")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            fresh.write_text(json.dumps({"positions": {str(key): at for key, at in positions.items()}}) + "\n")
+            fresh.replace(path)
+        except OSError as error:
+            raise storage_error(str(error), f"the positions of global store {store!r}", "written") from error
+
+    def _positions_path(self, store: str, replica: int) -> Path:
+        return self.path / "global" / f"{_legal(store, 'the name of a state store')}-{replica}.json"
 
     def is_open(self, store: str, partition: int) -> bool:
         """Whether this process has the store open."""

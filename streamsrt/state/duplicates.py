@@ -51,8 +51,9 @@ class DuplicatesBytesStore(WindowBytesStore):
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:
         """Writes columns of the changelog. A record without a value has a number, but is not kept."""
-        if keys and len(keys[-1]) >= _SUFFIX.size:
-            self.last_sequence = int.from_bytes(keys[-1][-4:], "big")
+        # The highest one, since a changelog may have been written in another order than the records came in.
+        latest = max((int.from_bytes(key[-4:], "big") for key in keys), default=0)
+        self.last_sequence = max(self.last_sequence, latest & _LAST_SEQUENCE)
         kept = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
         super().restore([key for key, _ in kept], [value for _, value in kept], next_offset)
 

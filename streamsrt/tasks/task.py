@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ProcessingError, RecordError, UserError
+from streamsrt.operators.environment import GlobalStores
 from streamsrt.operators.handlers import ExceptionHandlers, handler_of
 from streamsrt.operators.plan import Plan, StreamTime, stores_behind_caches
 from streamsrt.operators.runner import Runner
@@ -121,6 +122,7 @@ class Task:
         partitions_of_topic: Callable[[str], int],
         now_ms: int = 0,
         source_topics: Mapping[str, tuple[str, ...]] | None = None,
+        global_stores: GlobalStores | None = None,
     ) -> None:
         self.task_id = TaskId(subtopology.id, partition)
         self.subtopology = subtopology
@@ -146,6 +148,7 @@ class Task:
             system_time_ms=now_ms,
             generate=config.generate,
             call_all=call_all,
+            global_stores=global_stores,
         )
         self._sources = self._source_of_topic(source_topics or {})
         self.source_partitions: tuple[TopicPartition, ...] = tuple((topic, partition) for topic in self._sources)

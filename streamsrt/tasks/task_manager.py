@@ -38,6 +38,7 @@ from streamsrt.errors import (
 from streamsrt.membership.values import Role, Tasks
 from streamsrt.membership.values import Task as TaskKey
 from streamsrt.state.directory import StateDirectory
+from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.input_buffer import InputBuffer
 from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.tasks.offset_metadata import refuse_running_backfill
@@ -104,7 +105,9 @@ class TaskManager:
         between_batches: Callable[[], None] = lambda: None,
         on_restore: RestoreListener = NO_RESTORE_LISTENER,
         on_standby: StandbyListener = NO_STANDBY_LISTENER,
+        global_consumer: GlobalConsumer | None = None,
     ) -> None:
+        self._globals = global_consumer
         self._between_batches = between_batches
         self._settings = settings
         self._network = network
@@ -220,6 +223,7 @@ class TaskManager:
             collector=self._collector,
             config=self._settings.task_config,
             partitions_of_topic=self._settings.partitions_of_topic,
+            global_stores=None if self._globals is None else self._globals.state,
         )
 
     def _open_store(self, subtopology: Subtopology, name: str, partition: int) -> object:
@@ -239,6 +243,12 @@ class TaskManager:
             owned.task.config = replace(owned.task.config, cache_max_bytes=share)
 
     # ---------------------------------------------------------------------------------------------------------- closing
+
+    def close_globals(self) -> None:
+        """Writes and closes the global stores. No task runs any more."""
+        if self._globals is not None:
+            self._globals.close()
+            self._globals = None
 
     def close_all(self) -> None:
         """Closes every task as it is; what is not committed is done again by whoever gets the task."""
@@ -276,7 +286,12 @@ class TaskManager:
             self._restart(owned, owned.role)
 
     def clean_up(self, now_ms: int) -> None:
-        """Deletes stores that nobody has used for ``state.cleanup.delay.ms``: their tasks went elsewhere long ago."""
+        """Deletes stores that nobody has used for ``state.cleanup.delay.ms``: their tasks went elsewhere long ago.
+
+        Global stores are written at times.
+        """
+        if self._globals is not None:
+            self._globals.keep(now_ms)
         if self._cleaned_at_ms is not None and now_ms - self._cleaned_at_ms < CLEAN_INTERVAL_MS:
             return
         first, self._cleaned_at_ms = self._cleaned_at_ms is None, now_ms
@@ -315,6 +330,8 @@ class TaskManager:
         if not created or now_ms < self._retry_at_ms or member_epoch < 0:
             return
         try:
+            if not self._globals_are_ready():
+                return
             places = self._places(created)
             # Offsets first, the ends after them: what was committed together with an offset is below the end then, even
             # while its transaction markers are still under way.
@@ -335,6 +352,14 @@ class TaskManager:
         self._failing_since_ms = None
         for owned in created:
             self._begin(owned, starts, ends, positions, now_ms)
+
+    def _globals_are_ready(self) -> bool:
+        """Whether the global stores hold what their topics held when they were first looked at."""
+        if self._globals is None:
+            return True
+        if not self._globals.has_begun:
+            self._globals.begin()
+        return self._globals.is_ready
 
     def _places(self, created: list[OwnedTask]) -> _Places:
         """What these tasks read. All topics that they read or write are there, and known with their partition counts."""
@@ -559,6 +584,8 @@ class TaskManager:
 
     def restore(self, fetched: Fetched) -> None:
         """Applies what the restore fetcher brought. Raises what the broker said where a changelog can't be read."""
+        if self._globals is not None and self._globals.take(fetched):
+            return
         place = (fetched.topic, fetched.partition)
         known = self._by_changelog.get(place)
         if known is None:

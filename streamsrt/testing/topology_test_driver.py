@@ -22,9 +22,11 @@ from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, 
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import UserError
 from streamsrt.operators.environment import RefusedRecordError
+from streamsrt.operators.handlers import handler_of
 from streamsrt.operators.store_access import KeyValueAccess, SessionAccess, VersionedAccess, WindowAccess, store_access
 from streamsrt.state.kinds import Cache, lay_out
 from streamsrt.state.memory import MemoryStore
+from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.record_collector import Keys
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.murmur2 import partition_for_key
@@ -260,6 +262,7 @@ class TopologyTestDriver:
         self._task_config = TaskConfig.of(config, max(1, len(places)))
         if not generate or refuse is not None:
             self._task_config = _without_generation(self._task_config)
+        self._globals = self._global_state(topology)
         self._tasks = [self._task(*place) for place in places]
 
     def _places(self, topology: Topology) -> list[tuple[Subtopology, int]]:
@@ -317,6 +320,18 @@ class TopologyTestDriver:
             config=self._task_config,
             partitions_of_topic=self._partitions_of,
             now_ms=self._now_ms,
+            global_stores=self._globals,
+        )
+
+    def _global_state(self, topology: Topology) -> GlobalState:
+        """The global stores. As with Kafka Streams' driver, what can't be deserialized is skipped there."""
+        handlers = replace(self._task_config.handlers, deserialization=handler_of("continue"))
+        return GlobalState(
+            topology.global_subtopologies,
+            application_id=self.config.application_id,
+            stores={spec.name: _memory_store(spec) for part in topology.global_subtopologies for spec in part.stores},
+            config=replace(self._task_config, handlers=handlers),
+            now_ms=self._now_ms,
         )
 
     # ------------------------------------------------------------------------------------------------- topics
@@ -360,7 +375,8 @@ class TopologyTestDriver:
         if not 0 <= place < count:
             raise UserError(f"topic {topic!r} has {count} partitions here, so there is no partition {place}")
         if not self._enqueue(ProducedRecord(topic, place, key, value, timestamp, headers)):
-            known = ", ".join(sorted({t for task in self._tasks for t, _ in task.source_partitions}))
+            read = {topic for task in self._tasks for topic, _ in task.source_partitions}
+            known = ", ".join(sorted(read | self._globals.topics))
             raise UserError(f"the topology does not read the topic {topic!r}; it reads: {known}")
         self._work()
 
@@ -370,8 +386,12 @@ class TopologyTestDriver:
         readers = [task for task in self._tasks if self._reads(task, *place)]
         for task in readers:
             task.add_batch(*place, _columns([record], len(log)))
+        is_global = record.topic in self._globals.topics
+        if is_global:
+            self._globals.apply(*place, _columns([record], len(log)))
+            self._globals.write()
         log.append(record)
-        return bool(readers)
+        return bool(readers) or is_global
 
     def _reads(self, task: Task, topic: str, partition: int) -> bool:
         if (topic, partition) in task.source_partitions:
@@ -439,6 +459,10 @@ class TopologyTestDriver:
         if clean:
             self.commit()
         self.close()
+        self._globals = self._global_state(self._topology)
+        for place, log in self._logs.items():
+            if place[0] in self._globals.topics and log:
+                self._globals.apply(*place, _columns(log, 0))
         self._tasks = [self._task(*place) for place in self._places(self._topology)]
         for task in self._tasks:
             for spec in task.subtopology.stores:
@@ -466,6 +490,8 @@ class TopologyTestDriver:
     # ------------------------------------------------------------------------------------------------- state
 
     def _store(self, name: str, partition: int = 0) -> tuple[StoreSpec, Cache, Serde[Any]]:
+        if name in self._globals.specs:
+            return self._globals.store(name)
         for task in self._tasks:
             for spec in task.subtopology.stores:
                 if spec.name == name and task.task_id.partition == partition:
@@ -474,7 +500,9 @@ class TopologyTestDriver:
         raise UserError(f"the topology has no store {name!r} of partition {partition}; its stores: {known}")
 
     def store_names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(spec.name for task in self._tasks for spec in task.subtopology.stores))
+        """All stores, global ones too."""
+        stores = (spec.name for task in self._tasks for spec in task.subtopology.stores)
+        return tuple(dict.fromkeys((*self._globals.specs, *stores)))
 
     def store_kind(self, name: str) -> str:
         """``key_value``, ``window``, ``session`` or ``versioned``."""
@@ -516,7 +544,7 @@ class TopologyTestDriver:
 
     def counters(self) -> dict[str, int]:
         """The sums of the tasks' counters: processed, dropped, ..."""
-        total: dict[str, int] = {}
+        total: dict[str, int] = self._globals.counters()
         for task in self._tasks:
             for name, count in task.counters().items():
                 total[name] = total.get(name, 0) + count
@@ -526,6 +554,7 @@ class TopologyTestDriver:
         """Closes the user's processors."""
         for task in self._tasks:
             task.close()
+        self._globals.close()
 
 
 def _milliseconds(duration: timedelta | int) -> int:

@@ -71,3 +71,14 @@ class ProcessorInterpreter:
             supplier,
             **serdes_of(step),
         )
+
+    def on_add_global_store(self, step: Step) -> None:
+        self.note(step["topic"], step)
+        self.builder.add_global_store(
+            store_builder(step["store"]),
+            source=step["source_name"],
+            topic=step["topic"],
+            processor=step["processor_name"],
+            supplier=partial(ScriptedProcessor, step["processor"], fixed_key=False),
+            **serdes_of(step),
+        )

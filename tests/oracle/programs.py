@@ -20,6 +20,7 @@ from tests.oracle.scripts import ScriptedProcessor, ScriptedTransformer
 from topology import (
     Buffer,
     EmitStrategy,
+    GlobalKTable,
     JoinWindows,
     KGroupedStream,
     KStream,
@@ -44,7 +45,7 @@ Case = dict[str, Any]
 Step = dict[str, Any]
 
 OPERATORS = {
-    "": {"add_state_store", "stream", "table"},
+    "": {"add_global_store", "add_state_store", "global_table", "stream", "table"},
     "KStream": {
         "filter", "filter_not", "flat_map", "flat_map_values", "foreach", "group_by", "group_by_key", "join", "left_join",
         "map", "map_values", "merge", "outer_join", "peek", "process", "process_values", "repartition", "select_key",
@@ -234,6 +235,20 @@ class _Interpreter:
     def do_add_state_store(self, step: Step) -> None:
         self.builder.add_state_store(store_builder(step["store"]))
 
+    def do_global_table(self, step: Step) -> GlobalKTable[Any, Any]:
+        self.note(step["topic"], step.get("consumed"))
+        return self.builder.global_table(step["topic"], store=_materialized(step), **consumed(step.get("consumed")))
+
+    def do_add_global_store(self, step: Step) -> None:
+        self.note(step["topic"], step.get("consumed"))
+        script = step["processor"]
+        self.builder.add_global_store(
+            store_builder(step["store"]),
+            step["topic"],
+            lambda: ScriptedProcessor(script, fixed_key=False),
+            **consumed(step.get("consumed")),
+        )
+
     def do_stream(self, step: Step) -> KStream[Any, Any]:
         if "pattern" in step:
             return self.builder.stream(re.compile(step["pattern"]), **consumed(step.get("consumed")))
@@ -326,8 +341,8 @@ class _Interpreter:
         joiner = _function(step["fn"], "k", "v1", "v2")
         if isinstance(other, KStream):
             return join(other, joiner, join_windows(step["windows"]), with_key=True, **_stream_joined(step))
-        if not isinstance(other, KTable):
-            raise UnsupportedCase(f"unsupported operator: KStream.{step['op']} with a {type(other).__name__}")
+        if isinstance(other, GlobalKTable):
+            return join(other, joiner, on=_function(step["key_fn"], "k", "v"), with_key=True, **_named(step))
         joined = step.get("joined") or {}
         if joined.get("grace_ms") is not None:
             raise UnsupportedCase("unsupported option: joined.grace_ms")

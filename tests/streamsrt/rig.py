@@ -15,6 +15,7 @@ from streamsrt.runtime.commit import Committer
 from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
 from streamsrt.runtime.values import State
 from streamsrt.state.directory import StateDirectory
+from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.tasks.task import TaskConfig
 from streamsrt.tasks.task_manager import TaskManager, TaskSettings
@@ -77,6 +78,7 @@ class Rig:
         self.desk = QueryDesk()
         self.clock_ms = 1_000_000
         self.states: list[State] = []
+        self.global_consumer = self._global_consumer(cache_max_bytes)
         self.manager = TaskManager(
             TaskSettings(
                 application_id=APPLICATION_ID,
@@ -97,6 +99,7 @@ class Rig:
             self.directory,
             self.collector,
             between_batches=self.desk.serve,
+            global_consumer=self.global_consumer,
         )
         self.routing = Routing(StoreDirectory(self.topology, APPLICATION_ID), self._count, own_host)
         self.queries = LocalQueries(self.manager, self.desk, self.routing)
@@ -113,6 +116,19 @@ class Rig:
             on_state=self.states.append,
             desk=self.desk,
             routing=self.routing,
+        )
+
+    def _global_consumer(self, cache_max_bytes: int) -> GlobalConsumer | None:
+        parts = self.topology.global_subtopologies
+        if not parts:
+            return None
+        return GlobalConsumer(
+            parts,
+            self.network,
+            self.directory,
+            application_id=APPLICATION_ID,
+            config=TaskConfig(),
+            cache_max_bytes=cache_max_bytes,
         )
 
     def _count(self, topic: str) -> int:
@@ -159,6 +175,8 @@ class Rig:
 
     def close(self) -> None:
         self.manager.close_all()
+        if self.global_consumer is not None:
+            self.global_consumer.close()
         self.directory.close()
 
 

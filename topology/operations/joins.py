@@ -130,8 +130,20 @@ class ResponseJoin:
     other_value_serde: Serde[Any] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamGlobalTableJoin:
+    """Looks up in the global ``store`` the row under the key that ``on(key, value)`` returns."""
+
+    store: str
+    on: Callable[..., Any]
+    joiner: Callable[..., Any]
+    left: bool = False
+    with_key: bool = False
+
+
 JoinOperation: TypeAlias = (
-    TableTableJoin
+    StreamGlobalTableJoin
+    | TableTableJoin
     | TableJoinMerge
     | StreamJoinWindow
     | StreamStreamJoin

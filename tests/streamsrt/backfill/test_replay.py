@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from streamsrt.backfill.order import Inputs, merge
 from streamsrt.backfill.replay import OfflineSettings, Replay
 from streamsrt.errors import ProcessingError
+from streamsrt.state.kinds import lay_out
 from streamsrt.state.memory import MemoryStore
-from streamsrt.state.windowed import WindowBytesStore
 from streamsrt.tasks.offset_metadata import done_metadata
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.records import RecordColumns, iter_columns
 from tests.streamsrt.operators.programs import (
     APPLICATION,
+    STREAM_JOINS,
     Piped,
     Written,
     build,
@@ -60,11 +61,7 @@ def live_task(topology: Topology, rows: dict[str, MemoryStore], written: Written
     stores: dict[str, Any] = {}
     for spec in subtopology.stores:
         store = rows.setdefault(spec.name, MemoryStore(spec.name))
-        stores[spec.name] = (
-            WindowBytesStore(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
-            if spec.kind == "window" and spec.retention_ms is not None
-            else store
-        )
+        stores[spec.name] = lay_out(spec, store)
     return Task(
         subtopology,
         0,
@@ -152,11 +149,16 @@ def _sources(topology: Topology) -> list[str]:
 
 
 @given(programs, inputs, inputs, st.booleans(), st.booleans())
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 def test_offline_then_live_is_live_all_the_way(
     program: Any, before: list[Piped], after: list[Piped], cached: bool, ordered: bool
 ) -> None:
     steps, end, table_steps = program
+    # After a restart unmatched records are shown as soon as they are over, which may be earlier than without it.
+    assume(end not in ("stream_left_join", "stream_outer_join"))
+    if end in STREAM_JOINS:
+        # A record without a value takes a sequence number, of which only its place in a full changelog tells.
+        before, after = ([row for row in rows if row.value is not None] for rows in (before, after))
     topology = build(steps, end, table_steps, cached)
     topics = _sources(topology)
     first, second = per_topic(before, topics), per_topic(after, topics)

@@ -16,6 +16,7 @@ from streamsrt.wire.records import Headers, RecordColumns
 from topology import (
     Buffer,
     EmitStrategy,
+    JoinWindows,
     KGroupedStream,
     KStream,
     KTable,
@@ -88,10 +89,14 @@ TABLE_STEPS: dict[str, Callable[[KTable[Any, Any]], KTable[Any, Any]]] = {
     ),
 }
 
+TABLE_JOINS = ("table_join", "table_left_join", "table_outer_join")
+STREAM_JOINS = ("stream_join", "stream_left_join", "stream_outer_join")
 ENDS = (
     "sink", "count", "reduce", "aggregate", "tumbling", "hopping", "unlimited", "sliding", "session", "session_reduce",
     "tumbling_close", "sliding_close", "session_close", "suppress_limit", "suppress_window", "table", "join", "left_join",
+    *TABLE_JOINS, *STREAM_JOINS,
 )  # fmt: skip
+JOIN_WINDOWS = JoinWindows(6, 9, grace=5)
 
 
 def _write(table: KTable[Any, Any], value: Any, key: Any = serdes.string) -> None:
@@ -106,6 +111,9 @@ def build(steps: Sequence[str], end: str, table_steps: Sequence[str], caching: b
         table = builder.table("t", key=serdes.string, value=serdes.string, store=Store("t", caching=caching))
         _write(_through(table, table_steps), serdes.string)
         return builder.build()
+    if end in TABLE_JOINS:
+        _join_tables(builder, end, table_steps, caching)
+        return builder.build()
     stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
     if end in ("join", "left_join"):
         table = builder.table("t", key=serdes.string, value=serdes.string, store=Store("t", caching=caching))
@@ -115,10 +123,29 @@ def build(steps: Sequence[str], end: str, table_steps: Sequence[str], caching: b
     if end in ("join", "left_join"):
         join = stream.join if end == "join" else stream.left_join
         stream = join(table, lambda v, row: f"{v}+{row}")
+    elif end in STREAM_JOINS:
+        other: KStream[Any, Any] = builder.stream("t", key=serdes.string, value=serdes.string)
+        stream = getattr(stream, end.removeprefix("stream_"))(other, _both, JOIN_WINDOWS)
     elif end != "sink":
         _aggregate(stream, end, table_steps, caching)
     stream.to("rest", key=serdes.string, value=serdes.string)
     return builder.build()
+
+
+def _both(left: str | None, right: str | None) -> str:
+    return f"{left}+{right}"
+
+
+def _join_tables(builder: StreamsBuilder, end: str, table_steps: Sequence[str], caching: bool) -> None:
+    """Joins two tables; the result keeps a store where the program has an even number of steps."""
+    left, right = (
+        builder.table(topic, key=serdes.string, value=serdes.string, store=Store(topic, caching=caching))
+        for topic in ("in", "t")
+    )
+    left = _through(left, [step for step in table_steps if "store" not in step])
+    result = Store("joined", key=serdes.string, value=serdes.string, caching=caching)
+    join = getattr(left, end.removeprefix("table_"))
+    _write(join(right, _both, store=None if len(table_steps) % 2 else result), serdes.string)
 
 
 def _aggregate(stream: KStream[Any, Any], end: str, table_steps: Sequence[str], caching: bool) -> None:

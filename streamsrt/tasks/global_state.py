@@ -1,0 +1,310 @@
+"""Global stores of one instance: filled from all partitions of their topics, read by all of its tasks.
+
+1. :class:`GlobalState` applies records to the stores, in the order of each partition. It is a value machine, as a task is.
+2. :class:`GlobalConsumer` feeds it: first from where the stores are up to where the topics end, before any task starts; from
+   then on it follows. Nothing of it goes through the group, and nothing is written but the stores.
+3. How far the stores are lies in a file beside each of them, which is written after them. A crash in between makes records
+   be applied again, which changes nothing: the last one of a key counts. The store itself says how far it must be for the
+   file to be true, so a store that was deleted is filled from the start.
+
+Source: GlobalStateManagerImpl, GlobalStateUpdateTask and GlobalStreamThread of Kafka Streams.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streamsrt.client.interface import Network
+from streamsrt.client.values import EARLIEST, LATEST, Fetched, TopicPartition
+from streamsrt.errors import DeserializationError, MissingTopicError, StateError, UserError
+from streamsrt.operators.plan import Plan
+from streamsrt.operators.runner import Runner
+from streamsrt.operators.store_access import store_access
+from streamsrt.operators.table_views import View, stored_view
+from streamsrt.state.cache import RowFormat
+from streamsrt.state.directory import StateDirectory
+from streamsrt.state.kinds import Cache, cache_over
+from streamsrt.state.store import StoreClosedError
+from streamsrt.tasks.task import TaskConfig
+from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.records import RecordColumns, iter_columns
+from topology.nodes import StoreSpec, Subtopology
+from topology.serdes import Serde
+
+logger = logging.getLogger(__name__)
+
+WRITE_INTERVAL_MS = 30_000
+_ADMIN_TIMEOUT_S = 5.0
+_WRITES = frozenset({"put", "put_if_absent", "put_all", "delete"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One global store with the nodes that fill it."""
+
+    subtopology: Subtopology
+    spec: StoreSpec
+    plan: Plan
+    cache: Cache
+    runner: Runner
+
+
+class ReadOnlyStore:
+    """A global store as the processors of tasks see it."""
+
+    def __init__(self, access: Any) -> None:
+        self._access = access
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _WRITES:
+            raise UserError(
+                f"global store {self._access.name!r} can only be read here: what is in it comes from its topic"
+            )
+        return getattr(self._access, name)
+
+
+class GlobalState:
+    """The global stores of an instance. ``stores``: the byte store of each of them, by name, open.
+
+    Raises UserError for a store of a kind that can't be global.
+    """
+
+    def __init__(
+        self,
+        subtopologies: Iterable[Subtopology],
+        *,
+        application_id: str,
+        stores: Mapping[str, Any],
+        config: TaskConfig,
+        now_ms: int = 0,
+    ) -> None:
+        self._parts: dict[str, _Part] = {}
+        self._by_topic: dict[str, tuple[_Part, str]] = {}
+        for subtopology in subtopologies:
+            part = _part(subtopology, application_id, stores, config, now_ms)
+            self._parts[part.spec.name] = part
+            for source in subtopology.sources:
+                self._by_topic.update(dict.fromkeys(source.topics, (part, source.name)))
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """What it is filled from."""
+        return frozenset(self._by_topic)
+
+    @property
+    def specs(self) -> dict[str, StoreSpec]:
+        """The stores, by name."""
+        return {name: part.spec for name, part in self._parts.items()}
+
+    def topic_of(self, store: str) -> str:
+        """What a store is filled from."""
+        (source,) = self._parts[store].subtopology.sources
+        return source.topics[0]
+
+    def store(self, name: str) -> tuple[StoreSpec, Cache, Serde[Any]]:
+        """A store with what is needed to read it. Raises KeyError."""
+        part = self._parts[name]
+        return part.spec, part.cache, part.plan.key_serde(part.spec)
+
+    def view(self, name: str) -> View:
+        """How rows of a global table are looked up, by key as an object."""
+        part = self._parts[name]
+        return stored_view(part.cache, part.plan.key_serde(part.spec))
+
+    def read_only(self, name: str) -> ReadOnlyStore | None:
+        """A global store for a processor; None where there is none of that name."""
+        if name not in self._parts:
+            return None
+        spec, cache, serde = self.store(name)
+        return ReadOnlyStore(store_access(spec, cache, serde, lambda: (0, (), 0), None, timestamped=True))
+
+    def apply(self, topic: str, partition: int, columns: RecordColumns) -> None:
+        """Takes in records of one partition. Raises RecordError."""
+        part, source = self._by_topic[topic]
+        part.runner.run(source, topic, partition, columns)
+
+    def write(self, marks: Mapping[str, int] | None = None) -> None:
+        """Writes the stores. ``marks``: by store, a number that only grows, kept with the data."""
+        for name, part in self._parts.items():
+            part.runner.flush()
+            part.cache.write((marks or {}).get(name))
+
+    def evict(self, limit_bytes: int) -> None:
+        """Lets the caches hold about ``limit_bytes`` at the most."""
+        for part in self._parts.values():
+            part.cache.evict(limit_bytes // len(self._parts))
+
+    def counters(self) -> dict[str, int]:
+        """Totals since the start, by name."""
+        counted = [part.runner.counters for part in self._parts.values()]
+        return {"dropped": sum(each.dropped() for each in counted)}
+
+    def close(self) -> None:
+        """Ends the processors of the program. The stores are their owner's to close."""
+        for part in self._parts.values():
+            part.runner.close()
+
+
+def _part(
+    subtopology: Subtopology, application_id: str, stores: Mapping[str, Any], config: TaskConfig, now_ms: int
+) -> _Part:
+    (spec,) = subtopology.stores
+    if spec.kind != "key_value":
+        raise UserError(f"store {spec.name!r} is a {spec.kind} store: a global store is a key-value store")
+    plan = Plan(
+        subtopology=subtopology,
+        application_id=application_id,
+        default_key_serde=config.default_key_serde,
+        default_value_serde=config.default_value_serde,
+        caching=False,
+        handlers=config.handlers,
+    )
+    serde = plan.value_serde(spec)
+    row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=spec.timestamped)
+    cache = cache_over(spec, stores[spec.name], row_format)
+    runner = Runner(
+        plan, {spec.name: cache}, _nowhere, 0, _no_partitions, system_time_ms=now_ms, generate=config.generate
+    )
+    return _Part(subtopology, spec, plan, cache, runner)
+
+
+def _nowhere(topic: str, *_: Any) -> None:
+    raise StateError(f"a global store writes to no topic, but something was written to {topic!r}")
+
+
+def _no_partitions(topic: str) -> int:
+    return 1
+
+
+class GlobalConsumer:
+    """Keeps the global stores of this instance up to date. Belongs to the processing thread.
+
+    It reads with the restore fetcher: what that brings goes to :meth:`take` first.
+    """
+
+    def __init__(
+        self,
+        subtopologies: Iterable[Subtopology],
+        network: Network,
+        directory: StateDirectory,
+        *,
+        application_id: str,
+        config: TaskConfig,
+        cache_max_bytes: int,
+        replica: int = 0,
+    ) -> None:
+        parts = tuple(subtopologies)
+        self._replica = replica
+        self._network = network
+        self._directory = directory
+        self._cache_max_bytes = cache_max_bytes
+        self._stores = {spec.name: directory.open_store(spec, replica) for part in parts for spec in part.stores}
+        self.state = GlobalState(parts, application_id=application_id, stores=self._stores, config=config)
+        self._positions: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, int] | None = None
+        self._written_at_ms = 0
+        self._changed = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether everything was read that was there when it began."""
+        ends = self._ends
+        return ends is not None and all(self._positions[place] >= end for place, end in ends.items())
+
+    @property
+    def has_begun(self) -> bool:
+        return self._ends is not None
+
+    def begin(self) -> None:
+        """Starts to read. Raises MissingTopicError, and BrokerError where the cluster does not answer: try again."""
+        counts = self._network.admin.partitions_for(self.state.topics, timeout_s=_ADMIN_TIMEOUT_S)
+        missing = sorted(self.state.topics - set(counts))
+        if missing:
+            raise MissingTopicError(
+                f"the application needs its global topics: {', '.join(missing)}. Create them (streamsrt topics create "
+                "NAME --partitions N) and start it again."
+            )
+        places = [(topic, partition) for topic, count in sorted(counts.items()) for partition in range(count)]
+        starts = self._network.admin.list_offsets(dict.fromkeys(places, EARLIEST), timeout_s=_ADMIN_TIMEOUT_S)
+        ends = self._network.admin.list_offsets(dict.fromkeys(places, LATEST), timeout_s=_ADMIN_TIMEOUT_S)
+        for store in self.state.specs:
+            topic = self.state.topic_of(store)
+            own = {place: (starts[place].offset, ends[place].offset) for place in places if place[0] == topic}
+            self._positions.update(self._start_of(store, own))
+        self._ends = {place: ends[place].offset for place in places}
+        self._network.restorer.add_partitions(dict(self._positions))
+        logger.info("global stores %s: reading %d partitions", ", ".join(self.state.specs), len(places))
+
+    def _start_of(self, store: str, bounds: dict[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
+        """Where the partitions of a store's topic are to be read from."""
+        known = self._directory.read_positions(store, self._replica) if self.state.specs[store].persistent else {}
+        mark = self._stores[store].changelog_offset()
+        if mark is None or sum(known.values()) > mark or not set(known) <= {partition for _, partition in bounds}:
+            known = {}
+        if any(known.get(partition, 0) > end for (_, partition), (_, end) in bounds.items()):
+            raise StateError(
+                f"global store {store!r} has read more than topic {next(iter(bounds))[0]!r} has: the topic was deleted and "
+                f"made anew. Delete {self._directory.store_path(store, self._replica)} to fill the store anew."
+            )
+        return {place: max(start, known.get(place[1], 0)) for place, (start, _) in bounds.items()}
+
+    def take(self, fetched: Fetched) -> bool:
+        """Applies what was fetched of a global topic; False where it is of another one. Raises RecordError, BrokerError."""
+        place = (fetched.topic, fetched.partition)
+        if place not in self._positions:
+            return False
+        if fetched.error is not None:
+            raise fetched.error
+        try:
+            for columns in iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted):
+                if columns.keys:
+                    self._changed = True
+                    self.state.apply(*place, columns)
+        except DecodeError as error:
+            raise DeserializationError(
+                f"the global topic {place[0]}-{place[1]} holds a corrupt batch behind offset {fetched.offset}: {error}. "
+                "Repair the broker's log, or write the topic anew",
+                *place,
+                fetched.offset,
+            ) from error
+        self._positions[place] = fetched.next_offset
+        return True
+
+    def keep(self, now_ms: int) -> None:
+        """Writes the stores now and then."""
+        if self._changed and now_ms - self._written_at_ms >= WRITE_INTERVAL_MS:
+            self._written_at_ms = now_ms
+            self.write()
+
+    def write(self) -> None:
+        """Writes the stores, then how far they are."""
+        if not self.has_begun:
+            return
+        self._changed = False
+        done: dict[str, dict[int, int]] = {}
+        for store in self.state.specs:
+            topic = self.state.topic_of(store)
+            done[store] = {partition: at for (name, partition), at in self._positions.items() if name == topic}
+        self.state.write({store: sum(positions.values()) for store, positions in done.items()})
+        for store, positions in done.items():
+            if self.state.specs[store].persistent:
+                self._stores[store].flush()
+                self._directory.write_positions(store, self._replica, positions)
+        self.state.evict(self._cache_max_bytes)
+
+    def close(self) -> None:
+        """Writes what there is, stops reading, and closes the stores."""
+        try:
+            self.write()
+        except StoreClosedError:
+            logger.warning(
+                "the global stores were closed before they were written: they are read again at the next start"
+            )
+        if self._positions:
+            self._network.restorer.remove_partitions(list(self._positions))
+        self.state.close()
+        for store in self._stores.values():
+            store.close()

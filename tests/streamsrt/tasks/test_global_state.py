@@ -1,0 +1,190 @@
+"""Global stores: read wholly before tasks start, followed from then on, kept over a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamsrt.errors import MissingTopicError, StateError, UserError
+from streamsrt.membership.values import Tasks
+from streamsrt.tasks.global_state import WRITE_INTERVAL_MS
+from streamsrt.testing.topology_test_driver import TopologyTestDriver
+from tests.streamsrt.in_process_network import InProcessNetwork
+from tests.streamsrt.rig import Rig
+from topology import Record, Store, StreamsBuilder, TopologyError, serdes
+from topology.nodes import Topology
+
+TOPICS = {"in": 2, "countries": 3, "out": 2}
+
+
+def enriched(*, in_memory: bool = False) -> Topology:
+    """Joins ``in`` with the global table of ``countries``."""
+    builder = StreamsBuilder()
+    store = Store("countries", in_memory=in_memory)
+    countries = builder.global_table("countries", key=serdes.string, value=serdes.string, store=store)
+    (
+        builder.stream("in", key=serdes.string, value=serdes.string)
+        .left_join(countries, lambda value, country: f"{value}:{country}", on=lambda key, value: value)
+        .to("out", key=serdes.string, value=serdes.string)
+    )
+    return builder.build()
+
+
+def text(*pairs: tuple[str, str | None]) -> list[tuple[bytes, bytes | None]]:
+    return [(key.encode(), None if value is None else value.encode()) for key, value in pairs]
+
+
+def results(rig: Rig) -> list[str]:
+    rig.commit()
+    return sorted((value or b"").decode() for _, value in rig.network.read("out"))
+
+
+def started(folder: Path, network: InProcessNetwork, *, in_memory: bool = False) -> Rig:
+    rig = Rig(folder, enriched(in_memory=in_memory), network)
+    rig.give(Tasks(active=rig.tasks(0, 1)))
+    rig.turn(6)
+    return rig
+
+
+def test_tasks_start_when_all_partitions_are_read(tmp_path: Path) -> None:
+    network = InProcessNetwork(TOPICS)
+    for partition, country in enumerate(("at", "de", "ch")):
+        network.write(("countries", partition), text((country, country.upper())))
+    network.write(("in", 0), text(("a", "de"), ("b", "nl")))
+    network.write(("in", 1), text(("c", "ch")))
+    rig = Rig(tmp_path, enriched(), network)
+    rig.give(Tasks(active=rig.tasks(0, 1)))
+    rig.turn()
+    assert set(rig.phases().values()) == {"active created"}
+    rig.turn(5)
+    assert set(rig.phases().values()) == {"active running"}
+    assert results(rig) == ["ch:CH", "de:DE", "nl:None"]
+    rig.close()
+
+
+def test_what_is_written_later_is_followed_and_deletions_delete(tmp_path: Path) -> None:
+    network = InProcessNetwork(TOPICS)
+    network.write(("countries", 0), text(("de", "old")))
+    rig = started(tmp_path, network)
+    network.write(("countries", 0), text(("de", "new"), ("at", "A")))
+    network.write(("countries", 2), text(("at", None)))
+    rig.turn(2)
+    network.write(("in", 0), text(("a", "de"), ("b", "at")))
+    rig.turn(3)
+    assert results(rig) == ["at:None", "de:new"]
+    rig.close()
+
+
+@pytest.mark.parametrize("in_memory", [False, True], ids=["on disk", "in memory"])
+def test_a_restart_reads_only_what_is_missing(tmp_path: Path, in_memory: bool) -> None:
+    network = InProcessNetwork(TOPICS)
+    network.write(("countries", 0), text(("de", "DE")))
+    network.write(("countries", 1), text(("at", "AT")))
+    started(tmp_path, network, in_memory=in_memory).close()
+    network.write(("countries", 1), text(("at", "AUT")))
+    rig = Rig(tmp_path, enriched(in_memory=in_memory), network)
+    assert rig.global_consumer is not None
+    rig.global_consumer.begin()
+    expected = {("countries", 0): 0, ("countries", 1): 0, ("countries", 2): 0}
+    if not in_memory:
+        expected = {("countries", 0): 1, ("countries", 1): 1, ("countries", 2): 0}
+    assert {place: network.restorer.positions[place] for place in expected} == expected
+    network.write(("in", 0), text(("a", "de"), ("b", "at")))
+    rig.give(Tasks(active=rig.tasks(0, 1)))
+    rig.turn(6)
+    assert results(rig) == ["at:AUT", "de:DE"]
+    rig.close()
+
+
+def test_a_store_that_was_deleted_is_filled_from_the_start(tmp_path: Path) -> None:
+    network = InProcessNetwork(TOPICS)
+    network.write(("countries", 0), text(("de", "DE")))
+    rig = started(tmp_path, network)
+    rig.close()
+    again = Rig(tmp_path, enriched(), network)
+    again.directory.wipe("countries", 0)
+    again.directory.close()
+    network.write(("in", 0), text(("a", "de")))
+    rig = started(tmp_path, network)
+    assert results(rig) == ["de:DE"]
+    rig.close()
+
+
+def test_stores_are_written_now_and_then(tmp_path: Path) -> None:
+    network = InProcessNetwork(TOPICS)
+    network.write(("countries", 2), text(("de", "DE"), ("at", "AT")))
+    rig = started(tmp_path, network)
+    rig.clock_ms += WRITE_INTERVAL_MS
+    rig.turn()
+    assert rig.directory.read_positions("countries", 0) == {0: 0, 1: 0, 2: 2}
+    rig.close()
+
+
+def test_a_topic_that_was_made_anew_is_told(tmp_path: Path) -> None:
+    network = InProcessNetwork(TOPICS)
+    network.write(("countries", 0), text(("de", "DE"), ("at", "AT")))
+    started(tmp_path, network).close()
+    rig = Rig(tmp_path, enriched(), InProcessNetwork(TOPICS))
+    assert rig.global_consumer is not None
+    with pytest.raises(StateError, match="made anew"):
+        rig.global_consumer.begin()
+    rig.directory.close()
+
+
+def test_a_global_topic_that_is_not_there_is_told(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, enriched(), InProcessNetwork({"in": 2, "out": 2}))
+    rig.give(Tasks(active=rig.tasks(0)))
+    with pytest.raises(MissingTopicError, match="countries"):
+        rig.turn(2)
+    rig.directory.close()
+
+
+class Uppercase:
+    """Fills a global store with values in capitals."""
+
+    def init(self, context: object) -> None:
+        self.store = context.get_state_store("names")  # type: ignore[attr-defined]
+
+    def process(self, record: Record[str, str]) -> None:
+        self.store.put(record.key, record.value.upper())
+
+
+class Writes:
+    """Tries to write to a global store from a task."""
+
+    def init(self, context: object) -> None:
+        self.store = context.get_state_store("names")  # type: ignore[attr-defined]
+
+    def process(self, record: Record[str, str]) -> None:
+        self.store.put(record.key, record.value)
+
+
+def test_tasks_can_only_read_a_global_store() -> None:
+    builder = StreamsBuilder()
+    store = Store("names", key=serdes.string, value=serdes.string)
+    builder.add_global_store(store, "names", Uppercase, key=serdes.string, value=serdes.string)
+    builder.stream("in", key=serdes.string, value=serdes.string).process(Writes)
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.create_input_topic("names", serdes.string, serdes.string).pipe_input("a", "x")
+        assert driver.get_key_value_store("names").get("a") == "X"
+        with pytest.raises(Exception, match="can only be read here"):
+            driver.create_input_topic("in", serdes.string, serdes.string).pipe_input("a", "y")
+
+
+def test_a_global_store_is_not_connected() -> None:
+    builder = StreamsBuilder()
+    store = Store("names", key=serdes.string, value=serdes.string)
+    builder.add_global_store(store, "names", Uppercase, key=serdes.string, value=serdes.string)
+    builder.stream("in").process(Writes, stores=["names"])
+    with pytest.raises(TopologyError, match="every processor may read it"):
+        builder.build()
+
+
+def test_a_global_store_is_a_key_value_store() -> None:
+    builder = StreamsBuilder()
+    store = Store("w", kind="window", retention=10, window_size=10, key=serdes.string, value=serdes.string)
+    builder.add_global_store(store, "names", Uppercase, key=serdes.string, value=serdes.string)
+    builder.stream("in").to("out")
+    with pytest.raises(UserError, match="is a key-value store"):
+        TopologyTestDriver(builder.build())
