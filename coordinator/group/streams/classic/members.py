@@ -4,7 +4,8 @@
    is no leader: the coordinator assigns, and what a member sends with SyncGroup is ignored.
 2. SyncGroup gives the member's current assignment. One that has to give tasks back does so after it, and joins again.
 3. Heartbeat answers REBALANCE_IN_PROGRESS while there is something that only a JoinGroup brings about: a newer epoch, tasks
-   to give back, or tasks that have become free. A member that does not join within its rebalance timeout then is out.
+   to give back, tasks that have become free, or the end of the whole application. A member that does not join within its
+   rebalance timeout then is out.
 4. Owned partitions tell which active tasks a member has; its standby tasks count as closed as soon as it joins, since no
    JoinGroup ever says so.
 """
@@ -265,6 +266,8 @@ def heartbeat(group: StreamsGroup, request: types.HeartbeatRequest, context: Req
 
 def _has_to_join(group: StreamsGroup, member: Member) -> bool:
     current = group.current[member.member_id]
+    if group.soft.shutdown_requested_by is not None:
+        return True  # it is told with its assignment
     if current.epoch < group.epoch or current.state is MemberState.UNREVOKED_TASKS:
         return True
     if current.state is not MemberState.UNRELEASED_TASKS:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from coordinator.group.classic.state import ClassicGroup, GroupState
-from coordinator.group.streams.classic.user_data import assignment_of
+from coordinator.group.streams.classic.user_data import SHUTDOWN_REQUESTED, assignment_of
 from coordinator.group.streams.configuration import configure
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.streams.tasks import TaskId, Tasks
 from coordinator.group.streams.topology import topology_of
 from streamsrt.wire import types
+from streamsrt.wire.messages import decode_consumer_protocol
 from tests.coordinator.group.classic.scene import (
     Scene,
     heartbeat_request,
@@ -387,6 +388,21 @@ def test_a_static_member_takes_its_place_with_it() -> None:
     group = streams_group(scene)
     assert (list(group.members), group.classic_members) == (["C"], 0)
     assert scene.answer(heartbeat_request("i-u1", 1, "i")).error_code == 82
+
+
+def test_a_member_that_ends_the_application_ends_it_for_classic_members_too() -> None:
+    scene = scene_with()
+    a, b = classic_group(scene)
+    c = Streams(scene)
+    c.join()
+    settle(scene, [a, b], [c])
+    assert a.beat() == 0
+    scene.ask(Beat(group_id="g", member_id="C", member_epoch=c.epoch, shutdown_application=True), 1)
+    assert a.beat() == 27
+    joined = scene.answer(a.request())
+    synced = scene.answer(sync_request(a.member_id, joined.generation_id))
+    given = decode_consumer_protocol(types.ConsumerProtocolAssignment, synced.assignment)
+    assert int.from_bytes(bytes(given.user_data or b"")[-12:-8], "big") == SHUTDOWN_REQUESTED
 
 
 def test_names() -> None:
