@@ -44,6 +44,7 @@ from streamsrt.runtime.metrics import (
 )
 from streamsrt.runtime.processes import StreamProcesses
 from streamsrt.runtime.stream_thread import StreamThread
+from streamsrt.runtime.supervisor import total_of
 from streamsrt.runtime.topology_version import LocalVersion, check_members
 from streamsrt.runtime.tuning import tune_process
 from streamsrt.runtime.values import STATE_TRANSITIONS, Progress, State
@@ -101,6 +102,8 @@ class KafkaStreams(Queryable):
         self.store_directory = StoreDirectory(topology, self.config.application_id)
         self._queries: LocalQueries | None = None
         self._failed_threads = 0
+        self._past = Progress()
+        """What threads did that failed and were replaced."""
         self._is_paused = False
         self._worker: int | None = None
         """Which of several stream threads this is, where they are processes."""
@@ -127,7 +130,13 @@ class KafkaStreams(Queryable):
         """What this instance does now; a snapshot that may be read from any thread."""
         if self._processes is not None:
             return self._processes.summary.progress
-        return Progress(state=self._state) if self._loop is None else self._loop.progress
+        if self._loop is None:
+            return Progress(state=self._state)
+        now = self._loop.progress
+        if not self._failed_threads:
+            return now
+        total = total_of(now.state, [self._past, now])
+        return replace(total, member_id=now.member_id, member_epoch=now.member_epoch)
 
     def _enter(self, state: State) -> None:
         with self._state_lock:
@@ -330,7 +339,7 @@ class KafkaStreams(Queryable):
         def is_over(loop: StreamThread) -> bool:
             if deadline is not None and time.monotonic() >= deadline:
                 return True
-            if records is not None and loop.processed_records >= records:
+            if records is not None and self._past.processed_records + loop.processed_records >= records:
                 return True
             return until == "quiet" and loop.is_quiet()
 
@@ -464,6 +473,9 @@ class KafkaStreams(Queryable):
                 version.check()
                 stack.callback(self._stop_http, self._start_http())
                 while self._run_thread(directory, version, until, ready):
+                    if self._loop is not None:
+                        ended = replace(self._loop.progress, tasks=(), statuses=())
+                        self._past = total_of(ended.state, [self._past, ended])
                     self._failed_threads += 1
                     self._thread_number += 1
         except BaseException:

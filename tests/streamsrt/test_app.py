@@ -20,8 +20,10 @@ from streamsrt.errors import (
     DeserializationError,
     MissingTopicError,
     StateDirectoryLockedError,
+    StreamsError,
     UserError,
 )
+from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response
 from streamsrt.runtime.values import State
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.wire.records import iter_columns
@@ -302,3 +304,69 @@ def test_an_optimization_that_the_topology_was_not_built_with_is_refused() -> No
     with pytest.raises(ConfigError, match="built with none"):
         KafkaStreams(builder.build(), config)
     KafkaStreams(builder.build(config), config)
+
+
+# ---------------------------------------------------------------------------------------------------------- lifecycle
+
+
+def failing_once(source: str, sink: str, failures: list[int]) -> Topology:
+    """Doubles numbers; the first time that it sees one of ``failures`` it raises."""
+
+    def double(number: int) -> int:
+        if number in failures:
+            failures.remove(number)
+            raise ValueError(number)
+        return 2 * number
+
+    builder = StreamsBuilder()
+    builder.stream(source, key=serdes.string, value=serdes.integer).map_values(double).to(sink)
+    return builder.build()
+
+
+def test_a_new_thread_takes_the_place_of_one_that_failed(scene: Scene) -> None:
+    scene.write(*numbers(1, 2, 3, 4))
+    asked: list[str] = []
+
+    def decide(error: StreamsError) -> Response:
+        asked.append(str(error))
+        return Response.REPLACE_THREAD
+
+    streams = KafkaStreams(
+        failing_once(scene.source, scene.sink, [3, 4]), scene.config(), uncaught_exception_handler=decide
+    )
+    streams.run(until="quiet", timeout_s=PATIENCE_S)
+    assert scene.read()[-4:] == [2, 4, 6, 8]
+    assert len(asked) == 2
+    assert "ValueError" in asked[0]
+    failed = next(metric.value for metric in streams.metrics() if metric.name == "failed-stream-threads")
+    assert failed == 2
+
+
+def test_while_it_is_paused_it_stays_in_the_group_and_does_nothing(scene: Scene) -> None:
+    streams = scene.streams()
+    streams.pause()
+    assert streams.is_paused
+    with streams:
+        pause = threading.Event()
+        while streams.state is not State.RUNNING or not streams.progress.tasks:
+            pause.wait(0.02)
+        scene.write(*numbers(1, 2))
+        for _ in range(20):
+            pause.wait(0.02)
+            assert streams.progress.processed_records == 0
+        streams.resume()
+        while streams.progress.processed_records < 2:
+            pause.wait(0.02)
+    assert scene.read() == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("membership", "members"),
+    [(GroupMembershipOperation.LEAVE_GROUP, 0), (GroupMembershipOperation.REMAIN_IN_GROUP, 1)],
+)
+def test_who_closes_leaves_or_remains(scene: Scene, membership: GroupMembershipOperation, members: int) -> None:
+    streams = scene.streams()
+    streams.start()
+    assert streams.close(membership=membership)
+    (group,) = scene.network.admin.describe_streams_groups([scene.application_id])
+    assert len(group.members) == members
