@@ -5,12 +5,14 @@
 3. Settings that people carry around for Kafka's and librdkafka's clients (``security.protocol``, ``sasl.*``, ``ssl.*``)
    are taken as they are. Keys in front of which stands ``topic.`` go to the internal topics that the group coordinator
    creates, keys with ``client.tag.`` in front are this instance's tags.
-4. What a setting asks for and this runtime can't do is refused here, not ignored.
+4. What a setting asks for and this runtime can't do is refused here, not ignored. Only what the group coordinator decides
+   (KIP-1071: assignment, sessions) is passed over, with a warning that names the setting of the group.
 """
 
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -31,6 +33,23 @@ Milliseconds = Annotated[int, BeforeValidator(_to_ms)]
 EXACTLY_ONCE_COMMIT_INTERVAL_MS = 100
 _ALL_ADDRESSES = ("0.0.0.0", "[::]", "::", "")
 _TOPIC_PREFIX, _TAG_PREFIX = "topic.", "client.tag."
+
+
+_OF_THE_GROUP = {
+    "acceptable.recovery.lag": "streams.acceptable.recovery.lag",
+    "heartbeat.interval.ms": "streams.heartbeat.interval.ms",
+    "max.warmup.replicas": "streams.num.warmup.replicas",
+    "probing.rebalance.interval.ms": None,
+    "rack.aware.assignment.non_overlap_cost": None,
+    "rack.aware.assignment.strategy": None,
+    "rack.aware.assignment.tags": "streams.rack.aware.assignment.tags",
+    "rack.aware.assignment.traffic_cost": None,
+    "session.timeout.ms": "streams.session.timeout.ms",
+    "task.assignor.class": "streams.assignor.name",
+}
+"""Settings of Kafka Streams that the group coordinator decides, with their names as settings of the group."""
+
+log = logging.getLogger(__name__)
 
 
 def _dotted(name: str) -> str:
@@ -213,6 +232,13 @@ class StreamsConfig(BaseModel):
             elif source is not None:
                 merged.update({_canonical(key): value for key, value in source.items()})
         merged.update({_canonical(key): value for key, value in values.items() if value is not None})
+        for key in sorted(_OF_THE_GROUP.keys() & merged.keys()):
+            del merged[key]
+            name = _OF_THE_GROUP[key]
+            instead = (
+                f"set {name} of the group (kafka-configs --entity-type groups)" if name else "there is no such setting"
+            )
+            log.warning("%s has no effect: the group coordinator decides; %s", key, instead)
         try:
             return cls.model_validate(merged)
         except ValidationError as error:

@@ -160,3 +160,23 @@ def test_any_other_key_gives_a_config_error_and_nothing_else(key: str, value: in
         return
     with pytest.raises(ConfigError, match="unknown setting"):
         StreamsConfig.of(APP, {key: value})
+
+
+@pytest.mark.requirement("SG-285", "SG-287")
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [
+        ("acceptable.recovery.lag", "set streams.acceptable.recovery.lag of the group"),
+        ("max.warmup.replicas", "set streams.num.warmup.replicas of the group"),
+        ("task.assignor.class", "set streams.assignor.name of the group"),
+        ("rack.aware.assignment.tags", "set streams.rack.aware.assignment.tags of the group"),
+        ("session.timeout.ms", "set streams.session.timeout.ms of the group"),
+        ("heartbeat.interval.ms", "set streams.heartbeat.interval.ms of the group"),
+        ("probing.rebalance.interval.ms", "there is no such setting"),
+    ],
+)
+def test_what_the_group_coordinator_decides_has_no_effect(
+    caplog: pytest.LogCaptureFixture, key: str, instead: str
+) -> None:
+    assert StreamsConfig.of({"application.id": "a", key: "7"}) == StreamsConfig.of({"application.id": "a"})
+    assert f"{key} has no effect: the group coordinator decides; {instead}" in caplog.text
