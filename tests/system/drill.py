@@ -50,8 +50,11 @@ class Drill:
         cluster.make_topics(PARTITIONS, *TOPICS)
         cluster.write("airlines", expected.airline_rows(), PARTITIONS)
         if static:
-            # A static member has this long to come back.
-            cluster.network.admin.alter_group_configs(application_id, {"streams.session.timeout.ms": "60000"})
+            self.be_patient()
+
+    def be_patient(self) -> None:
+        """No member is taken for dead for a minute: a static one has as long to come back, a busy one is not fenced."""
+        self.cluster.network.admin.alter_group_configs(self.application_id, {"streams.session.timeout.ms": "60000"})
 
     def __enter__(self) -> Drill:
         return self

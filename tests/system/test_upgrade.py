@@ -43,6 +43,7 @@ def test_in_every_order_of_the_members(
     bundled: Cluster, tmp_path: Path, application_id: str, order: tuple[str, ...]
 ) -> None:
     with Drill(bundled, tmp_path, application_id, {}) as drill:
+        drill.be_patient()
         drill.start_all()
         for name in order:
             roll(drill, name)

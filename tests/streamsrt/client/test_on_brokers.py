@@ -87,7 +87,8 @@ class Runtime:
             match event:
                 case AssignmentChanged(tasks):
                     self.active = tasks.active
-                    self.group.tell(SetTaskOffsets(dict.fromkeys(tasks.active, 1), dict.fromkeys(tasks.active, 1)))
+                    held = tasks.active | tasks.standby | tasks.warmup
+                    self.group.tell(SetTaskOffsets(dict.fromkeys(held, 1), dict.fromkeys(held, 1)))
                     self.group.tell(ReportOwned(tasks))
                 case TasksLost() | ReleaseTasks():
                     self.active = frozenset()

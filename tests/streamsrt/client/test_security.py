@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.kafka_server import KafkaServer, free_ports
 from tests.streamsrt.client.batches import batch, collect
 from tests.streamsrt.client.conftest import Connect
 from tests.streamsrt.client.scripted_broker import ScriptedBroker
+from tests.system.processes import wait_until
 
 PLAIN = SecurityConfig(protocol="SASL_PLAINTEXT", sasl_username="ada", sasl_password="lovelace")
 SCRAM_SHA_256 = 1
@@ -153,7 +155,7 @@ def test_apache_kafka_with_plain_and_scram(tmp_path: Path, connect: Connect) -> 
         scram = SecurityConfig(
             protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", sasl_username="grace", sasl_password="hopper"
         )
-        network = connect(f"127.0.0.1:{sasl_port}", security=scram)
+        network = when_known(lambda: connect(f"127.0.0.1:{sasl_port}", security=scram))
         network.producer.send("t", 0, batch(0, 10), 10)
         assert network.producer.flush(20.0) == {("t", 0): 10}
         wrong = SecurityConfig(protocol="SASL_PLAINTEXT", sasl_username="ada", sasl_password="byron")
@@ -161,6 +163,19 @@ def test_apache_kafka_with_plain_and_scram(tmp_path: Path, connect: Connect) -> 
             refuse(ClientConfig(bootstrap_servers=f"127.0.0.1:{sasl_port}", security=wrong))
     finally:
         server.kill()
+
+
+def when_known(log_in: Callable[[], NetworkThread]) -> NetworkThread:
+    """Apache Kafka acknowledges a new user before its brokers know of it."""
+    found: list[NetworkThread] = []
+
+    def try_it() -> bool:
+        with contextlib.suppress(AuthenticationError):
+            found.append(log_in())
+        return bool(found)
+
+    wait_until(try_it, "the new user is known")
+    return found[0]
 
 
 def create_scram_user(network: NetworkThread, name: str, password: bytes) -> None:
