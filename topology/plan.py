@@ -244,6 +244,12 @@ class TableState:
         above = self.sides if self.parent is None else (self.parent,)
         return next((found for table in above if (found := table.closing_ms()) is not None), None)
 
+    def is_versioned(self) -> bool:
+        """Whether the table's changes are versions: of its own store, or of the one that it is derived from."""
+        if self.store is not None and (self.materialized or self.kind == "source"):
+            return self.store.spec.kind == "versioned"
+        return self.parent is not None and self.parent.is_versioned()
+
     def send_old_values(self, *, force: bool) -> bool:
         """Asks for old values beside the new ones; ``force`` also where that needs a store more. Whether it will."""
         if self.sends_old_values:

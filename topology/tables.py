@@ -210,6 +210,10 @@ class KTable(TableJoins[K, V]):
         Raises TopologyError where results are to be final and the table has no windows that close.
         """
         plan, buffer, site = self._plan, suppressed.buffer, call_site()
+        if self._table.is_versioned():
+            raise TopologyError(
+                "suppress() is for tables without versions: name another kind of store for this one", site
+            )
         node = plan.number("KTABLE-SUPPRESS-") if name is None else check_name(name, "step")
         store = generated_store_name(plan, "KTABLE-SUPPRESS-") if name is None else f"{node}-store"
         wait_ms = suppressed.wait_ms if suppressed.wait_ms is not None else self._table.closing_ms()

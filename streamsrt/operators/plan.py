@@ -223,14 +223,14 @@ class TableLookup:
 
 
 def table_lookup(plan: Plan, table: str) -> TableLookup | None:
-    """The nearest ancestor of a table that has a store, and what lies between; None where a join lies between."""
+    """The nearest ancestor of a table that has a store, and what lies between; None where a join or a suppression does."""
     steps: list[nodes.TableFilter | nodes.TableMapValues] = []
     node = plan.node(table)
     while isinstance(node, ProcessorNode):
         store = own_store(node.operation)
         if store is not None:
             return TableLookup(store, tuple(reversed(steps)))
-        if isinstance(node.operation, nodes.TableJoinMerge):
+        if isinstance(node.operation, nodes.TableJoinMerge | operations.Suppress):
             return None
         if not isinstance(node.operation, nodes.TableFilter | nodes.TableMapValues):
             break

@@ -11,9 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from streamsrt.operators.plan import Plan, no_store_error, own_store
+from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.session_cache import SessionCache
 from topology import nodes
 from topology.nodes import ProcessorNode
+from topology.operations import Suppress
 from topology.serdes import Serde
 from topology.windows import Windowed
 
@@ -36,7 +39,7 @@ def derived(op: nodes.TableSource | nodes.TableFilter | nodes.TableMapValues) ->
 
 def table_view(plan: Plan, caches: Mapping[str, Any], table: str) -> View:
     """How the rows of the table made by node ``table`` are found. Raises ConfigError where no store has them."""
-    return _view(plan, table, lambda store: stored_view(caches[store], plan.key_serde(plan.specs[store])))
+    return _view(plan, caches, table, lambda store: stored_view(caches[store], plan.key_serde(plan.specs[store])))
 
 
 def view_before_flush(plan: Plan, caches: Mapping[str, Any], table: str) -> View:
@@ -57,10 +60,10 @@ def view_before_flush(plan: Plan, caches: Mapping[str, Any], table: str) -> View
 
         return row
 
-    return _view(plan, table, stored)
+    return _view(plan, caches, table, stored)
 
 
-def _view(plan: Plan, table: str, stored: Callable[[str], View]) -> View:
+def _view(plan: Plan, caches: Mapping[str, Any], table: str, stored: Callable[[str], View]) -> View:
     node = plan.node(table)
     if isinstance(node, ProcessorNode):
         op = node.operation
@@ -68,9 +71,12 @@ def _view(plan: Plan, table: str, stored: Callable[[str], View]) -> View:
         if store is not None:
             return stored(store)
         if isinstance(op, nodes.TableFilter | nodes.TableMapValues):
-            return _through(_view(plan, node.parents[0], stored), derived(op))
+            return _through(_view(plan, caches, node.parents[0], stored), derived(op))
+        if isinstance(op, Suppress):
+            serde = plan.key_serde(plan.specs[op.store])
+            return _held_back(_view(plan, caches, node.parents[0], stored), caches[op.store], serde)
         if isinstance(op, nodes.TableJoinMerge):
-            return _joined(plan, node, stored)
+            return _joined(plan, caches, node, stored)
     raise no_store_error(table)
 
 
@@ -105,10 +111,29 @@ def stored_view(cache: Any, serde: Serde[Any]) -> View:
         entry = cache[serialize(key)]
         return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
 
+    def session(key: Windowed[Any]) -> Row:
+        entry = cache.session(serialize(key.key), key.start_ms, key.end_ms)
+        return NO_ROW if entry is None else (entry.value, key.end_ms)
+
+    if isinstance(cache, SessionCache):
+        return session
     if hasattr(cache, "retention_ms"):
         inner = serialize
         return windowed
     return by_key
+
+
+def _held_back(above: View, buffer: SuppressionBuffer, serde: Serde[Any]) -> View:
+    """Rows as they were forwarded last: behind a suppression nobody sees what it holds back."""
+    serialize = serde.serialize
+
+    def row(key: Any) -> Row:
+        held = buffer.get(serialize(key))
+        if held is None:
+            return above(key)
+        return NO_ROW if held.prior is None else (held.prior, -1)
+
+    return row
 
 
 def _through(above: View, step: Callable[[Any, Any], Any]) -> View:
@@ -120,14 +145,14 @@ def _through(above: View, step: Callable[[Any, Any], Any]) -> View:
     return row
 
 
-def _joined(plan: Plan, merge: ProcessorNode, stored: Callable[[str], View]) -> View:
+def _joined(plan: Plan, caches: Mapping[str, Any], merge: ProcessorNode, stored: Callable[[str], View]) -> View:
     this, other = (plan.node(parent) for parent in merge.parents)
     assert isinstance(this, ProcessorNode)
     assert isinstance(other, ProcessorNode)
     op, reverse = this.operation, other.operation
     assert isinstance(op, nodes.TableTableJoin)
     assert isinstance(reverse, nodes.TableTableJoin)
-    left, right = _view(plan, reverse.table, stored), _view(plan, op.table, stored)
+    left, right = _view(plan, caches, reverse.table, stored), _view(plan, caches, op.table, stored)
     joiner, kind = op.joiner, op.kind
 
     def row(key: Any) -> Row:

@@ -14,6 +14,8 @@ from streamsrt.wire.records import RecordColumns
 from topology import (
     Buffer,
     KTable,
+    SessionWindows,
+    Store,
     StreamsBuilder,
     Suppressed,
     TimeWindows,
@@ -72,6 +74,49 @@ def test_old_values_behind_a_suppression_are_those_that_were_forwarded() -> None
     assert pipe(driver, ("a", "3", 11), ("a", "4", 12), ("a", "5", 30)) == [("all", "+2-2+5")]
 
 
+@pytest.mark.parametrize("generate", [True, False])
+def test_a_join_sees_what_a_suppression_has_forwarded(generate: bool) -> None:
+    builder = StreamsBuilder()
+    suppressed = table(builder).suppress(Suppressed.until_time_limit(10))
+    asked = builder.stream("q", key=serdes.string, value=serdes.string)
+    asked.left_join(suppressed, lambda question, row: f"{question}:{row}").to("out")
+    suppressed.to_stream().foreach(lambda k, v: None)
+    settings = {"default.key.serde": serdes.string, "default.value.serde": serdes.string}
+    driver = TopologyTestDriver(builder.build(), settings, generate=generate)
+    questions = driver.create_input_topic("q", serdes.string, serdes.string)
+    answers = driver.create_output_topic("out", serdes.string, serdes.string)
+    pipe(driver, ("a", "1", 0))
+    questions.pipe_input("a", "early", 1)
+    assert answers.read_values_to_list() == ["early:None"]
+    pipe(driver, ("a", "2", 10))
+    questions.pipe_input("a", "then", 11)
+    assert answers.read_values_to_list() == ["then:2"]
+    pipe(driver, ("a", "3", 12))
+    questions.pipe_input("a", "again", 13)
+    assert answers.read_values_to_list() == ["again:2"]
+
+
+@pytest.mark.parametrize("generate", [True, False])
+def test_tables_of_sessions_can_be_joined(generate: bool) -> None:
+    builder = StreamsBuilder()
+    sessions = [
+        builder.stream(topic, key=serdes.string, value=serdes.string)
+        .group_by_key()
+        .windowed_by(SessionWindows(5))
+        .count(store=f"of-{topic}")
+        for topic in ("t", "u")
+    ]
+    joined = sessions[0].join(sessions[1], lambda one, other: f"{one}/{other}")
+    joined.to_stream(lambda k, v: f"{k.key}@{k.start_ms}-{k.end_ms}").to("out", value=serdes.string)
+    driver = TopologyTestDriver(builder.build(), {"default.key.serde": serdes.string}, generate=generate)
+    for topic in ("t", "u"):
+        piped = driver.create_input_topic(topic, serdes.string, serdes.string)
+        piped.pipe_input("a", "x", 1)
+        piped.pipe_input("a", "x", 4)
+    out = driver.create_output_topic("out", serdes.string, serdes.string)
+    assert out.read_key_values_to_list() == [("a@1-4", "2/2")]
+
+
 def test_results_are_final_only_where_windows_close() -> None:
     suppressed = Suppressed.until_window_closes()
     with pytest.raises(TopologyError, match="this one has none"):
@@ -80,6 +125,14 @@ def test_results_are_final_only_where_windows_close() -> None:
     with pytest.raises(TopologyError, match="this one has none"):
         grouped.windowed_by(UnlimitedWindows()).count().suppress(suppressed)
     grouped.windowed_by(TimeWindows(5)).count().filter(lambda k, v: v > 1).suppress(suppressed)
+
+
+def test_a_table_of_versions_is_refused() -> None:
+    builder = StreamsBuilder()
+    versions = Store("v", kind="versioned", retention=1000)
+    versioned = builder.table("t", key=serdes.string, value=serdes.string, store=versions)
+    with pytest.raises(TopologyError, match="tables without versions"):
+        versioned.filter(lambda k, v: bool(v)).suppress(Suppressed.until_time_limit(5))
 
 
 def test_buffers_that_make_no_sense_are_refused() -> None:
