@@ -122,6 +122,7 @@ class StreamsConfig(BaseModel):
     """How long a task may fail to start, e.g. since the cluster does not say where, until that is an error."""
     state_cleanup_delay_ms: Milliseconds = Field(default=600_000, ge=0)
     """For how long the state of a task that went elsewhere is kept."""
+    dsl_store_format: Literal["default", "headers"] = "default"
     dsl_store_suppliers_class: str = "rocks_db"
     """``in_memory``: stores that name no kind are in memory. ``rocks_db``: on disk."""
     windowstore_changelog_additional_retention_ms: Milliseconds = Field(default=86_400_000, ge=0)

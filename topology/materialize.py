@@ -208,6 +208,7 @@ def store_spec(store: Store, name: str, key: AnySerde, value: AnySerde) -> Store
         default_persistence=store.in_memory is None and store.max_entries is None,
         max_entries=store.max_entries,
         plain_rows=store.plain_rows,
+        keeps_headers=store.keeps_headers is True,
         caching=store.caching is not False and store.max_entries is None,
         logging=store.logging,
         changelog_configs=frozen_config(store.changelog_config),

@@ -144,6 +144,9 @@ class StoreSpec:
     retain_duplicates: bool = False
     max_entries: int | None = None
     """How many entries a key-value store in memory keeps: those used last."""
+    keeps_headers: bool = False
+    """Rows may have headers (``dsl.store.format=headers``). The DSL's operators leave them empty; what shows is that the
+    deletion of a session has its record's headers in the changelog."""
     plain_rows: bool = False
     """Rows have no room for timestamps, though the values of the store may have some: they are -1 when they are read."""
     source_topic: str | None = None

@@ -63,6 +63,7 @@ from topology.plan import (
     Step,
 )
 
+STORE_FORMAT_KEY = "dsl.store.format"
 STORE_SUPPLIERS_KEY = "dsl.store.suppliers.class"
 UPGRADE_KEY = "upgrade.from"
 PROCESSOR_WRAPPER_KEY = "processor.wrapper.class"
@@ -89,21 +90,22 @@ def build(plan: Plan, config: Mapping[str, Any] | None, epoch: int) -> Topology:
 def configure(topology: Topology, config: Mapping[str, Any]) -> Topology:
     """See :meth:`topology.nodes.Topology.configured`."""
     config = {**dict(topology.settings), **{key: str(value) for key, value in config.items() if is_setting(key)}}
-    persistent = not _in_memory_by_default(config)
-    configured = tuple(_configured(each, config, persistent=persistent) for each in topology.subtopologies)
+    configured = tuple(_configured(each, config) for each in topology.subtopologies)
     return replace(
         topology,
         subtopologies=configured,
-        global_subtopologies=tuple(
-            _configured(each, config, persistent=persistent) for each in topology.global_subtopologies
-        ),
+        global_subtopologies=tuple(_configured(each, config) for each in topology.global_subtopologies),
         settings=tuple(sorted(config.items())),
     )
 
 
-def _configured(subtopology: Subtopology, config: Mapping[str, Any], *, persistent: bool) -> Subtopology:
+def _configured(subtopology: Subtopology, config: Mapping[str, Any]) -> Subtopology:
+    persistent, with_headers = not _in_memory_by_default(config), _with_headers_by_default(config)
     stores = tuple(
-        replace(store, persistent=persistent) if store.default_persistence else store for store in subtopology.stores
+        replace(store, persistent=persistent, keeps_headers=store.keeps_headers or with_headers)
+        if store.default_persistence
+        else store
+        for store in subtopology.stores
     )
     return replace(
         subtopology,
@@ -492,7 +494,7 @@ def _changelogs(stores: Iterable[StoreSpec], config: Mapping[str, Any]) -> tuple
 
 def is_setting(key: str) -> bool:
     """Whether a key of the application's configuration changes topics or stores of a topology."""
-    known = (ADDITIONAL_RETENTION_KEY, OPTIMIZATION_KEY, STORE_SUPPLIERS_KEY, UPGRADE_KEY)
+    known = (ADDITIONAL_RETENTION_KEY, OPTIMIZATION_KEY, STORE_FORMAT_KEY, STORE_SUPPLIERS_KEY, UPGRADE_KEY)
     return key.startswith(TOPIC_PREFIX) or key in known
 
 
@@ -505,6 +507,13 @@ def _upgrading(node: Node, config: Mapping[str, Any]) -> Node:
         raise TopologyError(f"{UPGRADE_KEY}={version} is no version: give one such as 3.4")
     splits = bool(version) and tuple(map(int, version.split(".")[:2])) <= (3, 4)
     return replace(node, operation=replace(node.operation, splits_changes=splits))
+
+
+def _with_headers_by_default(config: Mapping[str, Any]) -> bool:
+    store_format = str(config.get(STORE_FORMAT_KEY, "default")).lower()
+    if store_format not in ("default", "headers"):
+        raise TopologyError(f"{STORE_FORMAT_KEY} is default or headers, not {store_format}")
+    return store_format == "headers"
 
 
 def _in_memory_by_default(config: Mapping[str, Any]) -> bool:

@@ -32,8 +32,9 @@ class Store:
     key-value stores), ``window_size`` (window stores), ``segment_interval`` (what of them expires at once; None: Kafka
     Streams' default): timedelta or int milliseconds. ``max_entries``: a key-value store in memory that keeps only the
     entries used last (Kafka Streams' LRU map); what it drops is gone from its changelog too. ``plain_rows``: rows
-    have no room for timestamps, as in Kafka Streams' plain suppliers; one that is read is -1. ``caching`` None: on in the
-    DSL's operators, off for stores added with ``add_state_store``. ``logging`` False: no changelog, the state is lost with
+    have no room for timestamps, as in Kafka Streams' plain suppliers; one that is read is -1.
+    ``keeps_headers``: as with ``dsl.store.format=headers``, which is meant by None. ``caching`` None: on in the DSL's
+    operators, off for stores added with ``add_state_store``. ``logging`` False: no changelog, the state is lost with
     its directory. ``changelog_config``: topic settings of the changelog. ``in_memory`` None: as the application is
     configured (``dsl.store.suppliers.class``). ``timestamped`` None: on in the DSL's operators, off otherwise.
 
@@ -49,6 +50,7 @@ class Store:
     segment_interval_ms: int | None = None
     max_entries: int | None = None
     plain_rows: bool = False
+    keeps_headers: bool | None = None
     retain_duplicates: bool = False
     caching: bool | None = None
     logging: bool = True
@@ -68,6 +70,7 @@ class Store:
         segment_interval: Duration | None = None,
         max_entries: int | None = None,
         plain_rows: bool = False,
+        keeps_headers: bool | None = None,
         retain_duplicates: bool = False,
         caching: bool | None = None,
         logging: bool = True,
@@ -94,6 +97,7 @@ class Store:
             "segment_interval_ms": _positive(segment_interval, "the segment interval"),
             "max_entries": max_entries,
             "plain_rows": plain_rows,
+            "keeps_headers": keeps_headers,
             "retain_duplicates": retain_duplicates,
             "caching": caching,
             "logging": logging,

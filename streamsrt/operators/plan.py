@@ -118,7 +118,9 @@ class Plan:
     def is_plain(self, store: str) -> bool:
         """Whether a store's entries may be changed in place."""
         spec = self.specs.get(store)
-        return spec is None or (spec.kind != "versioned" and spec.max_entries is None and not spec.plain_rows)
+        if spec is None:
+            return True
+        return not (spec.kind == "versioned" or spec.max_entries or spec.plain_rows or spec.keeps_headers)
 
     def is_versioned(self, table: str) -> bool:
         """Whether the changes of a table's node are versions: of its own versioned store, or of its parent's."""

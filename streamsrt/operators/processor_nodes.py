@@ -166,16 +166,16 @@ class PathBuilder:
             return log_window
         return log_session if kind == "session" else log
 
-    def log_row(self, store: str) -> Callable[[bytes, Any, int], None] | None:
-        """Logs a row as the changelog has it, unless the store is cached: ``(key, value, timestamp)``."""
+    def log_row(self, store: str) -> Callable[..., None] | None:
+        """Logs a row as the changelog has it, unless the store is cached: ``(key, value, timestamp, headers=())``."""
         if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
             return None
         serialize = self.plan.value_serde(self.plan.specs[store]).serialize
         topic, collect, partition = self.plan.changelog_topic(store), self.env.collect, self.env.task_partition
 
-        def log_row(key: bytes, value: Any, timestamp: int) -> None:
+        def log_row(key: bytes, value: Any, timestamp: int, headers: Any = ()) -> None:
             raw = None if value is None else serialize(value)
-            collect(topic, [key], [raw], [timestamp], None, partition)
+            collect(topic, [key], [raw], [timestamp], [headers] if headers else None, partition)
 
         return log_row
 

@@ -140,7 +140,7 @@ def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
     time = env.stream_times.setdefault(node.name, StreamTime())
     sessions = Sessions(op, cache, time, env.counters, env.sequence.__next__, quiet=plan.is_cached(op.store))
     serde = plan.key_serde(plan.specs[op.store])
-    log = builder.log_row(op.store)
+    log, keeps_headers = builder.log_row(op.store), plan.specs[op.store].keeps_headers
     forwards = not (plan.is_cached(op.store) or op.emit_on_close)
     closing = sessions.closing
 
@@ -151,7 +151,7 @@ def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
         raw = serde.serialize(key)
         for start, end, new, before in sessions.update(raw, key, value, timestamp, headers):
             if log is not None:
-                log(raw + pack_times(end, start), new, timestamp)
+                log(raw + pack_times(end, start), new, timestamp, headers if keeps_headers and new is None else ())
             if forwards:
                 session = Windowed(key, start, end)
                 made.forward(session, new, end, (), before if node.sends_old_values else None)

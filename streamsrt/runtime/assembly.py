@@ -226,6 +226,7 @@ def topology_settings(config: StreamsConfig) -> dict[str, Any]:
     return {
         **{f"topic.{key}": value for key, value in config.topic_configs.items()},
         "upgrade.from": config.upgrade_from or "",
+        "dsl.store.format": config.dsl_store_format,
         "dsl.store.suppliers.class": config.dsl_store_suppliers_class,
         "windowstore.changelog.additional.retention.ms": config.windowstore_changelog_additional_retention_ms,
     }

@@ -70,6 +70,7 @@ CONFIG = {
     "default.timestamp.extractor",
     "default.value.serde",
     "deserialization.exception.handler",
+    "dsl.store.format",
     "dsl.store.suppliers.class",
     "ensure.explicit.internal.resource.naming",
     "errors.dead.letter.queue.topic.name",
@@ -564,7 +565,7 @@ def store_builder(given: Step) -> Store:
     options: dict[str, Any] = {**serdes_of(given), **_logging(given), "caching": bool(given.get("caching"))}
     options |= _supplier(given["supplier"])
     timestamped = given["builder"].startswith("timestamped")
-    if timestamped and not options["timestamped"]:
+    if timestamped and not given["supplier"]["kind"].startswith("timestamped"):
         options["plain_rows"] = True
     options["timestamped"] = timestamped
     return Store(given["supplier"]["name"], **options)
@@ -573,7 +574,11 @@ def store_builder(given: Step) -> Store:
 def _supplier(supplier: Step) -> dict[str, Any]:
     """The options of a :class:`Store` that a store supplier of the case stands for."""
     kind = supplier["kind"].removeprefix("in_memory_")
-    options: dict[str, Any] = {"in_memory": kind != supplier["kind"], "timestamped": kind.startswith("timestamped")}
+    in_memory = kind != supplier["kind"]
+    # Rows with headers are rows with timestamps here: the DSL's operators leave the headers empty.
+    kind = kind.replace("headers_", "timestamped_").replace("timestamped_session", "session")
+    options: dict[str, Any] = {"in_memory": in_memory, "timestamped": kind.startswith("timestamped")}
+    options["keeps_headers"] = "headers" in supplier["kind"]
     if kind in ("window", "timestamped_window"):
         options |= {"kind": "window", "retention": supplier["retention_ms"], "window_size": supplier["window_ms"]}
         options["retain_duplicates"] = supplier.get("retain_duplicates", False)

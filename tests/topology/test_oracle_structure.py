@@ -32,6 +32,8 @@ OTHER_TOPIC_SETTINGS = {
     # Java's changelog keeps the windows of a store supplier for size + grace only, though the store keeps them longer.
     "03-windows/tumbling-supplier-plain-window",
     "03-windows/tumbling-supplier-timestamped-window",
+    "06-stores/headers-session-materialized-supplier",
+    "06-stores/headers-window-materialized-supplier",
 }
 
 OTHER_GROUPS_ON_PURPOSE = {
