@@ -37,7 +37,7 @@ public class ConsumerMember {
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             consumer.wakeup();
             try {
-                reader.join(20000);
+                reader.join(60000);
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();
             }
