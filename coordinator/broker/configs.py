@@ -94,11 +94,11 @@ def _rows_of(broker: Broker, resource_type: int, name: str, *, synonyms: bool) -
     if resource_type == BROKER:
         _check_node(broker, name)
         if not name:
-            return _cluster_rows(broker)
+            return _cluster_rows(broker, synonyms=synonyms)
         return _broker_rows(broker, synonyms=synonyms) + _coordinator_rows(broker.groups.broker_configs)
     if resource_type == GROUP:
         return [
-            _row(key, ConfigType.STRING, text, _DYNAMIC_GROUP if own else DEFAULT)
+            _group_row(broker, key, text, own=own, synonyms=synonyms)
             for key, text, own in broker.groups.describe_group_configs(name)
         ]
     raise TopicRefusedError(
@@ -142,12 +142,27 @@ def _broker_rows(broker: Broker, *, synonyms: bool) -> list[_Row]:
     ]
 
 
-def _cluster_rows(broker: Broker) -> list[_Row]:
+def _cluster_rows(broker: Broker, *, synonyms: bool) -> list[_Row]:
     """What was set at run time for all brokers: of the cluster itself, Kafka describes nothing else."""
     return [
-        _row(key, BROKER_CONFIGS[key].type, text, DYNAMIC_DEFAULT_BROKER)
+        _row_of(BROKER_CONFIGS[key], [_Synonym(name=key, value=text, source=DYNAMIC_DEFAULT_BROKER)], synonyms=synonyms)
         for key, text in sorted(broker.configs.dynamic(ALL_BROKERS).items())
     ]
+
+
+def _group_row(broker: Broker, key: str, text: str, *, own: bool, synonyms: bool) -> _Row:
+    """A setting of a group; the broker has one of the same meaning for all groups, with ``group.`` before its name."""
+    origins = [_Synonym(name=key, value=text, source=_DYNAMIC_GROUP)] if own else []
+    broker_key = f"group.{key}"
+    setting, given = BROKER_SETTINGS.get(broker_key), broker.groups.broker_configs
+    if broker_key in given:
+        origins.append(_Synonym(name=broker_key, value=given[broker_key], source=STATIC_BROKER))
+    if setting is not None and setting.default is not None:
+        origins.append(_Synonym(name=broker_key, value=str(setting.default), source=DEFAULT))
+    numeric = setting is not None and isinstance(setting.default, int)
+    row = _row(key, ConfigType.INT if numeric else ConfigType.STRING, text, origins[0].source if origins else DEFAULT)
+    row.synonyms = origins if synonyms else []
+    return row
 
 
 def _row(name: str, kind: ConfigType, value: str | None, source: int, *, read_only: bool = False) -> _Row:

@@ -248,6 +248,9 @@ def _delete_records(
         result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
         return result
     log = topic.partitions[partition]
+    if "delete" not in log.config.cleanup_policy:
+        result.error_code = ErrorCode.POLICY_VIOLATION
+        return result
     try:
         log.delete_records_before(log.high_watermark if offset == _HIGH_WATERMARK else offset)
         result.low_watermark = log.log_start_offset

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coordinator.group.values import NO_TOPIC_ID, PendingRecord, Record, TransactionEnd
@@ -31,7 +31,7 @@ class CommittedOffset:
     commit_ms: int
     expire_ms: int = NEVER_EXPIRES
     topic_id: bytes = NO_TOPIC_ID
-    order: int = 0
+    order: int = field(default=0, compare=False)
 
 
 GroupOffsets = Mapping[str, Mapping[int, CommittedOffset]]

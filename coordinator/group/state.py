@@ -30,7 +30,7 @@ class GroupsState:
     groups: Mapping[str, Group] = field(default_factory=dict)
     offsets: OffsetsByGroup = field(default_factory=dict)
     pending: Mapping[int, OffsetsByGroup] = field(default_factory=dict)
-    commits: int = 0
+    commits: int = field(default=0, compare=False)
 
     @property
     def all_offsets(self) -> Offsets:

@@ -9,7 +9,7 @@
 4. What can't be decoded ends the connection: there is no answer in a protocol that the other side does not speak.
 5. A handler that fails ends its connection, with a traceback in the log; the others are served on.
 6. For a frame that is not whole, memory grows with what has arrived, from one block on: a client that announces a huge
-   frame and sends nothing of it costs one block.
+   frame and sends nothing of it costs one block. A connection that waits for a request has no receive buffer.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ _FIRST_BLOCK_BYTES = 5 << 18
 _SIZE = struct.Struct(">i")
 
 
+_SPARE_MAX = 16
+_spare: list[memoryview] = []
+"""Receive buffers that no connection has data in."""
+
+
 class ProtocolViolationError(Exception):
     """The client sent what can't be answered: the connection is closed. The message is for the log."""
 
@@ -58,8 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handler = handler
         self._door = door
         self._frame_bytes_max = door.frame_bytes_max
-        self._buffer = bytearray(RECEIVE_BUFFER_BYTES)
-        self._view = memoryview(self._buffer)
+        self._view: memoryview | None = None
         self._start = 0
         self._end = 0
         self._large: bytearray | None = None
@@ -104,6 +108,8 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None:
             return memoryview(self._large)[self._large_filled :]
+        if self._view is None:
+            self._view = _spare.pop() if _spare else memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         return self._view[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -114,6 +120,8 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._end += nbytes
                 self._cut_frames()
+                if self._end == 0:
+                    self._put_back()
         except ProtocolViolationError as violation:
             self._refuse(violation)
             return
@@ -121,8 +129,15 @@ class Connection(asyncio.BufferedProtocol):
 
     # ----------------------------------------------------------------------------------------------------------- frames
 
+    def _put_back(self) -> None:
+        """Lets go of the receive buffer: a connection that waits for a request has none."""
+        if self._view is not None and len(_spare) < _SPARE_MAX:
+            _spare.append(self._view)
+        self._view = None
+
     def _cut_frames(self) -> None:
-        start, end, buffer = self._start, self._end, self._buffer
+        start, end, buffer = self._start, self._end, self._view
+        assert buffer is not None
         while end - start >= 4:
             size = _SIZE.unpack_from(buffer, start)[0]
             if not _FRAME_BYTES_MIN <= size <= self._frame_bytes_max:
@@ -135,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._begin_large(size, start + 4, end)
                     return
                 break
-            self._queue.append(bytes(self._view[start + 4 : start + 4 + size]))
+            self._queue.append(bytes(buffer[start + 4 : start + 4 + size]))
             self._queued_bytes += size
             start += 4 + size
         if start:
@@ -146,6 +161,7 @@ class Connection(asyncio.BufferedProtocol):
         self._large_size = size
         self._large = bytearray(min(size, _FIRST_BLOCK_BYTES))
         self._large_filled = end - start
+        assert self._view is not None
         self._large[: self._large_filled] = self._view[start:end]
         self._start = self._end = 0
 

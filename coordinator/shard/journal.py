@@ -7,14 +7,16 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from coordinator.log.errors import AppendRefusedError, LogError
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import (
     ControlRecord,
     ControlType,
+    RecordColumns,
     decode_batch,
     decode_control_batch,
     encode_batch,
@@ -26,6 +28,10 @@ logger = logging.getLogger("coordinator.shard")
 
 READ_BYTES = 1 << 20
 NO_PRODUCER = (-1, -1)
+_OTHERS_MAX = 10_000
+"""How many batches of transactions are held at once while the last rows of keys are looked for."""
+_Latest: TypeAlias = "dict[bytes, tuple[int, bytes | None]]"
+"""Key -> number of the batch with its last row, and the value there."""
 
 
 class Appended(Protocol):
@@ -118,6 +124,42 @@ def _append(log: CoordinatorLog, batch: bytes, now_ms: int, *, from_coordinator:
         raise AppendFailedError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from None
 
 
+def latest_rows(log: CoordinatorLog) -> Iterator[JournalBatch]:
+    """As :func:`read_journal`, without what a compaction of the log would take: of the rows outside of transactions, the
+    last one of each key.
+
+    A log of a million commits for a few thousand partitions then costs as many rows as there are partitions.
+    """
+    latest: _Latest = {}
+    others: deque[tuple[int, JournalBatch]] = deque()
+    for number, batch in enumerate(read_journal(log)):
+        if batch.producer_id >= 0 or batch.marker is not None:
+            others.append((number, batch))
+            if len(others) >= _OTHERS_MAX:
+                yield from _merged(latest, others)
+                latest.clear()
+            continue
+        for key, value in batch.rows:
+            latest.pop(key, None)
+            latest[key] = number, value
+    yield from _merged(latest, others)
+
+
+def _merged(latest: _Latest, others: deque[tuple[int, JournalBatch]]) -> Iterator[JournalBatch]:
+    """Both in the order of the log; ``others`` is empty then."""
+    for key, (number, value) in latest.items():
+        while others and others[0][0] < number:
+            yield others.popleft()[1]
+        yield JournalBatch(-1, None, [(key, value)])
+    while others:
+        yield others.popleft()[1]
+
+
+def _rows(columns: RecordColumns) -> list[tuple[bytes, bytes | None]]:
+    rows = zip(columns.keys, columns.values, strict=True)
+    return [(key, value) for key, value in rows if key is not None]
+
+
 def read_journal(log: CoordinatorLog) -> Iterator[JournalBatch]:
     """Every batch of the log in order; records without a key are passed over. Raises LogError or DecodeError."""
     offset = log.log_start_offset
@@ -131,11 +173,8 @@ def read_journal(log: CoordinatorLog) -> Iterator[JournalBatch]:
                 if header.is_control:
                     yield JournalBatch(producer_id, decode_control_batch(buffer, position).type, [])
                     continue
-                columns = decode_batch(buffer, position, headers=False).from_offset(offset)
-                rows = [
-                    (key, value) for key, value in zip(columns.keys, columns.values, strict=True) if key is not None
-                ]
-                yield JournalBatch(producer_id, None, rows)
+                columns = decode_batch(buffer, position, headers=False, header=header).from_offset(offset)
+                yield JournalBatch(producer_id, None, _rows(columns))
         if read.next_offset <= offset:
             return
         offset = read.next_offset

@@ -43,7 +43,7 @@ from coordinator.shard.journal import (
     CoordinatorLog,
     append_marker,
     append_rows,
-    read_journal,
+    latest_rows,
 )
 from coordinator.shard.timers import Timers
 from streamsrt.wire import types
@@ -210,7 +210,7 @@ class Shard:
         return Outcome(replies, [], False, self._log.log_end_offset)
 
     def _entries(self) -> Iterator[Entry]:
-        for producer_id, marker, rows in read_journal(self._log):
+        for producer_id, marker, rows in latest_rows(self._log):
             if marker is not None:
                 if marker is not ControlType.UNKNOWN:
                     yield TransactionEnd(producer_id, marker is ControlType.COMMIT)

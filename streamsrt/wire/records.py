@@ -265,13 +265,14 @@ def decode_batch(
     verify_crc: bool = True,
     headers: bool = True,
     limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+    header: BatchHeader | None = None,
 ) -> RecordColumns:
-    """Records of the batch at `position`.
+    """Records of the batch at `position`, whose `header` need not be read again if it is given.
 
     `headers=False` leaves record headers unread, for callers that never look at them. A batch stamped by the broker
     (log append time) gives that one timestamp for every record. DecodeError or CorruptBatchError for broken content.
     """
-    header = read_header(buffer, position)
+    header = header or read_header(buffer, position)
     if verify_crc:
         check_crc(buffer, position, header)
     return _decode_records(buffer, position, header, headers, limit_bytes)

@@ -195,6 +195,26 @@ class TestMemory:
             for boaster in boasters:
                 boaster.close()
 
+    def test_thousands_of_idle_and_slow_connections(self, broker: BrokerProcess) -> None:
+        """Some say nothing, some send half of a frame: the others are served, and memory stays small."""
+        half = encode_request(types.MetadataRequest(topics=[]), 12, 1, "x")[:-3]
+        with Wire(broker.port) as wire:
+            wire.ask(types.DescribeClusterRequest(endpoint_type=1))
+            before = resident_bytes(broker.process.pid)
+            crowd = [Wire(broker.port) for _ in range(2000)]
+            for one in crowd[:200]:
+                one.socket.sendall(half)
+            assert wire.ask(creation("t")).topics[0].error_code == 0
+            assert produce(wire, "t", b"x") == 0
+            grown = resident_bytes(broker.process.pid) - before
+            assert grown < 70 << 20, f"2000 connections cost {grown >> 20} MiB"
+            for one in crowd[:200]:
+                one.socket.sendall(encode_request(types.MetadataRequest(topics=[]), 12, 1, "x")[-3:])
+                assert int.from_bytes(one.read(4), "big") > 0
+            for one in crowd:
+                one.close()
+            assert values(wire, "t") == [b"x"]
+
 
 def resident_bytes(pid: int) -> int:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
