@@ -30,8 +30,12 @@ def tools(request: pytest.FixtureRequest) -> Iterator[AdminTools]:
 def topic(tools: AdminTools) -> str:
     name = f"tools-{uuid.uuid4().hex}"
     assert tools.tool("TopicCommand", "--create", "--topic", name, "--partitions", "2").code == 0
-    eventually(lambda: tools.tool("GetOffsetShell", "--topic", name).output.strip(), f"{name}:0:0\n{name}:1:0")
+    eventually(lambda: end_offsets(tools, name), f"{name}:0:0\n{name}:1:0")
     return name
+
+
+def end_offsets(tools: AdminTools, topic: str) -> str:
+    return tools.tool("GetOffsetShell", "--topic", topic).output.strip()
 
 
 def output(done: Done) -> str:
@@ -58,7 +62,7 @@ def test_topics(tools: AdminTools, topic: str) -> None:
     assert described.count("Leader: 1\tReplicas: 1\tIsr: 1") == 2
     assert tools.tool("TopicCommand", "--alter", "--topic", topic, "--partitions", "3").code == 0
     expected = "\n".join(f"{topic}:{n}:0" for n in range(3))
-    eventually(lambda: tools.tool("GetOffsetShell", "--topic", topic).output.strip(), expected)
+    eventually(lambda: end_offsets(tools, topic), expected)
     assert "already exists" in refusal(tools.tool("TopicCommand", "--create", "--topic", topic))
     assert "does not exist as expected" in refusal(tools.tool("TopicCommand", "--delete", "--topic", topic + "x"))
     assert tools.tool("TopicCommand", "--delete", "--topic", topic).code == 0
