@@ -3,12 +3,13 @@
 1. All partitions of one query are read, and all its scans begin, in one turn: the answers of all tasks are of one moment.
 2. An active task answers once it runs, a standby once it follows its changelogs; an active task that is being restored
    answers like a standby, with what it has so far. ``require_active`` wants a running active task.
-3. A partition that can't answer says why, and which instance can.
+3. A global store is one partition, 0, that every instance has.
+4. A partition that can't answer says why, and which instance can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from struct import Struct
 from typing import Any
@@ -29,6 +30,7 @@ from streamsrt.queries.values import (
     StoreSize,
 )
 from streamsrt.state.store import StoreClosedError
+from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.owned_task import OwnedTask, Phase
 
 _timestamp_of = Struct(">q").unpack_from
@@ -39,7 +41,14 @@ _ANSWERING = (Phase.RUNNING, Phase.STANDBY, Phase.RESTORING)
 class LocalQueries:
     """Asks the tasks of one processing thread. ``tasks``: all that are open."""
 
-    def __init__(self, tasks: Iterable[OwnedTask], desk: QueryDesk, routing: Routing) -> None:
+    def __init__(
+        self,
+        tasks: Iterable[OwnedTask],
+        desk: QueryDesk,
+        routing: Routing,
+        global_consumer: Callable[[], GlobalConsumer | None] = lambda: None,
+    ) -> None:
+        self._global_consumer = global_consumer
         self._tasks = tasks
         self._desk = desk
         self.routing = routing
@@ -61,6 +70,8 @@ class LocalQueries:
         bound = position_bound or PositionBound.unbounded()
 
         def ask() -> dict[int, QueryResult[Any]]:
+            if self.routing.stores.is_global(store):
+                return {0: self._ask_global(store, prepared, query, bound)}
             chosen = [
                 owned
                 for owned in self._with_store(store)
@@ -118,11 +129,7 @@ class LocalQueries:
     ) -> QueryResult[Any]:
         position = position_of(owned, store)
         if prepared is None:
-            spec = self.routing.stores.spec(store)
-            return QueryResult(
-                failure_reason=FailureReason.UNKNOWN_QUERY_TYPE,
-                failure_message=f"store {store!r} ({describe(spec)}) can't answer a {type(query).__name__}",
-            )
+            return self._of_another_kind(store, query)
         if owned.phase not in _ANSWERING or (require_active and not _runs(owned)):
             return QueryResult(
                 failure_reason=FailureReason.NOT_ACTIVE if require_active else FailureReason.NOT_PRESENT,
@@ -135,17 +142,34 @@ class LocalQueries:
                 failure_reason=FailureReason.NOT_UP_TO_BOUND,
                 failure_message=f"task {owned}: {missing}",
             )
-        try:
-            rows = prepared.read(owned.task.caches[store])
-            if not prepared.of_one_row:
-                rows = (list(islice(rows, _CHUNK_ROWS)), rows)
-        except StoreClosedError:
-            raise
-        except StateError as error:
+        return _read(owned.task.caches[store], prepared, position)
+
+    def _ask_global(
+        self, store: str, prepared: Prepared | None, query: Query, bound: PositionBound
+    ) -> QueryResult[Any]:
+        consumer = self._global_consumer()
+        if consumer is None or not consumer.is_ready:
+            raise StreamsRebalancingError(f"global store {store!r} is being read from its topic: try again")
+        if prepared is None:
+            return self._of_another_kind(store, query)
+        position = Position()
+        for (topic, partition), at in consumer.positions(store).items():
+            position = position.with_component(topic, partition, at - 1)
+        missing = bound.missing_in(position, None)
+        if missing:
             return QueryResult(
-                position=position, failure_reason=FailureReason.STORE_EXCEPTION, failure_message=str(error)
+                position=position,
+                failure_reason=FailureReason.NOT_UP_TO_BOUND,
+                failure_message=f"global store: {missing}",
             )
-        return QueryResult(rows, position)
+        return _read(consumer.state.store(store)[1], prepared, position)
+
+    def _of_another_kind(self, store: str, query: Query) -> QueryResult[Any]:
+        kind = describe(self.routing.stores.spec(store))
+        return QueryResult(
+            failure_reason=FailureReason.UNKNOWN_QUERY_TYPE,
+            failure_message=f"store {store!r} ({kind}) can't answer a {type(query).__name__}",
+        )
 
     def _typed(self, answer: QueryResult[Any], prepared: Prepared | None, timeout_s: float) -> QueryResult[Any]:
         if not answer.is_success or prepared is None or answer.result is None:
@@ -180,6 +204,18 @@ class LocalQueries:
         if standbys:
             return f"{what}: no instance has it active, {', '.join(map(str, sorted(standbys)))} has a standby of it"
         return f"{what}, and no other one with an application.server is known to have it yet: try again"
+
+
+def _read(cache: Any, prepared: Prepared, position: Position) -> QueryResult[Any]:
+    try:
+        rows = prepared.read(cache)
+        if not prepared.of_one_row:
+            rows = (list(islice(rows, _CHUNK_ROWS)), rows)
+    except StoreClosedError:
+        raise
+    except StateError as error:
+        return QueryResult(position=position, failure_reason=FailureReason.STORE_EXCEPTION, failure_message=str(error))
+    return QueryResult(rows, position)
 
 
 def _runs(owned: OwnedTask) -> bool:

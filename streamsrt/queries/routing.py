@@ -29,8 +29,11 @@ class StoreDirectory:
 
     def __init__(self, topology: Topology, application_id: str) -> None:
         self._stores: dict[str, tuple[Subtopology, StoreSpec]] = {
-            spec.name: (subtopology, spec) for subtopology in topology.subtopologies for spec in subtopology.stores
+            spec.name: (subtopology, spec)
+            for subtopology in (*topology.subtopologies, *topology.global_subtopologies)
+            for spec in subtopology.stores
         }
+        self._globals = {spec.name for subtopology in topology.global_subtopologies for spec in subtopology.stores}
         self._application_id = application_id
 
     @property
@@ -44,6 +47,10 @@ class StoreDirectory:
         except KeyError:
             names = ", ".join(self.names) or "none"
             raise UnknownStateStoreError(f"the topology has no store {store!r}; its stores: {names}") from None
+
+    def is_global(self, store: str) -> bool:
+        """Whether every instance has all of a store; it then counts as one partition."""
+        return store in self._globals
 
     def source_topics(self, store: str) -> frozenset[str]:
         """The topics, by their full names, that the tasks with this store read. Raises UnknownStateStoreError."""
@@ -71,7 +78,11 @@ class StoreDirectory:
     def stores_of(self, places: Places) -> frozenset[str]:
         """The stores of the tasks that read these partitions."""
         topics = {topic for topic, _ in places}
-        return frozenset(name for name in self._stores if any(self.reads(name, topic) for topic in topics))
+        return frozenset(
+            name
+            for name in self._stores
+            if name not in self._globals and any(self.reads(name, topic) for topic in topics)
+        )
 
     def key_bytes(self, store: str, key: Any) -> bytes:
         """A key as the store's serde makes it. Raises UserError where it can't."""
@@ -116,6 +127,8 @@ class Routing:
 
     def partition_count(self, store: str) -> int:
         """How many partitions a store has. Raises UnknownStateStoreError, StreamsRebalancingError."""
+        if self.stores.is_global(store):
+            return 1
         topics = self.stores.counting_topics(store)
         try:
             return max(map(self._partitions_of_topic, sorted(topics)), default=1)
@@ -133,6 +146,8 @@ class Routing:
 
     def hosts_of(self, store: str, partition: int) -> tuple[HostInfo | None, frozenset[HostInfo]]:
         """The instances with the active task and with standbys of a store's partition, as far as they are known."""
+        if self.stores.is_global(store):
+            return self.own_host, frozenset()
 
         def has(places: Places) -> bool:
             return any(number == partition and self.stores.reads(store, topic) for topic, number in places)

@@ -210,13 +210,13 @@ class PositionBound:
     def at(cls, position: Position) -> PositionBound:
         return cls(position)
 
-    def missing_in(self, position: Position, partition: int) -> str:
+    def missing_in(self, position: Position, partition: int | None) -> str:
         """What the store of a task of ``partition`` that is at ``position`` lacks; empty where it lacks nothing.
 
-        Only components of the task's own partition count: others are for other tasks.
+        Only components of the task's own partition count: others are for other tasks. None: all count (a global store).
         """
         for topic, number, offset in self.position:
-            if number == partition and position.offsets(topic).get(number, -1) < offset:
+            if partition in (None, number) and position.offsets(topic).get(number, -1) < offset:
                 at = position.offsets(topic).get(number)
                 return (
                     f"{topic}-{number} is at {'no known offset' if at is None else f'offset {at}'}, not yet at {offset}"

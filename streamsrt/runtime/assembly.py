@@ -104,7 +104,7 @@ def assemble(
         is_static=config.group_instance_id is not None,
     )
     loop.on_work = spans_of(config)
-    return Assembled(loop, LocalQueries(manager, desk, routing))
+    return Assembled(loop, LocalQueries(manager, desk, routing, lambda: manager.global_consumer))
 
 
 def _global_consumer(

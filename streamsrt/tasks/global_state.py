@@ -218,6 +218,11 @@ class GlobalConsumer:
     def has_begun(self) -> bool:
         return self._ends is not None
 
+    def positions(self, store: str) -> dict[TopicPartition, int]:
+        """For each partition of a store's topic the offset behind the last record that the store holds."""
+        topic = self.state.topic_of(store)
+        return {place: at for place, at in self._positions.items() if place[0] == topic}
+
     def begin(self) -> None:
         """Starts to read. Raises MissingTopicError, and BrokerError where the cluster does not answer: try again."""
         counts = self._network.admin.partitions_for(self.state.topics, timeout_s=_ADMIN_TIMEOUT_S)

@@ -244,6 +244,11 @@ class TaskManager:
 
     # ---------------------------------------------------------------------------------------------------------- closing
 
+    @property
+    def global_consumer(self) -> GlobalConsumer | None:
+        """What keeps the global stores; None where there are none."""
+        return self._globals
+
     def close_globals(self) -> None:
         """Writes and closes the global stores. No task runs any more."""
         if self._globals is not None:

@@ -22,7 +22,7 @@ from streamsrt.queries.errors import (
     StreamsStoppedError,
     UnknownStateStoreError,
 )
-from streamsrt.queries.values import HostInfo, KeyQuery, PositionBound
+from streamsrt.queries.values import FailureReason, HostInfo, KeyQuery, PositionBound
 from streamsrt.tasks.record_collector import RecordCollector
 from topology import StreamsBuilder, serdes
 from topology.nodes import Topology
@@ -58,8 +58,9 @@ class Scene:
         self.folder = folder
         self.source, self.application_id = f"queried-{name}", f"queries-{name}"
         self._network = network
-        (error,) = network.admin.create_topics([NewTopic(name=self.source, partitions=PARTITIONS)]).values()
-        assert error is None
+        self.other = f"other-{name}"
+        topics = [NewTopic(name=topic, partitions=PARTITIONS) for topic in (self.source, self.other)]
+        assert set(network.admin.create_topics(topics).values()) == {None}
 
     def write(self, keys: list[str]) -> None:
         collector = RecordCollector(self._network.producer.send, lambda _topic: PARTITIONS)
@@ -68,14 +69,16 @@ class Scene:
         self._network.producer.flush(PATIENCE_S)
 
     def instance(self, name: str, **values: Any) -> KafkaStreams:
-        config = {
+        return KafkaStreams(counting(self.source), self.config(name, **values))
+
+    def config(self, name: str, **values: Any) -> dict[str, Any]:
+        return {
             "application.id": self.application_id,
             "bootstrap.servers": self.address,
             "state.dir": self.folder / name,
             "commit.interval.ms": 200,
             **{key.replace("_", "."): value for key, value in values.items()},
         }
-        return KafkaStreams(counting(self.source), config)
 
 
 @pytest.fixture
@@ -152,3 +155,34 @@ def test_queries_under_load_see_whole_records(scene: Scene, guarantee: str) -> N
         wait_until(
             lambda: dict(streams.store("counts").all()) == dict.fromkeys(KEYS, rounds), "all records are counted"
         )
+
+
+def test_a_global_store_is_answered_by_every_instance(scene: Scene) -> None:
+    scene.write(KEYS)
+
+    def topology() -> Topology:
+        builder = StreamsBuilder()
+        builder.global_table(scene.source, store="everything", key=serdes.string, value=serdes.string)
+        builder.stream(scene.other, key=serdes.string, value=serdes.string).group_by_key().count(store="counts")
+        return builder.build()
+
+    one, two = (KafkaStreams(topology(), scene.config(name)) for name in ("one", "two"))
+    with contextlib.closing(one), contextlib.closing(two):
+        for streams in (one, two):
+            streams.start()
+
+        def all_of(streams: KafkaStreams) -> Any:
+            try:
+                return dict(streams.store("everything").all())
+            except InvalidStateStoreError as error:
+                return error
+
+        for streams in (one, two):
+            wait_until(lambda streams=streams: all_of(streams) == dict.fromkeys(KEYS, "x"), "all is there")  # type: ignore[misc]
+            assert streams.store("everything").get(KEYS[0]) == "x"
+            assert streams.store("everything").get("nobody") is None
+            result = streams.query("everything", KeyQuery(KEYS[0]))
+            assert sum(offset + 1 for _, _, offset in result.position) == len(KEYS)
+            late = PositionBound.at(result.position.with_component(scene.source, 0, 10_000))
+            (answer,) = streams.query("everything", KeyQuery(KEYS[0]), position_bound=late).partition_results.values()
+            assert answer.failure_reason is FailureReason.NOT_UP_TO_BOUND
