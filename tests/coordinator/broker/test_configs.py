@@ -118,6 +118,7 @@ class TestTheOldWayOfAltering:
             "max.message.bytes": ("2000", 1),
         }
 
+    @pytest.mark.requirement("SG-278")
     def test_groups_and_the_broker(self, broker: InProcessBroker) -> None:
         alter(broker, GROUP, "g", ("streams.num.standby.replicas", SET, "1"))
         assert replace_all(broker, GROUP, "g", {"streams.session.timeout.ms": "50000"}) == 0
