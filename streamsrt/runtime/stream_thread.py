@@ -68,6 +68,7 @@ _NO_TASKS_MS = 15_000
 _EPOCH_POLL_S = 0.05
 _EPOCH_ATTEMPTS = 100
 _PUBLISH_INTERVAL_MS = 100
+_RESTORE_LOG_INTERVAL_MS = 10_000
 _OFFSETS_INTERVAL_MS = 500
 """How often the membership hears how far the tasks' state is; it decides when the group is told."""
 
@@ -142,6 +143,7 @@ class StreamThread:
         self._trouble: tuple[str, ...] = ()
         self._quiet_checked_at_ms = 0
         self._published_at_ms = 0
+        self._restore_logged_at_ms = now_ms()
         self._offsets_told_at_ms = 0
         self._offsets_told: TaskOffsets | None = None
         self.progress = Progress()
@@ -443,6 +445,24 @@ class StreamThread:
             opened_tasks=self._manager.opened,
             closed_tasks=self._manager.closed,
         )
+        self._log_restore(now_ms)
+
+    def _log_restore(self, now_ms: int) -> None:
+        restoring = [task for task in self.progress.tasks if task.phase == "restoring"]
+        if not restoring:
+            self._restore_logged_at_ms = now_ms
+        elif now_ms - self._restore_logged_at_ms >= _RESTORE_LOG_INTERVAL_MS:
+            self._restore_logged_at_ms = now_ms
+            stores = [each for task in restoring for each in task.restoring]
+            eta_s = self.progress.restore_eta_s
+            logger.info(
+                "restoring %d tasks: %d records (%d MB) done, %d left%s",
+                len(restoring),
+                sum(each.restored_records for each in stores),
+                sum(each.restored_bytes for each in stores) >> 20,
+                sum(each.remaining_records for each in stores),
+                "" if eta_s is None else f", about {eta_s:.0f} s",
+            )
 
     def doing(self) -> str:
         """What it does at this moment, for whoever wonders why it does not come around. For any thread."""

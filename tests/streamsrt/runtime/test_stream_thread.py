@@ -243,6 +243,20 @@ def test_topics_that_do_not_fit_together_are_an_error(rig: Rig) -> None:
         rig.thread.run()
 
 
+def test_a_restore_that_takes_long_is_told_of(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    for name in "abcd":
+        rig.network.write((CHANGELOG, 0), [(name.encode(), number(0) * 2)] * 5)
+    rig.give(Tasks(active=rig.tasks(0)))
+    for _ in range(3):
+        rig.clock_ms += 10_000
+        rig.turn()
+    (restoring,) = [each for task in rig.thread.progress.tasks for each in task.restoring]
+    assert (restoring.restored_records, restoring.remaining_records, restoring.eta_s) == (10, 10, 20.0)
+    assert rig.thread.progress.restore_eta_s == 20.0
+    assert "restoring 1 tasks: 10 records (0 MB) done, 10 left, about 20 s" in caplog.text
+
+
 def test_progress_says_why_nothing_happens(rig: Rig) -> None:
     status = Status(StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: x.")
     rig.member.waiting.extend([StatusChanged((status,)), HeartbeatTrouble("no route to host")])
