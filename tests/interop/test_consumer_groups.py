@@ -118,6 +118,8 @@ def test_the_assignor_of_choice(tmp_path: Path, bootstrap_servers: str, topic: s
 CLASSIC = [
     ("librdkafka", "range"),
     ("librdkafka", "cooperative-sticky"),
+    ("aiokafka", "range"),
+    ("kafka-python", "range"),
     pytest.param("java", "Range", marks=pytest.mark.slow),
     pytest.param("java", "CooperativeSticky", marks=pytest.mark.slow),
 ]
@@ -133,7 +135,8 @@ def test_members_roll_to_the_consumer_protocol_and_back(
     numbers = 0
     with members_of(tmp_path, bootstrap_servers, topic, topic) as members:
         running = [members.start(classic, strategy) for _ in range(2)]
-        for client, kind in ((f"{classic}-new", ConsumerGroupType.CONSUMER), (classic, ConsumerGroupType.CLASSIC)):
+        new = "java-new" if classic == "java" else "librdkafka-new"
+        for client, kind in ((new, ConsumerGroupType.CONSUMER), (classic, ConsumerGroupType.CLASSIC)):
             options = () if client.endswith("-new") else (strategy,)
             for _ in range(2):
                 read_on(members, bootstrap_servers, topic, numbers)

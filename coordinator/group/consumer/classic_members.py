@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from coordinator.group.classic.turn import join_refusal
 from coordinator.group.config import GroupConfig
 from coordinator.group.consumer.change import GroupChange
 from coordinator.group.consumer.config import MigrationPolicy
@@ -84,7 +85,7 @@ class _Join:
         change, request, context = self.change, self.request, self.change.context
         self._check(migration)
         if not request.member_id and request.group_instance_id is None and context.api_version >= KNOWN_ID_VERSION:
-            required = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=self.member_id)
+            required = join_refusal(ErrorCode.MEMBER_ID_REQUIRED, self.member_id, context.api_version)
             return Decision(replies=(Reply(context.request_id, required),))
         protocols = tuple(ClassicProtocol(entry.name, bytes(entry.metadata)) for entry in request.protocols)
         subscription = self._subscription(protocols[0])
