@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import signal
 import sys
@@ -20,6 +21,7 @@ from collections.abc import Iterable, Mapping
 SESSION_TIMEOUT_MS = 6000
 HEARTBEAT_INTERVAL_MS = 500
 POLL_S = 0.1
+LONG_POLL_MS = 60_000
 stopping = threading.Event()
 assigned: list[int] | None = None
 
@@ -82,10 +84,17 @@ def consume_with_librdkafka(options: argparse.Namespace, own: Mapping[str, objec
 def run_kafka_python(options: argparse.Namespace) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        from kafka import KafkaConsumer
+        from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
         from kafka.coordinator.assignors.range import RangePartitionAssignor
         from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
         from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+            tell_assigned([])
+
+        def on_partitions_assigned(self, given: Iterable[TopicPartition]) -> None:
+            tell_assigned(each.partition for each in given)
 
     known = {
         "range": RangePartitionAssignor,
@@ -93,7 +102,6 @@ def run_kafka_python(options: argparse.Namespace) -> None:
         "sticky": StickyPartitionAssignor,
     }
     consumer = KafkaConsumer(
-        options.topic,
         bootstrap_servers=options.servers,
         group_id=options.group,
         auto_offset_reset="earliest",
@@ -102,13 +110,23 @@ def run_kafka_python(options: argparse.Namespace) -> None:
         partition_assignment_strategy=[known[name] for name in options.strategy or ["range"]],
         group_instance_id=options.instance,
     )
-    while not stopping.is_set():
-        polled = consumer.poll(timeout_ms=int(POLL_S * 1000))
-        tell_assigned(each.partition for each in consumer.assignment())
-        for records in polled.values():
-            for record in records:
-                tell(partition=record.partition, value=record.value.decode())
+    consumer.subscribe([options.topic], listener=Listener())
+    signal.signal(signal.SIGTERM, stop_polling)
+    with contextlib.suppress(StoppedError):
+        while True:
+            # A poll that ends while the client joins may leave it without its partitions for good: no short ones.
+            for records in consumer.poll(timeout_ms=LONG_POLL_MS).values():
+                for record in records:
+                    tell(partition=record.partition, value=record.value.decode())
     consumer.close()
+
+
+class StoppedError(Exception):
+    """Somebody wants this process to end."""
+
+
+def stop_polling(*_: object) -> None:
+    raise StoppedError
 
 
 async def aiokafka_consumer(options: argparse.Namespace) -> None:
