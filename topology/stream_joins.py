@@ -13,16 +13,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-from topology.codecs import Serde
-from topology.errors import TopologyError, UnsupportedError, call_site
+from topology.codecs import Serde, bytes_
+from topology.errors import TopologyError, UnsupportedError, WindowError, call_site
 from topology.functions import check_function
 from topology.global_tables import GlobalKTable
 from topology.join_stores import JoinStores, side_suffix, stream_join_stores
 from topology.join_windows import JoinWindows
+from topology.materialize import store_spec
 from topology.names import check_name
 from topology.nodes import PassThrough, StreamTableJoin
-from topology.operations.joins import JoinKind, StreamGlobalTableJoin, StreamJoinWindow, StreamStreamJoin
+from topology.operations.joins import (
+    JoinKind,
+    StreamGlobalTableJoin,
+    StreamJoinWindow,
+    StreamStreamJoin,
+    StreamTableGraceJoin,
+)
 from topology.plan import Carried, OperatorStep, Plan, PlannedStore, RepartitionStep, Step, StreamJoinStep
+from topology.stores import Store
+from topology.windows import Duration, to_ms
 
 if TYPE_CHECKING:
     from topology.streams import KStream
@@ -50,6 +59,7 @@ class _Options:
     other_value: Serde[Any] | None = None
     store: JoinStores = None
     on: Callable[..., Any] | None = None
+    grace: Duration | None = None
 
 
 class StreamJoins(Generic[K, V]):
@@ -102,6 +112,7 @@ class StreamJoins(Generic[K, V]):
         name: str | None = None,
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
+        grace: Duration | None = None,
     ) -> KStream[K, V2]: ...
     @overload
     def join(
@@ -113,6 +124,7 @@ class StreamJoins(Generic[K, V]):
         name: str | None = None,
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
+        grace: Duration | None = None,
     ) -> KStream[K, V2]: ...
     @overload
     def join(
@@ -147,6 +159,7 @@ class StreamJoins(Generic[K, V]):
         value: Serde[V] | None = None,
         other_value: Serde[Any] | None = None,
         store: JoinStores = None,
+        grace: Duration | None = None,
     ) -> KStream[K, Any]:
         """Joins with the records of another stream, or looks each record's key up in a table.
 
@@ -162,7 +175,8 @@ class StreamJoins(Generic[K, V]):
         with a table, but that nothing is repartitioned and the stream keeps its key.
 
         With a **table**, a record without a match, without a key or without a value is dropped. A result has the timestamp
-        of the stream's record.
+        of the stream's record. ``grace``: the table must keep versions; a record then waits that long, in stream time,
+        and is joined with the row that the table had at its time.
         """
         options = _Options(
             operator="join",
@@ -175,6 +189,7 @@ class StreamJoins(Generic[K, V]):
             other_value=other_value,
             store=store,
             on=on,
+            grace=grace,
         )
         return self._join(other, windows, options)
 
@@ -216,6 +231,7 @@ class StreamJoins(Generic[K, V]):
         name: str | None = None,
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
+        grace: Duration | None = None,
     ) -> KStream[K, V2]: ...
     @overload
     def left_join(
@@ -227,6 +243,7 @@ class StreamJoins(Generic[K, V]):
         name: str | None = None,
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
+        grace: Duration | None = None,
     ) -> KStream[K, V2]: ...
     @overload
     def left_join(
@@ -261,6 +278,7 @@ class StreamJoins(Generic[K, V]):
         value: Serde[V] | None = None,
         other_value: Serde[Any] | None = None,
         store: JoinStores = None,
+        grace: Duration | None = None,
     ) -> KStream[K, Any]:
         """As :meth:`join`, but a record of this stream without a match is joined with None.
 
@@ -278,6 +296,7 @@ class StreamJoins(Generic[K, V]):
             other_value=other_value,
             store=store,
             on=on,
+            grace=grace,
         )
         return self._join(other, windows, options)
 
@@ -365,14 +384,24 @@ class StreamJoins(Generic[K, V]):
             if not isinstance(windows, JoinWindows):
                 raise TopologyError(f"{operator}() of two streams needs windows=JoinWindows(...)", call_site())
             return self._join_stream(other, windows, options)
+        self._check_table(other, windows, options)
+        return self._join_table(other, options)
+
+    def _check_table(self, table: KTable[K, Any], windows: JoinWindows | None, options: _Options) -> None:
+        operator = options.operator
         if options.kind == "outer":
             raise UnsupportedError("outer_join() joins a stream with a stream; a table is looked up only", call_site())
+        if options.grace is not None and not table._table.is_versioned():
+            raise UnsupportedError(
+                f"{operator}() with grace= needs a table that keeps versions: give it store=Store(..., kind='versioned', "
+                "retention=...)",
+                call_site(),
+            )
         if windows is not None or options.other_value is not None or options.store is not None:
             raise TopologyError(
                 f"{operator}() with a table takes no windows, other_value or store: it looks the newest row up",
                 call_site(),
             )
-        return self._join_table(other, options)
 
     def _join_table(self, table: KTable[K, Any], options: _Options) -> KStream[K, Any]:
         from topology.streams import KStream
@@ -386,8 +415,9 @@ class StreamJoins(Generic[K, V]):
             parent, sources = through, frozenset((through.name,))
         sources |= table._sources
         self._plan.copartitioned.append((sources, call_site()))
+        node = self._plan.named(name, "KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-")
         step = OperatorStep(
-            name=self._plan.named(name, "KSTREAM-LEFTJOIN-" if left else "KSTREAM-JOIN-"),
+            name=node,
             site=call_site(),
             parents=(parent,),
             operation=StreamTableJoin(
@@ -395,8 +425,30 @@ class StreamJoins(Generic[K, V]):
             ),
             stores=table._table.materialize(),
         )
+        if options.grace is not None:
+            self._wait(step, table, options, own_key, own_value)
         self._plan.add(step)
         return KStream(self._plan, step, own_key, own_value.changed(operator, step.site, keep=False), sources, False)
+
+    def _wait(self, step: OperatorStep, table: KTable[K, Any], options: _Options, key: Carried, value: Carried) -> None:
+        """Makes a join one that lets its records wait."""
+        assert options.grace is not None
+        grace_ms = to_ms(options.grace, "the grace period")
+        if grace_ms < 0:
+            raise WindowError(f"a grace period must not be negative, it is {grace_ms} ms", call_site())
+        buffer = f"{step.name}-Buffer"
+        step.operation = StreamTableGraceJoin(
+            table=table._table.name,
+            joiner=options.joiner,
+            buffer=buffer,
+            grace_ms=grace_ms,
+            left=options.kind == "left",
+            with_key=options.with_key,
+        )
+        spec = store_spec(Store(buffer, caching=False, timestamped=False, in_memory=False), buffer, bytes_, bytes_)
+        step.own_stores = (PlannedStore(spec, Carried(bytes_), Carried(bytes_)),)
+        step.stores = (*step.stores, buffer)
+        step.serdes = {"key": key, "value": value}
 
     def _join_global(
         self, table: GlobalKTable[Any, Any], windows: JoinWindows | None, options: _Options

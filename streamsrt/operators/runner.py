@@ -23,6 +23,7 @@ from streamsrt.operators import (  # noqa: F401  # they register their operation
     batches,
     foreign_key_joins,
     global_joins,
+    grace_joins,
     grouped_tables,
     sessions,
     sliding,

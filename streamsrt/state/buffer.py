@@ -62,6 +62,54 @@ class BytesRows(Protocol):
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int, /) -> None: ...
 
 
+class HeldFormat:
+    """What a change looks like in the changelog of the buffer ``name``; (de)serializes values."""
+
+    def __init__(self, name: str, serialize: Serialize, deserialize: Deserialize) -> None:
+        self.name = name
+        self._serialize = serialize
+        self._deserialize = deserialize
+
+    def raw(self, value: Any) -> bytes | None:
+        """The bytes of a value; None for none."""
+        return None if value is None else self._serialize(value)
+
+    def to_bytes(self, change: Held) -> bytes:
+        """A row of the changelog."""
+        topic, partition, offset = change.origin
+        raw_topic = topic.encode()
+        parts = [_CONTEXT.pack(change.timestamp, offset, len(raw_topic)), raw_topic]
+        parts.append(_INTS.pack(partition, len(change.headers)))
+        for name, value in change.headers:
+            raw_name = name.encode()
+            parts += [_INT.pack(len(raw_name)), raw_name, _sized(value)]
+        prior, old = self.raw(change.prior), self.raw(change.old)
+        same = old is not None and old == prior
+        parts += [_sized(prior), _INT.pack(_SAME_AS_PRIOR) if same else _sized(old), _sized(self.raw(change.new))]
+        return b"".join(parts) + _TIME.pack(change.time_ms)
+
+    def from_bytes(self, key: bytes, row: bytes) -> Held:
+        """The change in a row of the changelog. Raises StateError."""
+        reader = _Reader(row)
+        try:
+            timestamp, offset = reader.time(), reader.time()
+            topic = (reader.sized() or b"").decode()
+            partition = reader.integer()
+            headers = [((reader.sized() or b"").decode(), reader.sized()) for _ in range(max(reader.integer(), 0))]
+            prior = reader.sized()
+            old = reader.sized(prior)
+            new = reader.sized()
+            time_ms = reader.time()
+        except (error, UnicodeDecodeError) as damage:
+            raise StateError(
+                f"buffer {self.name!r} can't read what it held back of key {key!r} ({damage}): its changelog is "
+                "damaged, or something else writes to it. Reset the application, or let it begin with an empty changelog."
+            ) from damage
+        old_value, new_value, prior_value = (None if v is None else self._deserialize(v) for v in (old, new, prior))
+        origin = (topic, partition, offset)
+        return Held(key, time_ms, new_value, old_value, prior_value, timestamp, headers, origin, old == prior)
+
+
 class SuppressionBuffer:
     """The buffer of one task. ``size_in_bytes`` is kept after :meth:`count_bytes` only."""
 
@@ -72,8 +120,7 @@ class SuppressionBuffer:
         self.pending: dict[bytes, bytes | None] = {}
         self.size_in_bytes = 0
         self.counts_bytes = False
-        self._serialize = serialize
-        self._deserialize = deserialize
+        self._format = HeldFormat(name, serialize, deserialize)
         self._held: dict[bytes, Held] = {}
         self._order: list[tuple[int, bytes]] = []
         self._loaded = False
@@ -121,14 +168,11 @@ class SuppressionBuffer:
         self.size_in_bytes = sum(map(self._size_of, self._held.values()))
 
     def _size_of(self, change: Held) -> int:
-        prior, old, new = (self._raw(value) for value in (change.prior, change.old, change.new))
+        prior, old, new = (self._format.raw(value) for value in (change.prior, change.old, change.new))
         size = 8 + len(change.key) + 20 + len(change.origin[0]) + len(prior or b"") + len(new or b"")
         if not change.is_first:
             size += len(old or b"")
         return size + sum(len(name) + len(value or b"") for name, value in change.headers)
-
-    def _raw(self, value: Any) -> bytes | None:
-        return None if value is None else self._serialize(value)
 
     # ------------------------------------------------------------------------------------------------------ changelog
 
@@ -139,7 +183,7 @@ class SuppressionBuffer:
         values: list[bytes | None] = []
         for key in keys:
             held = self._held.get(key)
-            values.append(None if held is None else self._row(held))
+            values.append(None if held is None else self._format.to_bytes(held))
         self.pending.update(zip(keys, values, strict=True))
         return keys, values, [() if value is None else VERSION_HEADERS for value in values]
 
@@ -168,42 +212,9 @@ class SuppressionBuffer:
             return
         self._loaded = True
         for key, row in self.store.range(None, None):
-            self._held[key] = self._read(key, row)
+            self._held[key] = self._format.from_bytes(key, row)
         self._order = [(held.time_ms, key) for key, held in self._held.items()]
         heapify(self._order)
-
-    def _row(self, change: Held) -> bytes:
-        topic, partition, offset = change.origin
-        raw_topic = topic.encode()
-        parts = [_CONTEXT.pack(change.timestamp, offset, len(raw_topic)), raw_topic]
-        parts.append(_INTS.pack(partition, len(change.headers)))
-        for name, value in change.headers:
-            raw_name = name.encode()
-            parts += [_INT.pack(len(raw_name)), raw_name, _sized(value)]
-        prior, old = self._raw(change.prior), self._raw(change.old)
-        same = old is not None and old == prior
-        parts += [_sized(prior), _INT.pack(_SAME_AS_PRIOR) if same else _sized(old), _sized(self._raw(change.new))]
-        return b"".join(parts) + _TIME.pack(change.time_ms)
-
-    def _read(self, key: bytes, row: bytes) -> Held:
-        reader = _Reader(row)
-        try:
-            timestamp, offset = reader.time(), reader.time()
-            topic = (reader.sized() or b"").decode()
-            partition = reader.integer()
-            headers = [((reader.sized() or b"").decode(), reader.sized()) for _ in range(max(reader.integer(), 0))]
-            prior = reader.sized()
-            old = reader.sized(prior)
-            new = reader.sized()
-            time_ms = reader.time()
-        except (error, UnicodeDecodeError) as damage:
-            raise StateError(
-                f"suppression {self.name!r} can't read what it held back of key {key!r} ({damage}): its changelog is "
-                "damaged, or something else writes to it. Reset the application, or let it begin with an empty changelog."
-            ) from damage
-        old_value, new_value, prior_value = (None if v is None else self._deserialize(v) for v in (old, new, prior))
-        origin = (topic, partition, offset)
-        return Held(key, time_ms, new_value, old_value, prior_value, timestamp, headers, origin, old == prior)
 
     # ------------------------------------------------------------------------------------------------------- as a cache
 

@@ -345,9 +345,10 @@ class _Interpreter:
         if isinstance(other, GlobalKTable):
             return join(other, joiner, on=_function(step["key_fn"], "k", "v"), with_key=True, **_named(step))
         joined = step.get("joined") or {}
+        options = {**serdes_of(joined), **_given(joined, "name")}
         if joined.get("grace_ms") is not None:
-            raise UnsupportedCase("unsupported option: joined.grace_ms")
-        return join(other, joiner, with_key=True, **serdes_of(joined), **_given(joined, "name"))
+            options["grace"] = joined["grace_ms"]
+        return join(other, joiner, with_key=True, **options)
 
     on_left_join = on_outer_join = on_join
 

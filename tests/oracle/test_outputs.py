@@ -10,6 +10,7 @@ from tests.oracle.programs import Case, case_name, unsupported
 from tests.oracle.replay import expected_sent, replay
 
 DIFFERENT: dict[str, str] = {
+    "04-joins/st-left_join-versioned-grace-null-key-crashes": "a record without a key is joined with None at once here",
     "01-stateless/table-filter-store-does-not-inherit-serdes": "a derived table's store inherits the serdes here",
     "01-stateless/table-lru": "Java leaves what a table's LRU store drops in the changelog, so it comes back",
     "01-stateless/table-map_values-store-does-not-inherit-serdes": "the serde from before is assumed here",
@@ -76,7 +77,8 @@ def test_case(oracle_case: Case, generate: bool) -> None:
 
 def _check_stores(case: Case, stores: dict[str, list[Any]]) -> None:
     for name, expected in case["stores"].items():
-        if expected["kind"] == "unconnected":
+        if expected["kind"] in ("unconnected", "RocksDBTimeOrderedKeyValueBuffer"):
+            # Nothing is known of what the latter held: Java has no way to list it.
             continue
         entries = expected["entries"]
         if expected["kind"].startswith("headers_"):

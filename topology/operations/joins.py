@@ -141,8 +141,26 @@ class StreamGlobalTableJoin:
     with_key: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamTableGraceJoin:
+    """Joins each record with the row that the versioned ``table`` had at its time, ``grace_ms`` after it in stream time.
+
+    Until then it waits in ``buffer``. The serdes are the stream's.
+    """
+
+    table: str
+    joiner: Callable[..., Any]
+    buffer: str
+    grace_ms: int
+    left: bool = False
+    with_key: bool = False
+    key_serde: Serde[Any] | None = None
+    value_serde: Serde[Any] | None = None
+
+
 JoinOperation: TypeAlias = (
-    StreamGlobalTableJoin
+    StreamTableGraceJoin
+    | StreamGlobalTableJoin
     | TableTableJoin
     | TableJoinMerge
     | StreamJoinWindow
