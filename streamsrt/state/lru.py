@@ -2,7 +2,8 @@
 
 1. Reading an entry by its key is using it, as putting it is; scans are not.
 2. What is dropped is deleted as if the program had deleted it: it gets a tombstone in the changelog, before the entry that
-   came in its place. So a restored store has what the store had, in the order in which it was last put.
+   came in its place. So a restored store has what the store had, in the order in which it was last put. That something
+   was read is not in the changelog.
 
 Source: MemoryLRUCache of Kafka Streams.
 """

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from streamsrt.wire.murmur2 import partition_for_key
 from tests.oracle.programs import GOLDEN, serde, to_value
 from topology import Windowed, serdes
 
@@ -169,3 +170,16 @@ def test_names_tell_serdes_apart() -> None:
         serdes.time_windowed(serdes.long, 10),
     ]
     assert len({own.name for own in named}) == len(named)
+
+
+@pytest.mark.parametrize(
+    "row", special("09-partitioning/windowed-stream-partitioner"), ids=lambda row: str(row["start"])
+)
+def test_a_windowed_key_goes_where_its_inner_key_goes(row: dict[str, Any]) -> None:
+    inner = {"string": serdes.string, "long": serdes.long, "bytes": serdes.bytes}[row["serde"]]
+    key = bytes.fromhex(row["key"]) if row["serde"] == "bytes" else row["key"]
+    windowed = serdes.time_windowed(inner, row["end"] - row["start"])
+    assert windowed.serialize(Windowed(key, row["start"], row["end"])).hex() == row["time_windowed_key_hex"]
+    assert inner.serialize(key).hex() == row["base_key_hex"]
+    for partitions, partition in row["partition"].items():
+        assert partition_for_key(inner.serialize(key), int(partitions)) == partition
