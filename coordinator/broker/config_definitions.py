@@ -261,6 +261,27 @@ BROKER_CONFIGS = _definitions(
 """What ``--config`` and ``--properties`` take, beside the group coordinator's own settings."""
 
 
+_IN_COARSER_UNITS = {
+    "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
+    "log.roll.ms": (("log.roll.hours", 3_600_000),),
+    "log.roll.jitter.ms": (("log.roll.jitter.hours", 3_600_000),),
+}
+COARSER_KEYS = frozenset(key for keys in _IN_COARSER_UNITS.values() for key, _ in keys)
+"""Names under which Kafka takes some settings in minutes or hours; the one in milliseconds goes before them."""
+
+
+def in_milliseconds(texts: Mapping[str, str]) -> dict[str, str]:
+    """The same settings, those in minutes and hours in milliseconds. Raises :class:`InvalidConfigError`."""
+    found = {key: text for key, text in texts.items() if key not in COARSER_KEYS}
+    for target, coarser in _IN_COARSER_UNITS.items():
+        for key, factor_ms in coarser:
+            if key in texts:
+                count = Definition(key, ConfigType.INT, 0, minimum=-1).parse(texts[key])
+                assert isinstance(count, int)
+                found.setdefault(target, str(count * factor_ms if count > 0 else count))
+    return found
+
+
 def topic_defaults(broker: Mapping[str, Value]) -> dict[str, Value]:
     """What a topic has where it sets nothing: the broker's settings of the same meaning."""
     return {

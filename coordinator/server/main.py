@@ -29,7 +29,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coordinator.broker.broker import Broker, Surroundings
-from coordinator.broker.config_definitions import BROKER_CONFIGS, InvalidConfigError, Value, nearest_key
+from coordinator.broker.config_definitions import (
+    BROKER_CONFIGS,
+    COARSER_KEYS,
+    InvalidConfigError,
+    Value,
+    in_milliseconds,
+    nearest_key,
+)
 from coordinator.group.config import BROKER_SETTINGS, GroupConfig
 from coordinator.group.config import InvalidConfigError as InvalidGroupConfigError
 from coordinator.group.state import UnknownRecordError
@@ -158,9 +165,10 @@ def read_configs(properties: Path | None, pairs: Sequence[str]) -> tuple[dict[st
         if not separator:
             raise InvalidConfigError(f"--config {pair}: expected KEY=VALUE")
         texts[key.strip()] = value.strip()
+    texts = in_milliseconds(texts)
     broker = {key: text for key, text in texts.items() if key in BROKER_CONFIGS}
     group = {key: text for key, text in texts.items() if key not in BROKER_CONFIGS}
-    known = [*BROKER_CONFIGS, *BROKER_SETTINGS]
+    known = [*BROKER_CONFIGS, *COARSER_KEYS, *BROKER_SETTINGS]
     for key in group:
         if key not in BROKER_SETTINGS:
             raise InvalidConfigError(f"Unknown broker config name: {key}.{nearest_key(key, known)}")

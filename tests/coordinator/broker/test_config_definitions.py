@@ -6,6 +6,7 @@ from coordinator.broker.config_definitions import (
     BROKER_CONFIGS,
     TOPIC_CONFIGS,
     InvalidConfigError,
+    in_milliseconds,
     parse_configs,
     topic_defaults,
 )
@@ -68,3 +69,22 @@ def test_a_topic_falls_back_to_the_brokers_setting_of_the_same_meaning() -> None
     given = {"log.retention.ms": 5, "message.max.bytes": 7}
     defaults = topic_defaults(given)
     assert (defaults["retention.ms"], defaults["max.message.bytes"], defaults["segment.ms"]) == (5, 7, 604_800_000)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"log.retention.hours": "2"}, {"log.retention.ms": "7200000"}),
+        ({"log.retention.hours": "-1"}, {"log.retention.ms": "-1"}),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, {"log.retention.ms": "180000"}),
+        ({"log.retention.hours": "2", "log.retention.ms": "5"}, {"log.retention.ms": "5"}),
+        ({"log.roll.hours": "1", "num.partitions": "3"}, {"log.roll.ms": "3600000", "num.partitions": "3"}),
+    ],
+)
+def test_settings_in_minutes_and_hours(given: dict[str, str], expected: dict[str, str]) -> None:
+    assert in_milliseconds(given) == expected
+
+
+def test_hours_that_are_no_number() -> None:
+    with pytest.raises(InvalidConfigError, match=r"log\.retention\.hours"):
+        in_milliseconds({"log.retention.hours": "soon"})
