@@ -144,7 +144,7 @@ def java_command(
         if strategies:
             settings["group.remote.assignor"] = strategies[0]
     else:
-        settings |= {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
+        settings |= {"session.timeout.ms": "20000", "heartbeat.interval.ms": "500"}
         names = [f"org.apache.kafka.clients.consumer.{name}Assignor" for name in strategies or ["Range"]]
         settings["partition.assignment.strategy"] = ",".join(names)
     small = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]

@@ -19,11 +19,16 @@ import warnings
 from collections.abc import Iterable, Mapping
 
 SESSION_TIMEOUT_MS = 6000
+STATIC_SESSION_TIMEOUT_MS = 60_000  # a static member has to be back within it, also on a slow machine
 HEARTBEAT_INTERVAL_MS = 500
 POLL_S = 0.1
 LONG_POLL_MS = 60_000
 stopping = threading.Event()
 assigned: list[int] | None = None
+
+
+def session_timeout_ms(options: argparse.Namespace) -> int:
+    return STATIC_SESSION_TIMEOUT_MS if options.instance else SESSION_TIMEOUT_MS
 
 
 def tell(**line: object) -> None:
@@ -41,7 +46,7 @@ def tell_assigned(partitions: Iterable[int]) -> None:
 
 def run_librdkafka(options: argparse.Namespace) -> None:
     settings = {
-        "session.timeout.ms": SESSION_TIMEOUT_MS,
+        "session.timeout.ms": session_timeout_ms(options),
         "heartbeat.interval.ms": HEARTBEAT_INTERVAL_MS,
         "partition.assignment.strategy": ",".join(options.strategy or ["range"]),
     }
@@ -105,7 +110,7 @@ def run_kafka_python(options: argparse.Namespace) -> None:
         bootstrap_servers=options.servers,
         group_id=options.group,
         auto_offset_reset="earliest",
-        session_timeout_ms=SESSION_TIMEOUT_MS,
+        session_timeout_ms=session_timeout_ms(options),
         heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
         partition_assignment_strategy=[known[name] for name in options.strategy or ["range"]],
         group_instance_id=options.instance,
@@ -145,7 +150,7 @@ async def aiokafka_consumer(options: argparse.Namespace) -> None:
         bootstrap_servers=options.servers,
         group_id=options.group,
         auto_offset_reset="earliest",
-        session_timeout_ms=SESSION_TIMEOUT_MS,
+        session_timeout_ms=session_timeout_ms(options),
         heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
         partition_assignment_strategy=[known[name] for name in options.strategy or ["range"]],
         group_instance_id=options.instance,
