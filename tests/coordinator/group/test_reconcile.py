@@ -104,3 +104,26 @@ def test_an_honest_member_gets_there_in_two_steps(has: dict[TaskId, str], wants:
     second = step(first, target, first.assigned)
     assert (second.epoch, second.state, second.assigned, second.pending) == (9, STABLE, target, NO_TASKS)
     assert step(second, target, target) is second
+
+
+@pytest.mark.requirement("SG-237")
+def test_within_a_process_a_state_directory_is_never_held_twice() -> None:
+    wanted = {"A1": NO_TASKS, "A2": tasks("", "1")}
+    members = {"A1": at(3, STABLE, tasks("", "1")), "A2": at(3, STABLE, NO_TASKS)}
+
+    def beat(name: str, owned: Tasks | None = None) -> tuple[int, MemberState, Tasks]:
+        others = [current for other, current in members.items() if other != name]
+
+        def in_process(task: TaskId) -> bool:
+            return any(task in current.assigned.passive | current.pending.passive for current in others)
+
+        held_now = Holders(lambda task: False, in_process)
+        members[name] = reconcile(members[name], target=wanted[name], target_epoch=4, owned=owned, held=held_now)
+        assert sum(in_process(T1) for _ in others) + (T1 in members[name].assigned.standby) <= 1
+        return members[name].epoch, members[name].state, members[name].assigned
+
+    assert beat("A2") == (4, UNRELEASED, NO_TASKS)
+    assert beat("A1", tasks("", "1")) == (3, UNREVOKED, NO_TASKS)
+    assert beat("A2") == (4, UNRELEASED, NO_TASKS)
+    assert beat("A1", NO_TASKS) == (4, STABLE, NO_TASKS)
+    assert beat("A2") == (4, STABLE, tasks("", "1"))
