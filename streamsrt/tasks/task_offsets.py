@@ -3,7 +3,8 @@
 1. A running task: the end of what it had acknowledged of its changelogs at its last commit, which is its end offset too.
 2. A task that restores or follows: its positions; its end is the sum of the ends that the fetches brought last.
 3. State on disk of which no task is open: where it was left. It has no end, and is looked for once, at the start.
-4. A task without state has no entry; nor has a task an end while the end of one of its changelogs is unknown.
+4. A store whose changelog is a source topic does not count: only its active task reads that. A task without state has no
+   entry; nor has a task an end while the end of one of its changelogs is unknown.
 
 Source: KIP-1071, "Cumulative task changelog offsets" and "Cumulative task changelog end offsets".
 """
@@ -78,9 +79,7 @@ def task_offsets(tasks: Iterable[OwnedTask], dormant: DormantState) -> TaskOffse
     opened = []
     for owned in tasks:
         opened.append(owned.key)
-        changelogs = [
-            spec.name for spec in owned.subtopology.stores if owned.task.restore_target(spec.name) is not None
-        ]
+        changelogs = [spec.name for spec in owned.subtopology.stores if owned.task.writes_changelog(spec.name)]
         if not changelogs:
             continue
         offsets[owned.key] = sum(_position(owned, name) for name in changelogs)

@@ -396,6 +396,8 @@ def test_a_table_is_restored_from_its_topic_as_far_as_it_was_processed(make_rig:
     second = latest_of_two(make_rig, "second", network)
     second.start(Tasks(standby=second.tasks(0)))
     second.move()
+    (key,) = second.tasks(0)
+    assert second.manager.task_offsets().end_offsets == {key: network.logs["app-big-changelog", 0].end}
     second.start(Tasks(active=second.tasks(0)))
     (owned,) = second.manager
     for fetched in network.restorer.poll():
