@@ -65,6 +65,7 @@ OPERATORS = {
 }  # fmt: skip
 EMIT_INTERVAL = "emit.interval.ms.kstreams.outer.join.spurious.results.fix"
 CONFIG = {
+    "__emit.interval.ms.kstreams.windowed.aggregation__",
     f"__{EMIT_INTERVAL}__",
     "default.key.serde",
     "default.timestamp.extractor",
