@@ -77,6 +77,7 @@ class GroupShards:
         self._shards: list[Shard] = []
         self._logs: list[PartitionLog] = []
         self._request_ids = itertools.count(1)
+        self._is_released = False
         self._parked: dict[int, tuple[asyncio.Future[Any], Any]] = {}
         self._timer_event = asyncio.Event()
         self._armed_ms: int | None = None
@@ -150,6 +151,8 @@ class GroupShards:
         self._carry_out(shard, outcome)
         if answer is not None:
             return answer
+        if self._is_released:
+            return failure(message, ErrorCode.NOT_COORDINATOR)
         future = asyncio.get_running_loop().create_future()
         self._parked[request_id] = future, message
         future.add_done_callback(lambda _: self._parked.pop(request_id, None))
@@ -283,6 +286,7 @@ class GroupShards:
 
     def release(self) -> None:
         """Tells whoever waits for an answer to ask again later: this coordinator stops."""
+        self._is_released = True
         for future, message in list(self._parked.values()):
             if not future.done():
                 future.set_result(failure(message, ErrorCode.NOT_COORDINATOR))

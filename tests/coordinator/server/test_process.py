@@ -129,6 +129,29 @@ class TestStops:
             assert broker.wait() == 0
             assert time.monotonic() - started < 9, "the fetch was not waited for"
 
+    def test_a_stop_answers_who_waits_in_a_rebalance(self, tmp_path: Path) -> None:
+        """It is told to look for the coordinator again."""
+        first = types.JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=60_000,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            protocols=[types.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")],
+        )
+        patient = ("--config", "group.initial.rebalance.delay.ms=600000")
+        with BrokerProcess(tmp_path / "data", *patient) as broker, Wire(broker.port) as waiting:
+            first.member_id = waiting.ask(first).member_id
+            parked = waiting.send(first)
+            with Wire(broker.port) as wire:
+                while wire.ask(types.ListGroupsRequest()).groups[0].group_state != "PreparingRebalance":
+                    pass  # the request has not arrived yet
+            broker.process.send_signal(signal.SIGTERM)
+            assert waiting.receive(parked).error_code == 16
+            assert broker.wait() == 0
+        with BrokerProcess(tmp_path / "data") as broker, Wire(broker.port) as wire:
+            (group,) = wire.ask(types.DescribeGroupsRequest(groups=["g"])).groups
+            assert (group.group_state, group.members) == ("Empty", [])
+
     @pytest.mark.parametrize("fsync", ["never", "group"])
     def test_a_kill_under_load_keeps_every_acknowledged_record(self, tmp_path: Path, fsync: str) -> None:
         expected: list[bytes | None] = []
