@@ -106,7 +106,8 @@ def test_a_store_brought_by_two_processors_joins_their_subtopologies() -> None:
 
 def test_how_many_cases_are_supported() -> None:
     """A case that stops being supported is a regression; a new operator raises the count."""
-    assert len(SUPPORTED) >= 240, "\n".join(missing_lines())
+    # Tables of values, which other tests read, and settings that only Kafka's own tests know.
+    assert len(CASES) - len(SUPPORTED) <= 9, "\n".join(missing_lines())
 
 
 def test_each_unsupported_case_says_what_it_misses() -> None:
