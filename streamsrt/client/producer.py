@@ -72,10 +72,16 @@ class _Batch:
 
 
 class _Partition:
-    """The queue of one partition. ``retrying``: nothing is sent until ``in_flight`` is empty."""
+    """The queue of one partition.
+
+    ``retrying``: nothing is sent until ``in_flight`` is empty. Nor before ``is_known``, when the broker has acknowledged a
+    first batch: of a producer that it does not know it takes any sequence, so that a second batch could be written while the
+    first one is refused because the topic is new.
+    """
 
     __slots__ = (
         "in_flight",
+        "is_known",
         "next_sequence",
         "node_id",
         "not_before",
@@ -94,8 +100,14 @@ class _Partition:
         self.in_flight: dict[int, _Batch] = {}
         self.next_sequence = 0
         self.retrying = False
+        self.is_known = False
         self.not_before = 0.0
         self.reason = "it has no leader"
+
+    @property
+    def waits(self) -> bool:
+        """Whether answers have to come before more is sent."""
+        return bool(self.in_flight) and (self.retrying or not self.is_known)
 
 
 class Producer:
@@ -305,7 +317,7 @@ class Producer:
         with self._lock:
             partitions = [partition for partition in self._partitions.values() if partition.queue]
         for partition in partitions:
-            if partition.retrying and partition.in_flight:
+            if partition.waits:
                 continue
             if partition.not_before > now:
                 again_at = min(again_at or partition.not_before, partition.not_before)
@@ -343,7 +355,7 @@ class Producer:
         in_flight = self._requests.get(node_id, 0)
         if in_flight >= self._config.max_in_flight_requests_per_connection or self._producer_id < 0:
             return False
-        waiting = sum(partition.queued_bytes for partition in ready)
+        waiting = sum(partition.queued_bytes for partition in ready if not partition.waits)
         return waiting > 0 and (in_flight == 0 or waiting >= WORTH_SENDING_BYTES or self._flushing > 0)
 
     def _start_request(self, node_id: int, ready: list[_Partition]) -> None:
@@ -351,7 +363,7 @@ class Producer:
         size = 0
         with self._lock:
             for partition in ready:
-                if not partition.queue:
+                if not partition.queue or partition.waits:
                     continue
                 batch = partition.queue[0]
                 if chosen and size + len(batch.data) > self._config.max_request_size:
@@ -455,6 +467,7 @@ class Producer:
 
     def _acknowledge(self, partition: _Partition, batch: _Batch, base_offset: int) -> None:
         with self._changed:
+            partition.is_known = True
             del partition.in_flight[batch.number]
             if base_offset >= 0:
                 self._acked[partition.tp] = base_offset + batch.count

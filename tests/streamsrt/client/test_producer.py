@@ -66,6 +66,26 @@ def test_what_fails_for_now_is_sent_again_in_order(broker: ScriptedBroker, conne
     send_and_check(broker, connect)
 
 
+def test_no_second_batch_is_sent_before_the_broker_knows_the_producer(broker: ScriptedBroker, connect: Connect) -> None:
+    """A broker takes any sequence of a producer that it has not seen: the first batch must not be overtaken."""
+    refusals = iter(range(3))
+
+    def new_topic(request: Any) -> Any:
+        return None if next(refusals, None) is None else produce_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)(request)
+
+    broker.hooks[ApiKey.PRODUCE] = new_topic
+    send_and_check(broker, connect)
+    sequences: dict[int, list[int]] = {}
+    for request in broker.requests:
+        if isinstance(request, types.ProduceRequest):
+            for data in request.topic_data[0].partition_data:
+                sequences.setdefault(data.index, []).append(read_header(data.records).base_sequence)
+    for sent in sequences.values():
+        first_of_others = next(place for place, sequence in enumerate(sent) if sequence)
+        assert sent[:first_of_others] == [0] * first_of_others
+        assert 0 not in sent[first_of_others:]
+
+
 def test_batches_behind_a_failed_one_are_put_in_order_again(broker: ScriptedBroker, connect: Connect) -> None:
     calls = [0]
 
