@@ -115,9 +115,10 @@ def test_the_assignor_of_choice(tmp_path: Path, bootstrap_servers: str, topic: s
         assert future.result(PATIENCE_S).partition_assignor == "range"
 
 
+# Not librdkafka's cooperative-sticky: from its second generation on it leaves data of its own in assignments, which Apache
+# Kafka and this broker take for a custom assignor, and refuse to upgrade.
 CLASSIC = [
     ("librdkafka", "range"),
-    ("librdkafka", "cooperative-sticky"),
     ("aiokafka", "range"),
     ("kafka-python", "range"),
     pytest.param("java", "Range", marks=pytest.mark.slow),
