@@ -16,26 +16,7 @@ from coordinator.group.consumer.records import (
 from coordinator.group.consumer.response import leave_response
 from coordinator.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup, Member, MemberState, applied
 from coordinator.group.consumer.timers import all_cancelled, rebalance_timer, session_timer
-from coordinator.group.refusal import Refused
 from coordinator.group.values import CancelTimer, Decision, Record, Reply, SoftUpdate, Timer
-from streamsrt.wire.error_codes import ErrorCode
-
-
-def find_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
-    """The member of an established member's request. Raises Refused: unknown, or fenced by another of its instance."""
-    if instance_id is not None:
-        owner = group.static_members.get(instance_id)
-        if owner is None:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-        if owner != member_id:
-            raise Refused(
-                ErrorCode.FENCED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} was fenced by member {owner}.",
-            )
-    member = group.members.get(member_id)
-    if member is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
-    return member
 
 
 def remove_members(group: ConsumerGroup, member_ids: Iterable[str]) -> Decision:

@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.group.consumer.change import GroupChange
-from coordinator.group.consumer.departure import find_member
 from coordinator.group.consumer.partitions import Partitions
 from coordinator.group.consumer.response import heartbeat_response
 from coordinator.group.consumer.state import LEFT_FOR_A_WHILE, NEVER_ASSIGNED, Current, Member
 from coordinator.group.consumer.timers import session_timer
 from coordinator.group.consumer.validation import JOIN, owned_partitions
+from coordinator.group.members import find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.values import Decision, Reply, Timer
 from streamsrt.wire.error_codes import ErrorCode

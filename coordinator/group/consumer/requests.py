@@ -9,7 +9,7 @@ from coordinator.group.classic.state import ClassicGroup
 from coordinator.group.config import GroupConfig
 from coordinator.group.consumer.change import GroupChange
 from coordinator.group.consumer.config import ConsumerConfig
-from coordinator.group.consumer.departure import find_member, leave_for_a_while
+from coordinator.group.consumer.departure import leave_for_a_while
 from coordinator.group.consumer.describe import described
 from coordinator.group.consumer.heartbeat import handle_heartbeat
 from coordinator.group.consumer.migration import depart, upgrade
@@ -17,6 +17,7 @@ from coordinator.group.consumer.response import leave_response
 from coordinator.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup, MemberState
 from coordinator.group.consumer.timers import REBALANCE, rebalance_timer, session_timer
 from coordinator.group.consumer.validation import JOIN, check_request
+from coordinator.group.members import find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.state import Group
 from coordinator.group.values import NOTHING, Decision, Reply, RequestContext, Timer, TimerKey, TopicsImage

@@ -1,7 +1,6 @@
 """State of consumer groups: what the records say (hard) and what has to be learnt again after a load (soft).
 
-1. Hard state changes by records only, live and at a load alike. A group is frozen; a draft copies what it touches once,
-   however many records it applies.
+1. Hard state changes by ``ConsumerDraft.apply`` of records only, live and at a load alike.
 2. ``owners`` says who holds a partition now: it was given and its return was not confirmed. ``names`` and ``patterns``
    count how many members subscribe to a topic by name and to a regular expression.
 3. Soft state is compared by nobody and never needed to be right: after a load it is empty.
@@ -11,11 +10,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from coordinator.group.consumer.partitions import NONE, Partitions, Target, TopicPartition, listed, partition_set
+from coordinator.group.draft import Draft
 from coordinator.group.values import NO_TOPICS, Record, TopicsImage
 from streamsrt.wire import types
 
@@ -140,37 +140,18 @@ class ConsumerGroup:
         return set(self.names).union(*(self.regexes[each].topics for each in self.patterns if each in self.regexes))
 
 
-class ConsumerDraft:
-    """A group that records are being applied to; copies each mapping when it first changes."""
+class ConsumerDraft(Draft[ConsumerGroup]):
+    """A consumer group that records are being applied to."""
 
-    def __init__(self, group: ConsumerGroup) -> None:
-        self._group = group
-        self._fields: dict[str, object] = {}
-        self._copies: dict[str, dict[object, object]] = {}
-
-    def apply(self, record: Record) -> None:
-        """Applies one record of the group."""
-        setter = getattr(self, _SETTERS[record.key.NAME])
-        name = getattr(record.key, "member_id", None)
-        if name is None:
-            name = getattr(record.key, "regular_expression", None)
-        if name is None:
-            setter(record.value)
-        else:
-            setter(name, record.value)
-
-    def freeze(self) -> ConsumerGroup:
-        changes = {**self._fields, **self._copies}
-        return replace(self._group, **changes) if changes else self._group  # type: ignore[arg-type]
-
-    def _mapping(self, name: str) -> dict[object, object]:
-        if name not in self._copies:
-            self._copies[name] = dict(getattr(self._group, name))
-        return self._copies[name]
-
-    def _read(self, name: str) -> Mapping[object, object]:
-        found = self._copies.get(name)
-        return getattr(self._group, name) if found is None else found
+    setters: ClassVar[Mapping[str, str]] = {
+        "ConsumerGroupMetadataKey": "set_metadata",
+        "ConsumerGroupPartitionMetadataKey": "set_partition_metadata",
+        "ConsumerGroupMemberMetadataKey": "set_member",
+        "ConsumerGroupTargetAssignmentMetadataKey": "set_assignment_metadata",
+        "ConsumerGroupTargetAssignmentMemberKey": "set_target",
+        "ConsumerGroupCurrentMemberAssignmentKey": "set_current",
+        "ConsumerGroupRegularExpressionKey": "set_regex",
+    }
 
     def set_metadata(self, value: types.ConsumerGroupMetadataValue | None) -> None:
         self._fields["epoch"] = value.epoch if value is not None else 0
@@ -184,79 +165,36 @@ class ConsumerDraft:
         self._fields["assignment_timestamp_ms"] = value.assignment_timestamp if value is not None else 0
 
     def set_member(self, member_id: str, value: types.ConsumerGroupMemberMetadataValue | None) -> None:
-        members, static = self._mapping("members"), self._read("static_members")
-        old = members.pop(member_id, None)
         new = None if value is None else member_of(member_id, value)
-        if isinstance(old, Member):
-            self._count(old, -1)
-            if old.instance_id is not None and static.get(old.instance_id) == member_id:
-                del self._mapping("static_members")[old.instance_id]
-        if new is not None:
-            members[member_id] = new
-            self._count(new, 1)
-            if new.instance_id is not None:
-                self._mapping("static_members")[new.instance_id] = member_id
+        old: Member | None = self._replace_member(member_id, new)
+        self._count(old, -1)
+        self._count(new, 1)
 
-    def _count(self, member: Member, by: int) -> None:
+    def _count(self, member: Member | None, by: int) -> None:
+        """Counts what a member subscribes to: ``by`` more members do so."""
+        if member is None:
+            return
         for name in member.topic_names:
-            _add(self._mapping("names"), name, by)
+            self._set("names", name, self._read("names").get(name, 0) + by or None)
         if member.topic_regex:
-            _add(self._mapping("patterns"), member.topic_regex, by)
-        if member.classic is not None:
-            known = self._fields.get("classic_members", self._group.classic_members)
-            assert isinstance(known, int)
-            self._fields["classic_members"] = known + by
+            self._set("patterns", member.topic_regex, self._read("patterns").get(member.topic_regex, 0) + by or None)
 
     def set_regex(self, regex: str, value: types.ConsumerGroupRegularExpressionValue | None) -> None:
-        regexes = self._mapping("regexes")
-        if value is None:
-            regexes.pop(regex, None)
-        else:
-            regexes[regex] = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+        new = None if value is None else ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+        self._set("regexes", regex, new)
 
     def set_target(self, member_id: str, value: types.ConsumerGroupTargetAssignmentMemberValue | None) -> None:
-        targets = self._mapping("targets")
-        if value is None:
-            targets.pop(member_id, None)
-        else:
-            targets[member_id] = listed(value.topic_partitions)
+        self._set("targets", member_id, None if value is None else listed(value.topic_partitions))
 
     def set_current(self, member_id: str, value: types.ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
-        old = self._read("current").get(member_id, NEVER_ASSIGNED)
-        new = NEVER_ASSIGNED if value is None else current_of(value)
-        assert isinstance(old, Current)
-        self._move_ownership(member_id, old.assigned | old.pending, new.assigned | new.pending)
-        current = self._mapping("current")
-        if value is None:
-            current.pop(member_id, None)
-        else:
-            current[member_id] = new
-
-    def _move_ownership(self, member_id: str, old: Partitions, new: Partitions) -> None:
-        if old == new:
-            return
-        owners = self._mapping("owners")
-        for partition in old - new:
-            left = tuple(other for other in _names(owners.get(partition)) if other != member_id)
-            if left:
-                owners[partition] = left
-            else:
-                owners.pop(partition, None)
-        for partition in new - old:
-            owners[partition] = (*_names(owners.get(partition)), member_id)
+        old: Current = self._read("current").get(member_id, NEVER_ASSIGNED)
+        new = None if value is None else current_of(value)
+        self._move("owners", member_id, _held(old), _held(new or NEVER_ASSIGNED))
+        self._set("current", member_id, new)
 
 
-def _names(value: object) -> tuple[str, ...]:
-    return value if isinstance(value, tuple) else ()
-
-
-def _add(counts: dict[object, object], key: str, by: int) -> None:
-    known = counts.get(key, 0)
-    assert isinstance(known, int)
-    if known + by:
-        counts[key] = known + by
-    else:
-        counts.pop(key, None)
+def _held(current: Current) -> Partitions:
+    return current.assigned | current.pending
 
 
 def member_of(member_id: str, value: types.ConsumerGroupMemberMetadataValue) -> Member:
@@ -291,16 +229,7 @@ def current_of(value: types.ConsumerGroupCurrentMemberAssignmentValue) -> Curren
     )
 
 
-_SETTERS: Mapping[str, str] = {
-    "ConsumerGroupMetadataKey": "set_metadata",
-    "ConsumerGroupPartitionMetadataKey": "set_partition_metadata",
-    "ConsumerGroupMemberMetadataKey": "set_member",
-    "ConsumerGroupTargetAssignmentMetadataKey": "set_assignment_metadata",
-    "ConsumerGroupTargetAssignmentMemberKey": "set_target",
-    "ConsumerGroupCurrentMemberAssignmentKey": "set_current",
-    "ConsumerGroupRegularExpressionKey": "set_regex",
-}
-CONSUMER_RECORD_NAMES = frozenset(_SETTERS)
+CONSUMER_RECORD_NAMES = frozenset(ConsumerDraft.setters)
 
 
 def applied(group: ConsumerGroup, records: Iterable[Record]) -> ConsumerGroup:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from coordinator.group.members import find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.records import (
     bumped_epoch,
@@ -27,23 +28,6 @@ INITIAL_DELAY = "initial-delay"
 
 def timers_of(group_id: str, member_id: str) -> tuple[TimerKey, TimerKey]:
     return TimerKey(SESSION, group_id, member_id), TimerKey(REBALANCE, group_id, member_id)
-
-
-def find_member(group: StreamsGroup, member_id: str, instance_id: str | None) -> Member:
-    """The member of an established member's request. Raises Refused: unknown, or fenced by another of its instance."""
-    if instance_id is not None:
-        owner = group.static_members.get(instance_id)
-        if owner is None:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-        if owner != member_id:
-            raise Refused(
-                ErrorCode.FENCED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} was fenced by member {owner}.",
-            )
-    member = group.members.get(member_id)
-    if member is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
-    return member
 
 
 def leave(

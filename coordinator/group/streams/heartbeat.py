@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.group.config import GroupConfig, StreamsGroupConfig
+from coordinator.group.members import find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.assignment import bump_record, target_records
 from coordinator.group.streams.configuration import (
@@ -24,7 +25,7 @@ from coordinator.group.streams.configuration import (
     configure,
 )
 from coordinator.group.streams.creation import creation_detail, next_creation
-from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, find_member, leave
+from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, leave
 from coordinator.group.streams.reconcile import Holders, reconcile
 from coordinator.group.streams.records import (
     current_record,

@@ -1,7 +1,6 @@
 """State of streams groups: what the records say (hard) and what has to be learnt again after a load (soft).
 
-1. Hard state changes by ``Draft.apply`` of records only, live and at a load alike. A group is frozen; a draft copies
-   what it touches once, however many records it applies, so that a batch of a thousand records costs a thousand steps.
+1. Hard state changes by ``StreamsDraft.apply`` of records only, live and at a load alike.
 2. ``active_owners`` and ``passive_holders`` say who holds a task now: it was given and its return was not confirmed.
 3. Soft state is compared by nobody and never needed to be right: after a load it is empty.
 """
@@ -9,11 +8,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from coordinator.group.classic.state import Protocol
+from coordinator.group.draft import Draft
 from coordinator.group.streams.configuration import Configuration
 from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks, epochs_of, task_set
 from coordinator.group.streams.topology import Topology, topology_of
@@ -152,37 +152,17 @@ class StreamsGroup:
         return self.topology is not None and member.topology_epoch < self.topology.epoch
 
 
-class StreamsDraft:
-    """A group that records are being applied to; copies each mapping when it first changes."""
+class StreamsDraft(Draft[StreamsGroup]):
+    """A streams group that records are being applied to."""
 
-    def __init__(self, group: StreamsGroup) -> None:
-        self._group = group
-        self._fields: dict[str, object] = {}
-        self._copies: dict[str, dict[object, object]] = {}
-
-    def apply(self, record: Record) -> None:
-        """Applies one record of the group."""
-        setter = getattr(self, _SETTERS[record.key.NAME])
-        member_id = getattr(record.key, "member_id", None)
-        if member_id is None:
-            setter(record.value)
-        else:
-            setter(member_id, record.value)
-
-    def freeze(self) -> StreamsGroup:
-        changes = {**self._fields, **self._copies}
-        return replace(self._group, **changes) if changes else self._group  # type: ignore[arg-type]
-
-    def _mapping(self, name: str) -> dict[object, object]:
-        if name not in self._copies:
-            self._copies[name] = dict(getattr(self._group, name))
-        return self._copies[name]
-
-    def _read(self, name: str) -> Mapping[object, object]:
-        if name in self._copies:
-            return self._copies[name]
-        found: Mapping[object, object] = getattr(self._group, name)
-        return found
+    setters: ClassVar[Mapping[str, str]] = {
+        "StreamsGroupMetadataKey": "set_metadata",
+        "StreamsGroupTopologyKey": "set_topology",
+        "StreamsGroupTargetAssignmentMetadataKey": "set_assignment_metadata",
+        "StreamsGroupMemberMetadataKey": "set_member",
+        "StreamsGroupTargetAssignmentMemberKey": "set_target",
+        "StreamsGroupCurrentMemberAssignmentKey": "set_current",
+    }
 
     def set_metadata(self, value: types.StreamsGroupMetadataValue | None) -> None:
         if value is None:
@@ -203,65 +183,20 @@ class StreamsDraft:
         self._fields["assignment_timestamp_ms"] = 0 if value is None else value.assignment_timestamp
 
     def set_member(self, member_id: str, value: types.StreamsGroupMemberMetadataValue | None) -> None:
-        members = self._mapping("members")
-        old = members.pop(member_id, None)
-        if isinstance(old, Member) and old.instance_id is not None:
-            static = self._mapping("static_members")
-            if static.get(old.instance_id) == member_id:
-                del static[old.instance_id]
-        new = None if value is None else member_of(member_id, value)
-        self._count_classic(old, new)
-        if value is None or new is None:
-            return
-        members[member_id] = new
-        if value.instance_id is not None:
-            self._mapping("static_members")[value.instance_id] = member_id
-
-    def _count_classic(self, old: object, new: Member | None) -> None:
-        more = (new is not None and new.classic is not None) - (isinstance(old, Member) and old.classic is not None)
-        if more:
-            known = self._fields.get("classic_members", self._group.classic_members)
-            assert isinstance(known, int)
-            self._fields["classic_members"] = known + more
+        self._replace_member(member_id, None if value is None else member_of(member_id, value))
 
     def set_target(self, member_id: str, value: types.StreamsGroupTargetAssignmentMemberValue | None) -> None:
-        targets = self._mapping("targets")
-        if value is None:
-            targets.pop(member_id, None)
-        else:
-            targets[member_id] = Tasks(
-                task_set(value.active_tasks), task_set(value.standby_tasks), task_set(value.warmup_tasks)
-            )
+        target = None
+        if value is not None:
+            target = Tasks(task_set(value.active_tasks), task_set(value.standby_tasks), task_set(value.warmup_tasks))
+        self._set("targets", member_id, target)
 
     def set_current(self, member_id: str, value: types.StreamsGroupCurrentMemberAssignmentValue | None) -> None:
-        old = self._read("current").get(member_id, NEVER_ASSIGNED)
-        new = NEVER_ASSIGNED if value is None else current_of(value)
-        assert isinstance(old, Current)
-        self._move("active_owners", member_id, _active(old), _active(new))
-        self._move("passive_holders", member_id, _passive(old), _passive(new))
-        current = self._mapping("current")
-        if value is None:
-            current.pop(member_id, None)
-        else:
-            current[member_id] = new
-
-    def _move(self, name: str, member_id: str, old: frozenset[TaskId], new: frozenset[TaskId]) -> None:
-        if old == new:
-            return
-        holders = self._mapping(name)
-        for task in old - new:
-            left = tuple(other for other in _names(holders.get(task)) if other != member_id)
-            if left:
-                holders[task] = left
-            else:
-                holders.pop(task, None)
-        for task in new - old:
-            # In an order of their own: a compacted log has the records in another one.
-            holders[task] = tuple(sorted((*_names(holders.get(task)), member_id)))
-
-
-def _names(value: object) -> tuple[str, ...]:
-    return value if isinstance(value, tuple) else ()
+        old: Current = self._read("current").get(member_id, NEVER_ASSIGNED)
+        new = None if value is None else current_of(value)
+        self._move("active_owners", member_id, _active(old), _active(new or NEVER_ASSIGNED))
+        self._move("passive_holders", member_id, _passive(old), _passive(new or NEVER_ASSIGNED))
+        self._set("current", member_id, new)
 
 
 def _active(current: Current) -> frozenset[TaskId]:
@@ -322,15 +257,7 @@ def current_of(value: types.StreamsGroupCurrentMemberAssignmentValue) -> Current
     )
 
 
-_SETTERS: Mapping[str, str] = {
-    "StreamsGroupMetadataKey": "set_metadata",
-    "StreamsGroupTopologyKey": "set_topology",
-    "StreamsGroupTargetAssignmentMetadataKey": "set_assignment_metadata",
-    "StreamsGroupMemberMetadataKey": "set_member",
-    "StreamsGroupTargetAssignmentMemberKey": "set_target",
-    "StreamsGroupCurrentMemberAssignmentKey": "set_current",
-}
-STREAMS_RECORD_NAMES = frozenset(_SETTERS)
+STREAMS_RECORD_NAMES = frozenset(StreamsDraft.setters)
 
 
 def applied(group: StreamsGroup, records: Iterable[Record]) -> StreamsGroup:

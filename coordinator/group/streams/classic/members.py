@@ -18,6 +18,7 @@ from coordinator.group.classic.membership import leaving
 from coordinator.group.classic.state import Protocol
 from coordinator.group.classic.turn import join_refusal
 from coordinator.group.config import GroupConfig
+from coordinator.group.members import find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.classic.user_data import (
     NO_ERROR,
@@ -31,7 +32,7 @@ from coordinator.group.streams.classic.user_data import (
     subscription_of,
 )
 from coordinator.group.streams.configuration import Configuration
-from coordinator.group.streams.departure import SESSION, find_member, remove_members
+from coordinator.group.streams.departure import SESSION, remove_members
 from coordinator.group.streams.describe import configuration_of
 from coordinator.group.streams.heartbeat import handle_classic_join, holders
 from coordinator.group.streams.reconcile import reconcile

@@ -1,0 +1,50 @@
+"""What the members of every group type with server-side assignment have in common, and who a request is from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
+
+from coordinator.group.refusal import Refused
+from streamsrt.wire.error_codes import ErrorCode
+
+
+class KnownMember(Protocol):
+    """What every member has, whatever the group's type. ``classic``: None for the group's own protocol."""
+
+    @property
+    def instance_id(self) -> str | None: ...
+
+    @property
+    def classic(self) -> object: ...
+
+
+M_co = TypeVar("M_co", bound=KnownMember, covariant=True)
+
+
+class KnownGroup(Protocol[M_co]):
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def members(self) -> Mapping[str, M_co]: ...
+
+    @property
+    def static_members(self) -> Mapping[str, str]: ...
+
+
+def find_member(group: KnownGroup[M_co], member_id: str, instance_id: str | None) -> M_co:
+    """The member of an established member's request. Raises Refused: unknown, or fenced by another of its instance."""
+    if instance_id is not None:
+        owner = group.static_members.get(instance_id)
+        if owner is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if owner != member_id:
+            raise Refused(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {owner}.",
+            )
+    member = group.members.get(member_id)
+    if member is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+    return member
