@@ -159,8 +159,9 @@ class Environment:
         """Adds a punctuation."""
         self._schedules[schedule.type].add(schedule)
 
-    def has_schedules(self, type_: PunctuationType) -> bool:
-        return len(self._schedules[type_]) > 0
+    def schedules(self, type_: PunctuationType) -> PunctuationQueue:
+        """The punctuations of that kind, those that come later included."""
+        return self._schedules[type_]
 
     def punctuate(self, type_: PunctuationType, now_ms: int) -> int:
         """Runs what is due at ``now_ms`` of that kind of time, each schedule once. Returns how many ran."""

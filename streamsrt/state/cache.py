@@ -453,13 +453,13 @@ class WindowCache(dict[int, WindowRows]):
         return [cached[key] for key in sorted(cached) if cached[key].value is not None]
 
     def starts_of(self, key: bytes, low: int, high: int) -> list[int]:
-        """The starts in ``low``..``high`` of the windows that a key may have, in order. See :meth:`note_start`."""
+        """The starts in ``low``..``high`` of the windows that a key may have, in order. See :meth:`note_start`.
+
+        What is not written yet was noted when it was put, and is not forgotten before it is written.
+        """
         starts = self._starts_of_key.get(key)
         if starts is None:
-            found = {start for start, _ in self.store.fetch(key, 0, 2**63 - 1)}
-            found.update(start for pending_key, start in self.pending if pending_key == key)
-            found.update(entry.start for entry in self.dirty if entry.key == key)
-            starts = self._starts_of_key[key] = sorted(found)
+            starts = self._starts_of_key[key] = [start for start, _ in self.store.fetch(key, 0, 2**63 - 1)]
         oldest = self.newest() - self.retention_ms + 1
         if starts and starts[0] < oldest:
             del starts[: bisect_left(starts, oldest)]

@@ -70,6 +70,7 @@ class SessionCache(dict[bytes, list[SessionEntry]]):
         self.retention_ms = retention_ms
         self.dirty: list[SessionEntry] = []
         self.pending: dict[Place, bytes | None] = {}
+        self._pending_of_key: dict[bytes, list[tuple[int, int]]] = {}
         self.newest_end = store.stream_time_ms
         self.expired_puts = 0
         self.expires_by_ms = 1
@@ -80,9 +81,9 @@ class SessionCache(dict[bytes, list[SessionEntry]]):
     def __missing__(self, key: bytes) -> list[SessionEntry]:
         load = self.format.deserialize
         rows = {(end, start): load(value) for start, end, value in self.store.sessions(key)}
-        for (pending_key, end, start), row in self.pending.items():
-            if pending_key == key:
-                rows[end, start] = None if row is None else load(row)
+        for end, start in self._pending_of_key.get(key, ()):
+            row = self.pending[key, end, start]
+            rows[end, start] = None if row is None else load(row)
         entries = self[key] = [SessionEntry(key, rows[place], place[1], place[0]) for place in sorted(rows)]
         return entries
 
@@ -157,7 +158,9 @@ class SessionCache(dict[bytes, list[SessionEntry]]):
         keys = [session_key(e.key, e.start, e.end) for e in changed]
         flushed = Flushed(list(changed), self.format.serialize, keys, windowed=True)
         flushed.ends = [e.end for e in changed]
-        self.pending.update(((e.key, e.end, e.start), row) for e, row in zip(changed, flushed.raw_values, strict=True))
+        for entry, row in zip(changed, flushed.raw_values, strict=True):
+            self.pending[entry.key, entry.end, entry.start] = row
+            self._pending_of_key.setdefault(entry.key, []).append((entry.end, entry.start))
         self._row_bytes = average_bytes(flushed.store_keys, flushed.raw_values)
         return flushed
 
@@ -171,7 +174,7 @@ class SessionCache(dict[bytes, list[SessionEntry]]):
         if pending or changelog_offset is not None:
             puts = [(key, start, end, pending[key, end, start]) for key, end, start in sorted(pending)]
             self.store.write(puts, changelog_offset=changelog_offset)
-            self.pending = {}
+            self.pending, self._pending_of_key = {}, {}
         # Not before: until the commit a session that expires may still have to be emitted.
         oldest = self.newest_end - self.retention_ms
         for key in {key for key, _, _ in pending}:
@@ -207,7 +210,7 @@ class SessionCache(dict[bytes, list[SessionEntry]]):
         """Drops every entry: the store was rewritten from its changelog."""
         self.clear()
         self.dirty = []
-        self.pending = {}
+        self.pending, self._pending_of_key = {}, {}
         self.newest_end = self._expired_to = self.store.stream_time_ms
 
     def restore(self, columns: ChangelogColumns) -> None:
