@@ -54,6 +54,7 @@ def described(servers: str, group: str) -> tuple[str, list[str]]:
     return found.state.name, sorted(member.client_id for member in found.members)
 
 
+@pytest.mark.requirement("CG-243")
 @pytest.mark.parametrize(("client", "strategy"), CLIENTS)
 def test_two_share_and_one_leaves(
     tmp_path: Path, bootstrap_servers: str, topic: str, client: str, strategy: str
@@ -77,6 +78,7 @@ def test_two_share_and_one_leaves(
     assert described(bootstrap_servers, topic) == ("EMPTY", [])
 
 
+@pytest.mark.requirement("CG-243")
 @pytest.mark.parametrize("client", ["librdkafka", "aiokafka", "kafka-python"])
 def test_a_member_that_is_killed_is_missed(tmp_path: Path, bootstrap_servers: str, topic: str, client: str) -> None:
     with members_of(tmp_path, bootstrap_servers, topic, topic) as members:
@@ -100,6 +102,7 @@ def test_clients_of_all_kinds_share_by_range(tmp_path: Path, bootstrap_servers: 
         members.until_read(produce(bootstrap_servers, topic, range(100)))
 
 
+@pytest.mark.requirement("CG-243")
 @pytest.mark.parametrize("client", ["librdkafka", "aiokafka"])
 def test_a_static_member_comes_back_to_what_it_had(
     tmp_path: Path, bootstrap_servers: str, topic: str, client: str

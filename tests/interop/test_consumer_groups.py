@@ -47,6 +47,7 @@ def type_of(servers: str, group: str) -> ConsumerGroupType:
     return found
 
 
+@pytest.mark.requirement("CG-243")
 def test_two_share_and_one_leaves(tmp_path: Path, bootstrap_servers: str, topic: str, client: str) -> None:
     with members_of(tmp_path, bootstrap_servers, topic, topic) as members:
         first = members.start(client)
@@ -65,6 +66,7 @@ def test_two_share_and_one_leaves(tmp_path: Path, bootstrap_servers: str, topic:
     assert described(bootstrap_servers, topic) == ("EMPTY", [])
 
 
+@pytest.mark.requirement("CG-243")
 def test_a_member_that_is_killed_is_missed(tmp_path: Path, bootstrap_servers: str, topic: str, client: str) -> None:
     with members_of(tmp_path, bootstrap_servers, topic, topic) as members:
         first, second = members.start(client), members.start(client)
@@ -74,6 +76,7 @@ def test_a_member_that_is_killed_is_missed(tmp_path: Path, bootstrap_servers: st
         members.until_read(produce(bootstrap_servers, topic, range(100)))
 
 
+@pytest.mark.requirement("CG-243")
 def test_a_static_member_comes_back_to_what_it_had(
     tmp_path: Path, bootstrap_servers: str, topic: str, client: str
 ) -> None:

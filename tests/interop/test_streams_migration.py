@@ -187,7 +187,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     made.close()
 
 
-@pytest.mark.requirement("SG-334", "SG-335", "SG-341")
+@pytest.mark.requirement("SG-334", "SG-335", "SG-341", "SG-425")
 @pytest.mark.parametrize(("old", "new"), [("classic", "streams"), ("streams", "classic")])
 def test_instances_roll_to_the_other_protocol_one_after_the_other(scene: Scene, old: str, new: str) -> None:
     first, second = scene.start("first", old), scene.start("second", old)

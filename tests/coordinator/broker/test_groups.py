@@ -70,6 +70,7 @@ class TestFindCoordinator:
         answer = broker.ask(types.FindCoordinatorRequest(key="g"), version)
         assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 1, "127.0.0.1", 9092)
 
+    @pytest.mark.requirement("GA-010")
     @pytest.mark.parametrize("version", range(4, 7))
     def test_several_groups(self, broker: InProcessBroker, version: int) -> None:
         answer = broker.ask(types.FindCoordinatorRequest(coordinator_keys=["g", "h"]), version)
@@ -118,7 +119,7 @@ class TestOffsets:
         request.topics += commit("g", "u", {0: 1}).topics
         assert codes(broker.ask(request, version)) == {"t": [(0, 0), (1, 3), (-1, 3)], "u": [(0, 3)]}
 
-    @pytest.mark.requirement("GA-049", "GA-060", "GA-061", "GA-064")
+    @pytest.mark.requirement("GA-049", "GA-060", "GA-061", "GA-064", "GA-014")
     def test_all_offsets_of_several_groups_after_a_restart(self, broker: InProcessBroker) -> None:
         topic_id = broker.create("t", 2)
         broker.ask(commit("g", "t", {0: 5}), 9)
@@ -224,6 +225,7 @@ class TestGroups:
         described = broker.ask(types.StreamsGroupDescribeRequest(group_ids=["g"])).groups[0]
         assert described.members == []
 
+    @pytest.mark.requirement("GA-011")
     def test_the_hash_is_javas(self) -> None:
         assert java_hash("") == 0
         assert java_hash("hello") == 99_162_322
@@ -246,6 +248,7 @@ def test_a_group_fsync_covers_commits(tmp_path: Path) -> None:
     broker.close()
 
 
+@pytest.mark.requirement("GA-053")
 def test_offsets_expire_and_stay_expired(broker: InProcessBroker) -> None:
     broker.create("t", 2)
     broker.ask(commit("g", "t", {0: 1, 1: 2}), 9)

@@ -157,6 +157,7 @@ class TestDescribeCluster:
 
 
 class TestApiVersions:
+    @pytest.mark.requirement("GA-001", "GA-004")
     @pytest.mark.parametrize("version", range(5))
     def test_every_version_lists_what_is_served(self, broker: InProcessBroker, version: int) -> None:
         answer = broker.ask(types.ApiVersionsRequest(), version)
@@ -165,6 +166,7 @@ class TestApiVersions:
         assert ranges[0] == (0, 13)
         assert ranges[88] == (0, 1)
         assert [ranges[key] for key in (11, 12, 13, 14, 15)] == [(0, 9), (0, 4), (0, 5), (0, 5), (0, 6)]
+        assert [ranges[key] for key in (8, 9, 10, 16, 42, 47)] == [(2, 10), (1, 10), (0, 6), (0, 5), (0, 2), (0, 0)]
         assert 76 not in ranges
 
     def test_features_say_that_streams_groups_are_served(self, broker: InProcessBroker) -> None:

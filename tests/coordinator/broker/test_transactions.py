@@ -190,6 +190,7 @@ class TestAddPartitions:
 
 
 class TestOffsets:
+    @pytest.mark.requirement("GA-062")
     def test_count_from_the_commit_on(self, broker: InProcessBroker, producer: TransactionalProducer) -> None:
         assert producer.add_offsets("g") == 0
         assert producer.commit_offset("g", "t", 0, 5, metadata="m") == 0

@@ -17,7 +17,7 @@ def test_defaults_are_kafkas() -> None:
     assert config.assignor_name is None
 
 
-@pytest.mark.requirement("SG-256", "SG-257", "SG-259", "SG-260", "SG-264", "SG-266", "SG-268", "SG-270")
+@pytest.mark.requirement("SG-183", "SG-256", "SG-257", "SG-259", "SG-260", "SG-264", "SG-266", "SG-268", "SG-270")
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
@@ -38,6 +38,10 @@ def test_defaults_are_kafkas() -> None:
         ({"group.streams.num.standby.replicas": "-1"}, "it must be in 0 to 2147483647"),
         ({"group.streams.num.standby.replicas": "many"}, "Invalid value many"),
         ({"group.streams.assignor.name": "best"}, "Registered assignors are: [highly_available, sticky]."),
+        (
+            {"group.streams.assignor.name": "my.module:Assignor"},
+            "Registered assignors are: [highly_available, sticky].",
+        ),
         ({"group.streams.sesion.timeout.ms": "1"}, "Did you mean group.streams.session.timeout.ms?"),
     ],
 )

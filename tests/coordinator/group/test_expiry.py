@@ -65,6 +65,7 @@ def classic(state: GroupState, since_ms: int = 500, *, topics: Mapping[str, list
     return ClassicGroup("g", is_recorded=True, generation=1, protocol_type="consumer", soft=ClassicSoft(live))
 
 
+@pytest.mark.requirement("GA-053")
 def test_without_a_group_the_commit_counts() -> None:
     state = state_of(offset_record("old"), offset_record("new", commit_ms=500))
     assert left(state, 999) == ["new", "old"]
@@ -121,6 +122,7 @@ def test_a_streams_group_keeps_what_it_reads() -> None:
     assert isinstance(after(state, HOUR_MS).groups["g"], StreamsGroup)
 
 
+@pytest.mark.requirement("SG-304")
 def test_an_empty_streams_group_goes_with_its_last_offset() -> None:
     state = streams_group(leaves=True)
     assert left(state, 999) == ["other", "read"]
@@ -134,6 +136,7 @@ def test_an_empty_group_without_offsets_goes_at_once() -> None:
     assert after(state, 501).groups == {}
 
 
+@pytest.mark.requirement("GA-053")
 def test_a_commit_that_says_when_it_expires() -> None:
     state = state_of(offset_record("soon", expire_ms=10), offset_record("late", expire_ms=HOUR_MS))
     assert left(state, 9) == ["late", "soon"]

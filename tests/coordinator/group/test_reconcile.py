@@ -127,3 +127,22 @@ def test_within_a_process_a_state_directory_is_never_held_twice() -> None:
     assert beat("A2") == (4, UNRELEASED, NO_TASKS)
     assert beat("A1", NO_TASKS) == (4, STABLE, NO_TASKS)
     assert beat("A2") == (4, STABLE, tasks("", "1"))
+
+
+@pytest.mark.requirement("SG-236")
+def test_active_and_standby_swap_between_processes() -> None:
+    """Scenario R2. A role that only changes keeps its state open: it is told in one step."""
+    wanted = {"A": tasks("", "0"), "B": tasks("0")}
+    members = {"A": at(7, STABLE, tasks("0")), "B": at(7, STABLE, tasks("", "0"))}
+
+    def beat(name: str, owned: Tasks) -> tuple[int, MemberState, Tasks, Tasks]:
+        other = members["B" if name == "A" else "A"]
+        holders = Holders(lambda task: task in other.assigned.active | other.pending.active, lambda task: False)
+        members[name] = reconcile(members[name], target=wanted[name], target_epoch=8, owned=owned, held=holders)
+        return members[name].epoch, members[name].state, members[name].assigned, members[name].pending
+
+    assert beat("A", tasks("0")) == (7, UNREVOKED, tasks("", "0"), tasks("0"))
+    assert beat("B", tasks("", "0")) == (8, UNRELEASED, tasks("", "0"), NO_TASKS)
+    assert beat("A", tasks("", "0")) == (8, STABLE, tasks("", "0"), NO_TASKS)
+    assert beat("B", tasks("", "0")) == (8, STABLE, tasks("0"), NO_TASKS)
+    assert beat("B", tasks("0")) == (8, STABLE, tasks("0"), NO_TASKS)

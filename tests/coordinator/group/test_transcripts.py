@@ -67,12 +67,12 @@ def test_as_recorded_with_apache_kafka(name: str) -> None:
     check(name)
 
 
-@pytest.mark.requirement("SG-219", "SG-221", "SG-222", "SG-223", "SG-233", "SG-234", "SG-235")
+@pytest.mark.requirement("SG-219", "SG-221", "SG-222", "SG-223", "SG-233", "SG-234", "SG-235", "SG-081")
 def test_an_active_task_moves_when_it_was_given_back() -> None:
     check("move_active_task")
 
 
-@pytest.mark.requirement("SG-063", "SG-083", "SG-251")
+@pytest.mark.requirement("SG-063", "SG-083", "SG-251", "SG-062", "SG-081")
 def test_a_repeated_heartbeat_after_a_lost_answer() -> None:
     check("lost_answers")
 
@@ -100,6 +100,7 @@ def test_a_member_that_gives_nothing_back_is_removed() -> None:
     "SG-154",
     "SG-156",
     "SG-168",
+    "SG-050",
 )
 def test_the_first_start_with_everything_missing() -> None:
     check("first_start")
@@ -159,7 +160,18 @@ def test_an_upgrade_and_a_way_back_where_old_and_new_tasks_share_a_changelog() -
 
 
 @pytest.mark.requirement(
-    "SG-170", "SG-171", "SG-175", "SG-181", "SG-189", "SG-192", "SG-193", "SG-215", "SG-231", "SG-301"
+    "SG-170",
+    "SG-171",
+    "SG-175",
+    "SG-181",
+    "SG-189",
+    "SG-192",
+    "SG-193",
+    "SG-215",
+    "SG-231",
+    "SG-301",
+    "SG-081",
+    "SG-238",
 )
 def test_a_task_with_state_moves_by_a_warm_up_task() -> None:
     check("warm_up")
@@ -175,7 +187,7 @@ def test_who_has_what_is_told_when_it_changes() -> None:
     check("endpoints")
 
 
-@pytest.mark.requirement("SG-073", "SG-075", "SG-095")
+@pytest.mark.requirement("SG-073", "SG-075", "SG-095", "SG-090")
 def test_one_member_ends_the_whole_application() -> None:
     check("shutdown")
 
@@ -189,6 +201,6 @@ def test_standby_tasks_in_other_zones() -> None:
     check("rack_tags")
 
 
-@pytest.mark.requirement("SG-059", "SG-157", "SG-159", "SG-161", "SG-162", "SG-164", "SG-248", "SG-249")
+@pytest.mark.requirement("SG-059", "SG-157", "SG-159", "SG-161", "SG-162", "SG-164", "SG-248", "SG-249", "SG-090")
 def test_the_states_of_a_group() -> None:
     check("states")

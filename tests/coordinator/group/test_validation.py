@@ -60,7 +60,7 @@ def refused(shard: Shard, log: MemoryLog, request: Request) -> tuple[int, str | 
     return response.error_code, response.error_message
 
 
-@pytest.mark.requirement("SG-029", "SG-032", "SG-036", "SG-037", "SG-044")
+@pytest.mark.requirement("SG-029", "SG-032", "SG-036", "SG-037", "SG-044", "SG-033")
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -86,7 +86,7 @@ def test_a_join_that_breaks_a_rule(changes: dict[str, Any], text: str) -> None:
     assert shard.state.groups == {}
 
 
-@pytest.mark.requirement("SG-030", "SG-031", "SG-034", "SG-035", "SG-038", "SG-061", "SG-078")
+@pytest.mark.requirement("SG-030", "SG-031", "SG-034", "SG-035", "SG-038", "SG-061", "SG-078", "SG-062")
 @pytest.mark.parametrize(
     ("changes", "code", "text"),
     [

@@ -107,6 +107,26 @@ def test_a_member_too_large_for_a_record_is_refused() -> None:
     assert (shard.state.groups, log.log_end_offset) == ({}, 0)
 
 
+@pytest.mark.requirement("SG-310", "SG-311")
+@pytest.mark.parametrize(
+    ("partitions", "changes", "max_bytes"),
+    [(2, {"process_id": "p" * 2000}, 1500), (500, {}, 1500), (500, {}, 1 << 20)],
+    ids=["member", "target", "both fit"],
+)
+def test_what_does_not_fit_into_a_batch_changes_nothing(
+    tmp_path: Path, partitions: int, changes: dict[str, str], max_bytes: int
+) -> None:
+    directory = LogDirectory(tmp_path)
+    log = directory.partition("__consumer_offsets", 0, LogConfig(fsync=Fsync.NEVER, max_message_bytes=max_bytes))
+    shard = Shard(log, NO_DELAY, TopicsImage.of(TopicImage(b"1" * 16, "in", partitions)))
+    answer = ask(shard, join(**changes))
+    if max_bytes > 1500:
+        assert answer.error_code == 0
+    else:
+        assert (answer.error_code, shard.state.groups, log.log_end_offset) == (-1, {}, 0)
+    directory.close()
+
+
 @pytest.mark.requirement("SG-145", "SG-147", "SG-149")
 def test_internal_topics_are_asked_for_once_and_again_after_a_back_off() -> None:
     log = MemoryLog()

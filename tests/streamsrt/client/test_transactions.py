@@ -132,6 +132,7 @@ def test_offsets_count_when_the_transaction_is_committed(bootstrap_servers: str,
     assert network.admin.committed(name, [place])[place].offset == 7
 
 
+@pytest.mark.requirement("GA-063")
 def test_offsets_alone_make_a_transaction(bootstrap_servers: str, connect: Connect, name: str) -> None:
     network = producer(connect, bootstrap_servers, name)
     create(network, name)

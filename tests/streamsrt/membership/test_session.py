@@ -215,7 +215,7 @@ def test_after_a_failure_everything_is_sent_but_the_topology(failure: str) -> No
     assert lists(scenario.sent()) == ALL_NULL
 
 
-@pytest.mark.requirement("SG-102")
+@pytest.mark.requirement("SG-102", "GA-015")
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
 def test_a_moved_coordinator_is_looked_up_again(code: ErrorCode) -> None:
     scenario = stable(Scenario(), A0)

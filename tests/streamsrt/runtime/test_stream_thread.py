@@ -78,6 +78,7 @@ def test_offsets_come_after_the_results(rig: Rig) -> None:
     assert not rig.committer.is_pending
 
 
+@pytest.mark.requirement("SG-423")
 def test_a_commit_of_an_old_epoch_is_repeated_before_a_task_goes(rig: Rig) -> None:
     rig.network.write(("in", 0), keys("a"))
     began(rig, 0)
@@ -310,6 +311,7 @@ def test_a_member_without_tasks_is_quiet_after_a_while(rig: Rig) -> None:
     assert not rig.thread.is_quiet(), "it has no tasks because something is wrong"
 
 
+@pytest.mark.requirement("SG-423")
 def test_it_is_not_quiet_while_offsets_wait_to_be_committed(rig: Rig) -> None:
     rig.network.write(("in", 0), keys("a"))
     began(rig, 0)

@@ -186,6 +186,7 @@ def test_close_closes_every_store_and_is_final(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------- lock and process id
 
 
+@pytest.mark.requirement("SG-019")
 def test_process_id_is_kept_across_restarts(tmp_path: Path) -> None:
     with StateDirectory(tmp_path, "my-app") as first:
         process_id = first.process_id

@@ -174,6 +174,7 @@ def case(subject: str, mark: pytest.MarkDecorator) -> Any:
 NAMES = set(message_names())
 
 
+@pytest.mark.requirement("GA-003")
 @pytest.mark.parametrize(
     "names",
     [
@@ -201,8 +202,8 @@ NAMES = set(message_names())
         case("SyncGroup", pytest.mark.requirement("GA-031")),
         case("Heartbeat", pytest.mark.requirement("GA-038")),
         case("LeaveGroup", pytest.mark.requirement("GA-043")),
-        case("OffsetCommit", pytest.mark.requirement("GA-048")),
-        case("OffsetFetch", pytest.mark.requirement("GA-058")),
+        case("OffsetCommit", pytest.mark.requirement("GA-048", "CG-181")),
+        case("OffsetFetch", pytest.mark.requirement("GA-058", "CG-193")),
         case("DescribeGroups", pytest.mark.requirement("GA-065")),
         case("ListGroups", pytest.mark.requirement("GA-068", "CG-207")),
         case("DeleteGroups", pytest.mark.requirement("GA-071")),

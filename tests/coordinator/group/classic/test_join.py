@@ -16,6 +16,7 @@ from tests.coordinator.group.classic.scene import (
 )
 
 
+@pytest.mark.requirement("GA-019", "GA-021", "GA-034", "GA-036")
 def test_the_first_member_of_a_group() -> None:
     scene = Scene()
     asked = scene.answer(join_request())
@@ -34,6 +35,7 @@ def test_the_first_member_of_a_group() -> None:
     assert bytes(scene.answer(sync_request("client-u1", 1)).assignment) == b"all"
 
 
+@pytest.mark.requirement("GA-019")
 @pytest.mark.parametrize("version", range(4))
 def test_older_clients_join_without_a_second_request(version: int) -> None:
     scene = Scene()
@@ -61,6 +63,7 @@ def test_a_first_rebalance_waits_for_more_members_but_not_for_ever() -> None:
     assert scene.live.since_ms <= 8000
 
 
+@pytest.mark.requirement("GA-021", "GA-023", "GA-024", "GA-033", "GA-037", "GA-041")
 def test_a_member_more_is_a_generation_more() -> None:
     scene = Scene()
     (leader,) = scene.stable(1)
@@ -79,6 +82,7 @@ def test_a_member_more_is_a_generation_more() -> None:
     assert scene.answer(heartbeat_request(second, 2)).error_code == 0
 
 
+@pytest.mark.requirement("GA-022")
 def test_the_protocol_that_all_have_and_most_prefer() -> None:
     scene = Scene({"group.initial.rebalance.delay.ms": "1000"})
     for protocols in (("a", "b", "c"), ("c", "b"), ("b", "c", "x")):
@@ -108,6 +112,7 @@ def test_the_way_from_eager_to_cooperative() -> None:
     assert chosen == ["range", "range", "cooperative-sticky", "cooperative-sticky"]
 
 
+@pytest.mark.requirement("GA-007", "GA-022", "GA-030")
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
@@ -125,6 +130,7 @@ def test_a_join_that_is_refused(changes: dict[str, Any], code: int) -> None:
     assert (response.error_code, response.member_id) == (code, changes.get("member_id", ""))
 
 
+@pytest.mark.requirement("GA-022")
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
@@ -151,6 +157,7 @@ def test_a_group_that_is_full() -> None:
     assert scene.answer(join_request(second)).error_code == 0
 
 
+@pytest.mark.requirement("GA-024")
 def test_who_joins_again_with_nothing_changed_gets_the_generation_that_there_is() -> None:
     scene = Scene()
     leader, follower = scene.stable(2)
@@ -167,7 +174,7 @@ def test_who_joins_again_with_nothing_changed_gets_the_generation_that_there_is(
     assert len(scene.answer(join_request(leader)).members) == 2
 
 
-@pytest.mark.requirement("CR-015")
+@pytest.mark.requirement("CR-015", "GA-024", "GA-036")
 def test_changed_metadata_cause_a_rebalance() -> None:
     scene = Scene()
     leader, follower = scene.stable(2)
@@ -179,6 +186,7 @@ def test_changed_metadata_cause_a_rebalance() -> None:
     assert {bytes(each.metadata) for each in joined.members} == {b"range", b"owns something else"}
 
 
+@pytest.mark.requirement("GA-021", "GA-025", "GA-041")
 def test_who_does_not_join_in_time_is_out_and_a_new_leader_elected() -> None:
     scene = Scene()
     leader, follower = scene.stable(2)
@@ -216,6 +224,7 @@ class TestStaticMembers:
         scene.passes(0)
         return scene.answers.get(waiting)
 
+    @pytest.mark.requirement("GA-026", "GA-080")
     def test_one_that_comes_back_goes_on_without_a_rebalance(self) -> None:
         scene = Scene()
         old = self.start(scene)
@@ -252,6 +261,7 @@ class TestStaticMembers:
         back = scene.answer(changed)
         assert (back.generation_id, back.protocol_name) == (2, "sticky")
 
+    @pytest.mark.requirement("GA-027")
     def test_while_it_is_missed_its_place_is_kept(self) -> None:
         scene = Scene()
         self.start(scene)
@@ -262,6 +272,16 @@ class TestStaticMembers:
             scene.passes(3_000)
         assert set(scene.live.members) == {"i-u1", second}
         assert scene.live.leader == second
+
+    @pytest.mark.requirement("GA-027")
+    def test_a_silent_one_stays_until_its_session_is_over(self) -> None:
+        scene = Scene()
+        self.start(scene)
+        scene.ask(sync_request("i-u1", 1))
+        scene.passes(9_999)
+        assert (list(scene.live.members), scene.live.state) == (["i-u1"], GroupState.STABLE)
+        scene.passes(1)
+        assert list(scene.live.members) == []
 
     def test_who_waits_is_fenced_by_its_successor(self) -> None:
         scene = Scene({"group.initial.rebalance.delay.ms": "1000"})

@@ -18,6 +18,7 @@ from tests.coordinator.group.classic.scene import (
 )
 
 
+@pytest.mark.requirement("GA-007", "GA-037")
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
@@ -47,6 +48,7 @@ def test_who_is_no_member_of_this_generation(request_: Any, code: int) -> None:
     assert first in scene.live.members
 
 
+@pytest.mark.requirement("GA-040")
 def test_silence_ends_a_session_and_a_commit_keeps_it() -> None:
     scene = Scene()
     talks, silent = scene.stable(2)
@@ -89,6 +91,7 @@ def test_somebody_who_left_while_its_join_waits_is_not_waited_for() -> None:
     assert gone not in scene.live.members
 
 
+@pytest.mark.requirement("GA-007", "GA-044", "GA-045")
 def test_leaving() -> None:
     scene = Scene()
     first, second = scene.stable(2)
@@ -104,6 +107,7 @@ def test_leaving() -> None:
     assert scene.answer(types.LeaveGroupRequest(group_id="other"), 2).error_code == 25
 
 
+@pytest.mark.requirement("GA-045")
 def test_an_administrator_removes_static_members_by_instance() -> None:
     scene = Scene()
     scene.ask(join_request(group_instance_id="i"))
@@ -116,6 +120,7 @@ def test_an_administrator_removes_static_members_by_instance() -> None:
     assert scene.live.state is GroupState.EMPTY
 
 
+@pytest.mark.requirement("GA-033")
 def test_records_that_could_not_be_written() -> None:
     scene = Scene()
     waiting = scene.ask(join_request(group_instance_id="i"))
@@ -172,6 +177,7 @@ def committed_in_transaction(scene: Scene, generation: int, member_id: str = "",
 
 
 class TestOffsets:
+    @pytest.mark.requirement("GA-051")
     @pytest.mark.parametrize("version", [2, 8, 9])
     @pytest.mark.parametrize(
         ("generation", "member", "fields", "code"),
@@ -247,7 +253,7 @@ class TestListings:
         groups = scene.answer(types.ListGroupsRequest(**filters), 5).groups
         return [(each.group_id, each.group_type, each.protocol_type, each.group_state) for each in groups]
 
-    @pytest.mark.requirement("GA-070")
+    @pytest.mark.requirement("GA-070", "GA-066")
     def test_each_state_is_listed(self) -> None:
         scene = Scene()
         (member,) = scene.stable(1)
@@ -260,7 +266,7 @@ class TestListings:
         scene.ask(leave_request(member))
         assert self.listed(scene) == [("g", "classic", "consumer", "Empty")]
 
-    @pytest.mark.requirement("GA-073")
+    @pytest.mark.requirement("GA-073", "GA-066")
     def test_describing(self) -> None:
         scene = Scene()
         request = types.DescribeGroupsRequest(groups=["g", "x"])
@@ -287,6 +293,7 @@ class TestListings:
         scene.stable(1)
         assert "t" in scene.shard.state.offsets["g"]
 
+    @pytest.mark.requirement("GA-072", "GA-074")
     def test_a_group_with_members_is_not_deleted(self) -> None:
         scene = Scene()
         (member,) = scene.stable(1)

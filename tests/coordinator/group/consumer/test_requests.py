@@ -114,6 +114,7 @@ def test_a_streams_group_is_no_consumer_group() -> None:
     ]
 
 
+@pytest.mark.requirement("CG-152")
 def test_a_broker_without_consumer_groups() -> None:
     answer = ask(shard_with(**{"group.coordinator.rebalance.protocols": "classic,streams"}), join())
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION

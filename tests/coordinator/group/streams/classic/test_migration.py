@@ -129,7 +129,7 @@ def check_exclusive(scene: Scene) -> None:
 
 
 @pytest.mark.requirement(
-    "SG-314", "SG-315", "SG-316", "SG-321", "SG-322", "SG-323", "SG-324", "SG-325", "SG-326", "SG-337"
+    "SG-314", "SG-315", "SG-316", "SG-321", "SG-322", "SG-323", "SG-324", "SG-325", "SG-326", "SG-337", "GA-008"
 )
 def test_a_classic_group_becomes_a_streams_group_and_its_members_follow() -> None:
     scene = scene_with(**{"group.streams.assignor.name": "sticky"})
@@ -296,7 +296,7 @@ def test_who_is_asked_to_join_and_does_not_is_out() -> None:
     assert asked.beat() == 25
 
 
-@pytest.mark.requirement("SG-319")
+@pytest.mark.requirement("SG-319", "SG-425")
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_group_without_members_is_whatever_the_next_member_is(restarts: bool) -> None:
     scene = scene_with()
