@@ -22,8 +22,9 @@ demo-upgrade: $(STAMP)
 demo-backfill: $(STAMP)
 	$(BIN)/python -m examples.demo_backfill
 
+# Two at once, on any machine: half of the time the tests wait for brokers and processes. PYTEST_ADDOPTS takes options.
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka_server import KafkaServer, missing_tools
+from tests.kafka_server import KafkaServer, free_ports, missing_tools
 
 QUICK_GROUPS = {
     "group.streams.initial.rebalance.delay.ms": "0",
@@ -55,7 +55,7 @@ class BundledBroker:
         """``settings`` come in place of those that make groups quick."""
         self.folder = folder
         self._settings = QUICK_GROUPS if settings is None else settings
-        self.port = 0
+        (self.port,) = free_ports(1)
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -85,7 +85,6 @@ class BundledBroker:
             self.kill()
             log_text = (self.folder / "server.log").read_text(encoding="utf-8", errors="replace")
             pytest.fail(f"The bundled broker did not start:\n{log_text[-3000:]}")
-        self.port = int(address.rpartition(":")[2])
 
     def stop(self) -> None:
         self._end(signal.SIGTERM)

@@ -9,7 +9,9 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import os
+import random
 import shutil
 import signal
 import socket
@@ -27,6 +29,7 @@ TOOLS_API_VERSION = "4.3.1"  # kafka-tools-api is not published for every releas
 LOG4J_VERSION = "2.24.3"
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 30.0
+PORTS = range(12_000, 32_000)
 
 ARTIFACTS = (
     ("org.apache.kafka", "kafka_2.13", VERSION),
@@ -115,8 +118,10 @@ def _resolved(artifacts: Iterable[tuple[str, str, str]]) -> str:
         if all(Path(jar).exists() for jar in jars.split(os.pathsep)):
             return jars
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "pom.xml").write_text(pom, encoding="utf-8")
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+    # Maven's own repository stands no two downloads of a file at once.
+    with (_cache() / "lock").open("w") as lock, tempfile.TemporaryDirectory(dir=folder) as scratch:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (folder / "pom.xml").write_text(pom, encoding="utf-8")
         out = Path(scratch) / "classpath"
         command = [
             "mvn",
@@ -135,15 +140,22 @@ def _resolved(artifacts: Iterable[tuple[str, str, str]]) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports that nobody listens on, all different.
+
+    They lie below those that the kernel gives to connections, so that a broker which is started again finds its port
+    free; and are drawn anew by every process, so that two of them hardly meet.
+    """
+    found: list[int] = []
+    candidates = random.SystemRandom().sample(PORTS, k=1000)
+    while len(found) < count:
+        with socket.socket() as each:
+            port = candidates.pop()
+            try:
+                each.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found.append(port)
+    return found
 
 
 def brokers_listed(port: int) -> int:
