@@ -24,7 +24,8 @@ from streamsrt.client.offsets import commit, committed
 from streamsrt.client.producer import Producer
 from streamsrt.client.security import AuthenticationError, check_security
 from streamsrt.client.signal import Signal
-from streamsrt.client.transactions import ANSWER_SLACK_S, TransactionCoordination, Transactions
+from streamsrt.client.transaction_coordination import TransactionCoordination
+from streamsrt.client.transactions import ANSWER_SLACK_S, Transactions
 from streamsrt.client.values import (
     ClientConfig,
     ClusterInfo,

@@ -27,7 +27,7 @@ from typing import Any
 
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s, may_be_retried
 from streamsrt.client.metadata import NO_TOPIC_ID, Metadata
-from streamsrt.client.transactions import (
+from streamsrt.client.transaction_coordination import (
     FENCED,
     LOST,
     TransactionCoordination,

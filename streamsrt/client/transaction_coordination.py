@@ -1,0 +1,309 @@
+"""Transactions of a producer: the part that its coordinator plays (KIP-98, KIP-360, KIP-447; transaction.version 1).
+
+1. Whoever initializes a transactional id fences the producer that had it before, and gets an answer when that one's last
+   transaction is decided. Only then anything is sent.
+2. A transaction begins with the first batch that is sent, or with the offsets. A partition is added to it before anything is
+   written there, and the group before its offsets.
+3. One request at a time is under way to the transaction coordinator. What may be tried again is tried until the deadline;
+   the answer to a repeated request is the same.
+4. A commit is three things, of which the first two may overlap: everything sent is acknowledged, the offsets are there, the
+   coordinator decides. When the deadline passes during the third, nobody here knows the decision: the next
+   initialization waits until it is carried out.
+5. Offsets carry the member's id and epoch, so that a member which lost its tasks can't commit them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from streamsrt.client.cluster import Cluster, CoordinatorKind, backoff_s, may_be_retried
+from streamsrt.client.values import (
+    CommitError,
+    OffsetAndMetadata,
+    ProducerFencedError,
+    StaleMemberEpochError,
+    TopicPartition,
+    TransactionLostError,
+    UnknownMemberError,
+)
+from streamsrt.errors import ConfigError, ProductionError, RequestFailedError, StreamsError
+from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode, error_message, error_name, is_retriable
+
+log = logging.getLogger(__name__)
+
+CONCURRENT_BACKOFF_S = 0.02
+"""How soon to ask again while the transaction before is being completed."""
+
+LAST_INIT_VERSION = 5
+LAST_ADD_PARTITIONS_VERSION = 3
+LAST_ADD_OFFSETS_VERSION = 4
+LAST_END_VERSION = 4
+OFFSETS_VERSIONS = (3, 4)
+"""The versions of transaction.version 1; TxnOffsetCommit knows members from version 3 on."""
+
+FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
+LOST = frozenset(
+    {
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    }
+)
+MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+STALE = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.FENCED_MEMBER_EPOCH})
+
+
+def transaction_error(code: int, what: str) -> StreamsError:
+    """What a refused request of a transactional producer means for its transaction."""
+    text = f"{what} ({error_name(code)}). {error_message(code)}"
+    if code in FENCED:
+        return ProducerFencedError(
+            f"{text} Either another producer uses the same transactional id, or the transaction took longer than "
+            "transaction.timeout.ms and was aborted.",
+            code,
+        )
+    if code in LOST:
+        return TransactionLostError(text, code)
+    if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+        return ConfigError(f"{text} Lower transaction.timeout.ms, or raise transaction.max.timeout.ms of the brokers.")
+    if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        text += " Grant WRITE on the transactional id to this principal."
+    return RequestFailedError(text, code)
+
+
+class TransactionCoordination:
+    """The requests of one transactional id. Belongs to the network thread's loop; deadlines are loop times."""
+
+    def __init__(self, cluster: Cluster, transactional_id: str, timeout_ms: int) -> None:
+        self._cluster = cluster
+        self._id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._turn = asyncio.Lock()
+        self._added: set[TopicPartition] = set()
+        self._groups: set[str] = set()
+
+    @property
+    def transactional_id(self) -> str:
+        return self._id
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the coordinator may know of a transaction that is not decided."""
+        return bool(self._added or self._groups)
+
+    def has(self, tp: TopicPartition) -> bool:
+        """Whether the partition is in the transaction, so that it may be written."""
+        return tp in self._added
+
+    # ----------------------------------------------------------------------------------------------------- requests
+
+    async def initialize(self, deadline: float, *, again: bool = False) -> tuple[int, int]:
+        """A producer id and epoch; earlier ones are fenced. ``again``: only if nobody has taken over since."""
+        request = types.InitProducerIdRequest(
+            transactional_id=self._id,
+            transaction_timeout_ms=self._timeout_ms,
+            producer_id=self._producer_id if again else -1,
+            producer_epoch=self._producer_epoch if again else -1,
+        )
+        what = f"Transactional id {self._id!r} could not be taken over"
+        async with self._turn:
+            response = await self._ask(request, LAST_INIT_VERSION, deadline, what, lambda answer: answer.error_code)
+        self._added.clear()
+        self._groups.clear()
+        self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
+        return self._producer_id, self._producer_epoch
+
+    async def add_partitions(self, partitions: Collection[TopicPartition], deadline: float) -> None:
+        """Add partitions that are about to be written."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            topics.setdefault(topic, []).append(partition)
+        make = types.AddPartitionsToTxnRequest
+        async with self._turn:
+            request = make(
+                v3_and_below_transactional_id=self._id,
+                v3_and_below_producer_id=self._producer_id,
+                v3_and_below_producer_epoch=self._producer_epoch,
+                v3_and_below_topics=[
+                    make.AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()
+                ],
+            )
+            what = f"Partitions could not be added to the transaction of {self._id!r}"
+            await self._ask(request, LAST_ADD_PARTITIONS_VERSION, deadline, what, _worst_of_partitions)
+            self._added.update(partitions)
+
+    async def send_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        member_id: str,
+        member_epoch: int,
+        deadline: float,
+    ) -> None:
+        """Make offsets part of the transaction. Raises StaleMemberEpochError, UnknownMemberError, CommitError too."""
+        async with self._turn:
+            if group_id not in self._groups:
+                request = types.AddOffsetsToTxnRequest(
+                    transactional_id=self._id,
+                    producer_id=self._producer_id,
+                    producer_epoch=self._producer_epoch,
+                    group_id=group_id,
+                )
+                what = f"Group {group_id!r} could not be added to the transaction of {self._id!r}"
+                await self._ask(request, LAST_ADD_OFFSETS_VERSION, deadline, what, lambda response: response.error_code)
+                self._groups.add(group_id)
+        await self._commit_offsets(group_id, offsets, member_id, member_epoch, deadline)
+
+    async def end(self, committed: bool, deadline: float) -> None:
+        """Have the transaction committed or aborted, if there is one."""
+        if not self.is_open:
+            return
+        request = types.EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            committed=committed,
+        )
+        what = f"The transaction of {self._id!r} could not be {'committed' if committed else 'aborted'}"
+        async with self._turn:
+            await self._ask(request, LAST_END_VERSION, deadline, what, lambda response: response.error_code)
+        self._added.clear()
+        self._groups.clear()
+
+    # ------------------------------------------------------------------------------------------------------ answers
+
+    async def _ask(
+        self, request: Any, version_max: int, deadline: float, what: str, code_of: Callable[[Any], int]
+    ) -> Any:
+        """Send until it is done. Raises TransactionLostError when the time is up."""
+        failures = 0
+        while True:
+            code = -1
+            try:
+                response = await self._cluster.send_to_coordinator(
+                    self._id, request, kind=CoordinatorKind.TRANSACTION, version_max=version_max
+                )
+                code = code_of(response)
+                if code == ErrorCode.NONE:
+                    return response
+                if code in MOVED:
+                    self._cluster.forget_coordinator(self._id, CoordinatorKind.TRANSACTION)
+                error = transaction_error(code, what)
+            except StreamsError as caught:
+                error = caught
+            if not may_be_retried(error):
+                raise error
+            concurrent = code == ErrorCode.CONCURRENT_TRANSACTIONS
+            failures = await self._back_off(failures, deadline, what, error, concurrent=concurrent)
+
+    async def _back_off(
+        self, failures: int, deadline: float, what: str, error: StreamsError, *, concurrent: bool = False
+    ) -> int:
+        pause_s = CONCURRENT_BACKOFF_S if concurrent else backoff_s(self._cluster.config, failures)
+        if asyncio.get_running_loop().time() + pause_s >= deadline:
+            raise TransactionLostError(f"{what} in time: {error}") from error
+        log.debug("%s, trying again: %s", what, error)
+        await asyncio.sleep(pause_s)
+        return failures if concurrent else failures + 1
+
+    async def _commit_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        member_id: str,
+        member_epoch: int,
+        deadline: float,
+    ) -> None:
+        request = self._offsets_request(group_id, offsets, member_id, member_epoch)
+        what = f"Offsets of group {group_id!r} could not be sent to the transaction of {self._id!r}"
+        failures = 0
+        while True:
+            try:
+                response = await self._cluster.send_to_coordinator(
+                    group_id, request, version_min=OFFSETS_VERSIONS[0], version_max=OFFSETS_VERSIONS[1]
+                )
+                failed = {
+                    (topic.name, each.partition_index): each.error_code
+                    for topic in response.topics
+                    for each in topic.partitions
+                    if each.error_code != ErrorCode.NONE
+                }
+                if not failed:
+                    return
+                if MOVED.intersection(failed.values()):
+                    self._cluster.forget_coordinator(group_id)
+                error = _offsets_error(failed, what)
+            except StreamsError as caught:
+                error = caught
+            if not may_be_retried(error):
+                raise error
+            concurrent = isinstance(error, RequestFailedError) and error.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+            failures = await self._back_off(failures, deadline, what, error, concurrent=concurrent)
+
+    def _offsets_request(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        member_id: str,
+        member_epoch: int,
+    ) -> types.TxnOffsetCommitRequest:
+        make = types.TxnOffsetCommitRequest
+        topics: dict[str, list[types.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition]] = {}
+        for (topic, partition), offset in offsets.items():
+            topics.setdefault(topic, []).append(
+                make.TxnOffsetCommitRequestPartition(
+                    partition_index=partition,
+                    committed_offset=offset.offset,
+                    committed_leader_epoch=offset.leader_epoch,
+                    committed_metadata=offset.metadata,
+                )
+            )
+        return make(
+            transactional_id=self._id,
+            group_id=group_id,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            generation_id_or_member_epoch=member_epoch,
+            member_id=member_id,
+            topics=[make.TxnOffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
+        )
+
+
+def _worst_of_partitions(response: Any) -> int:
+    """The code that decides: one that can't be retried before one that can; "not attempted" says nothing."""
+    codes = {
+        result.partition_error_code
+        for topic in response.results_by_topic_v3_and_below
+        for result in topic.results_by_partition
+    } - {ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED}
+    return min(codes, key=lambda code: (is_retriable(code), code), default=ErrorCode.NONE)
+
+
+def _offsets_error(failed: Mapping[TopicPartition, int], what: str) -> StreamsError:
+    codes = set(failed.values())
+    final = next((code for code in codes if not is_retriable(code)), next(iter(codes)))
+    if final in FENCED or final in LOST:
+        return transaction_error(final, what)
+    which = ", ".join(f"{t}-{p} ({error_name(code)})" for (t, p), code in sorted(failed.items())[:5])
+    text = f"{what}: {which}."
+    if ErrorCode.UNKNOWN_MEMBER_ID in codes:
+        return UnknownMemberError(text, ErrorCode.UNKNOWN_MEMBER_ID, failed)
+    if codes & STALE:
+        return StaleMemberEpochError(text, ErrorCode.STALE_MEMBER_EPOCH, failed)
+    return CommitError(text, final, failed)
+
+
+def as_production_error(error: StreamsError, partitions: Iterable[TopicPartition]) -> StreamsError:
+    """Partitions that can't be added can't be written: the same kind of error as where the batch itself is refused."""
+    if isinstance(error, TransactionLostError):
+        return error
+    topic, partition = next(iter(partitions))
+    return ProductionError(f"Nothing can be written to {topic}-{partition}: {error}", topic, partition)
