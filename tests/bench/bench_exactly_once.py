@@ -16,7 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench.bench_end_to_end import TITLES, Cluster, clusters, run_program, say
+from tests.bench.bench_end_to_end import TITLES, Cluster, clusters
+from tests.bench.peer_programs import run_program, say
 from tests.bench.peers import data
 
 AT_LEAST, EXACTLY = "at_least_once", "exactly_once_v2"

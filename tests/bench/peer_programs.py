@@ -1,0 +1,161 @@
+"""The programs of the peers: each in an environment of its own, made on first use, watched by what it prints.
+
+A program is called with ``SERVERS WORKLOAD SOURCE SINK APPLICATION RECORDS DIRECTORY [NAME=VALUE ...]`` and prints
+``MARK NAME RECORDS CPU_SECONDS`` at its START, when HALF is done, and at its END.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+
+from tests.kafka_server import streams_classpath
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).resolve().parent / "peers"
+JAVA = PROGRAMS / "java" / "PeerStreams.java"
+PACKAGES = {
+    "quix": ("quixstreams==3.28.1",),
+    "faust": ("faust-streaming==0.15.3", "aiokafka==0.14.0", "rocksdict==0.3.29"),
+}
+RUN_TIMEOUT_S = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a program printed, and when."""
+
+    records: int
+    cpu_s: float
+    at_s: float
+
+
+class UnfinishedError(Exception):
+    """A program ended, or was ended after a while, before it had processed everything."""
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamsrt-bench"
+
+
+def prepare(peer: str) -> None:
+    """Makes what the peer needs, if it is not there yet."""
+    if peer == "java":
+        _java_classes()
+    else:
+        _python_of(peer)
+
+
+def _python_of(peer: str) -> str:
+    """The interpreter that has this peer's runtime."""
+    packages = PACKAGES.get(peer)
+    if packages is None:
+        return sys.executable
+    home = _cache() / peer
+    python = home / "bin" / "python"
+    if not python.exists():
+        say(f"making the environment of {peer} in {home}")
+        scratch = home.with_name(f"{peer}.{os.getpid()}")
+        subprocess.run([sys.executable, "-m", "venv", str(scratch)], check=True)
+        subprocess.run([str(scratch / "bin" / "python"), "-m", "pip", "-q", "install", *packages], check=True)
+        scratch.rename(home)
+    return str(python)
+
+
+def _java_classes() -> Path:
+    """Where the compiled program is."""
+    home = _cache() / f"java-{sha256(JAVA.read_bytes()).hexdigest()[:12]}"
+    if not home.exists():
+        scratch = home.with_name(f"{home.name}.{os.getpid()}")
+        subprocess.run(["javac", "-cp", streams_classpath(), "-d", str(scratch), str(JAVA)], check=True)
+        scratch.rename(home)
+    return home
+
+
+def _command(peer: str) -> list[str]:
+    if peer == "java":
+        path = f"{_java_classes()}{os.pathsep}{streams_classpath()}"
+        return ["java", "-Xmx2g", "-Xshare:auto", "-cp", path, "PeerStreams"]
+    program = "ours" if peer == "bundled" else peer
+    return [_python_of(peer), "-P", str(PROGRAMS / f"{program}.py")]
+
+
+class PeerProgram:
+    """A program that runs. ``marks``: the last one of each name; use it as a context manager, which ends it."""
+
+    def __init__(self, peer: str, arguments: list[str], log: Path) -> None:
+        ours = peer in ("ours", "bundled")
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)} if ours else dict(os.environ)
+        self.marks: dict[str, Mark] = {}
+        self._log = log
+        self._graceful = peer != "faust"
+        self._changed = threading.Condition()
+        self._over = False
+        with log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [*_command(peer), *arguments],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=log.parent,
+                env=environment,
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            words = line.split()
+            if words[:1] == ["MARK"]:
+                with self._changed:
+                    self.marks[words[1]] = Mark(int(words[2]), float(words[3]), time.monotonic())
+                    self._changed.notify_all()
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def wait_for(self, name: str, timeout_s: float = RUN_TIMEOUT_S) -> Mark:
+        """The mark of this name. Raises UnfinishedError where it does not come."""
+        with self._changed:
+            self._changed.wait_for(lambda: name in self.marks or self._over, timeout_s)
+            if name not in self.marks:
+                say(self._log.read_text(errors="replace")[-3000:])
+                raise UnfinishedError(f"no {name} within {timeout_s:g} s, or failed")
+            return self.marks[name]
+
+    def __enter__(self) -> PeerProgram:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None and (error is not None or "END" not in self.marks or not self._graceful):
+            self.process.send_signal(signal.SIGTERM if self._graceful and error is None else signal.SIGKILL)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def run_program(peer: str, arguments: list[str], log: Path) -> dict[str, Mark]:
+    """Runs it to its END mark. Raises UnfinishedError where that does not come."""
+    with PeerProgram(peer, arguments, log) as program:
+        program.wait_for("END")
+    return program.marks
