@@ -105,6 +105,12 @@ class Cluster:
             if error is not None:
                 raise error
 
+    def send(self, topic: str, partition: int, batch: bytes, records: int) -> None:
+        self._network.producer.send(topic, partition, batch, records)
+
+    def flush(self) -> None:
+        self._network.producer.flush()
+
     def delete_topics(self, part: str) -> None:
         names = [name for name in self._network.admin.topics() if part in name]
         self._network.admin.delete_topics(names)

@@ -1,8 +1,10 @@
-"""This runtime: filter + map (W1), count per key (W2), count per key and minute (W3).
+"""This runtime: filter + map (W1), count per key (W2), count per key and minute (W3), restore of a table (W6), a map of one
+record in many (W7).
 
 START is the moment when the group has given out the tasks, before the first fetch (the last of several such moments: without
 its internal topics a group gives out none); END is the return of ``run()``, after the last commit, leaving the group and
-closing the stores. HALF is the first progress snapshot behind half of the records.
+closing the stores. HALF is the first progress snapshot behind half of the records. In W6 START is when the first of four
+partitions begins to be restored, and END when the last one is. W6, and W7 with 0 records, run until SIGTERM.
 """
 
 from __future__ import annotations
@@ -11,15 +13,47 @@ import os
 import resource
 import sys
 import threading
+from hashlib import sha256
 
 from streamsrt.app import KafkaStreams
+from streamsrt.client.values import TopicPartition
 from streamsrt.runtime.values import State
+from streamsrt.tasks.listeners import RestoreListener
 from topology import StreamsBuilder, TimeWindows, Topology, serdes
+
+PARTITIONS = 4
+HASHES = 5
 
 
 def mark(name: str, records: int) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     os.write(1, f"MARK {name} {records} {used.ru_utime + used.ru_stime:.6f}\n".encode())
+
+
+def worked(value: bytes) -> int:
+    """Some work; the first byte."""
+    digest = value
+    for _ in range(HASHES):
+        digest = sha256(digest).digest()
+    return value[0]
+
+
+class Restored(RestoreListener):
+    """Prints when restoring begins, and when it is over."""
+
+    def __init__(self, records: int) -> None:
+        self.begun = self.ended = 0
+        self.records = records
+
+    def on_restore_start(self, changelog: TopicPartition, store: str, start_offset: int, end_offset: int) -> None:
+        self.begun += 1
+        if self.begun == 1:
+            mark("START", 0)
+
+    def on_restore_end(self, changelog: TopicPartition, store: str, total_records: int) -> None:
+        self.ended += 1
+        if self.ended == PARTITIONS:
+            mark("END", self.records)
 
 
 def build(workload: str, source: str, sink: str) -> Topology:
@@ -29,6 +63,10 @@ def build(workload: str, source: str, sink: str) -> Topology:
         stream.filter(lambda _, v: not v[16] & 1).map_values(lambda v: v.upper()).to(sink, value=serdes.bytes)
     elif workload == "W2":
         stream.group_by_key().count(store="counts").to_stream().to(sink, value=serdes.long)
+    elif workload == "W6":
+        stream.group_by_key().reduce(lambda before, now: now, store="latest")
+    elif workload == "W7":
+        stream.filter(lambda _, v: worked(v) == 77).map_values(lambda v: v.upper()).to(sink, value=serdes.bytes)
     else:
         windows = TimeWindows(60_000, grace=30_000)
         counts = stream.group_by_key().windowed_by(windows).count(store="counts")
@@ -62,7 +100,13 @@ def main(arguments: list[str]) -> None:
         "auto.offset.reset": "earliest",
         **dict(setting.split("=", 1) for setting in settings),
     }
+    if workload == "W6":
+        KafkaStreams(build(workload, source, sink), config, restore_listener=Restored(int(records))).run()
+        return
     streams = KafkaStreams(build(workload, source, sink), config, state_listener=entered)
+    if not int(records):
+        streams.run()
+        return
     over = threading.Event()
     threading.Thread(target=watch, args=(streams, int(records), over), daemon=True).start()
     progress = streams.run(until="quiet", timeout_s=120)
