@@ -2,9 +2,9 @@
 
     python -m tests.bench.bench_latency [--peers ours,java,quix] [--loads 10,70] [--seconds 10] [--linger-ms 5]
 
-Every record is hashed five times, and one in 50 comes out. First each runtime works off a backlog: its rate by the wall clock
-is its 100 %. Then a program of its own writes records evenly at a part of that rate; each marked one carries the time when it
-was given to the producer, and another client looks when it comes out. The first 4 seconds don't count. All share the
+Every record is hashed five times, and one in 50 comes out. First each runtime works off a backlog: its rate by the wall
+clock is its 100 %. Then a program of its own writes records evenly at a part of that rate; each marked one carries the time
+when it was given to the producer, and another client looks when it comes out. The first 4 seconds don't count. All share the
 machine, which makes a high load a busy machine: compare the runtimes, and the loads, of one run only.
 """
 
