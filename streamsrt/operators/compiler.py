@@ -10,17 +10,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from streamsrt.operators.emitter import Emitter, Flow, Generated, Slot, WindowedSlot
+from streamsrt.operators.environment import Environment
 from streamsrt.operators.handlers import fail
-from streamsrt.operators.plan import Counters, Plan, StreamTime, has_sessions, window_size_ms
+from streamsrt.operators.plan import StreamTime, has_sessions, window_size_ms
 from topology import nodes
 from topology.nodes import ProcessorNode, SinkNode, SourceNode
 from topology.operations import GroupTable, SessionAggregate, SlidingAggregate
 from topology.windows import TimeWindows
 
+_SEVERAL_RESULTS = (GroupTable, SlidingAggregate, SessionAggregate, nodes.StreamStreamJoin, nodes.StreamSelfJoin)
 NODES_MAX = 300
 DEPTH_MAX = 60
 
@@ -44,30 +46,17 @@ def emits(*operations: type) -> Callable[[Emit], Emit]:
 
 
 class Compiler:
-    """Compiles functions for one task. ``collect`` is :meth:`RecordCollector.add`, ``task_partition`` the changelogs'."""
+    """Compiles functions for one task, which share its ``env`` with the processor nodes."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        caches: Mapping[str, Any],
-        collect: Callable[..., None],
-        counters: Counters,
-        stream_times: dict[str, StreamTime],
-        task_partition: int,
-        partitions_of_topic: Callable[[str], int],
-        next_sequence: Callable[[], int],
-    ) -> None:
-        self.plan = plan
-        self.caches = caches
-        self.counters = counters
+    def __init__(self, env: Environment) -> None:
+        self.env = env
+        self.plan = env.plan
+        self.caches = env.caches
+        self.counters = env.counters
         self.emitter = Emitter(headers=False)
-        self._collect = collect
-        self._stream_times = stream_times
-        self._task_partition = task_partition
-        self._partitions_of_topic = partitions_of_topic
         self._nodes = 0
         self._outputs: dict[str, tuple[str, str]] = {}
-        self.next_sequence = next_sequence
+        self.next_sequence = env.sequence.__next__
 
     # ------------------------------------------------------------------------------------------------- functions
 
@@ -201,6 +190,8 @@ class Compiler:
                 return (any(key for key, _ in below), any(value for _, value in below))
             case nodes.Aggregate() | nodes.TableSource() | nodes.StreamTableJoin() | SessionAggregate():
                 return (False, False)
+            case nodes.StreamJoinWindow():
+                return (False, True)
         return (True, True)
 
     def dirty_list(self, store: str) -> str:
@@ -220,9 +211,9 @@ class Compiler:
 
     def stream_time_of(self, node: str) -> StreamTime:
         """The stream time that a windowed operation observed."""
-        return self._stream_times.setdefault(node, StreamTime())
+        return self.env.stream_times.setdefault(node, StreamTime())
 
-    def log(self, store: str, key: str, flow: Flow, time: str) -> None:
+    def log(self, store: str, key: str, flow: Flow, time: str, *, headers: bool = False) -> None:
         """Appends the flow's value to the store's changelog, where it has one."""
         if not self.plan.writes_changelog(store):
             return
@@ -230,7 +221,10 @@ class Compiler:
         value = e.raw(flow.value, self.plan.value_serde(self.plan.specs[store]))
         topic = self.plan.changelog_topic(store)
         assert topic is not None
-        self._append(topic, {"k": key, "v": value, "t": time}, f"{{k}}, {{v}}, {{t}}, None, {self._task_partition}")
+        columns, each = {"k": key, "v": value, "t": time}, "None"
+        if headers and flow.headers is not None:
+            columns["h"], each = flow.headers, "{h}"
+        self._append(topic, columns, f"{{k}}, {{v}}, {{t}}, {each}, {self.env.task_partition}")
 
     def _append(self, topic: str, columns: dict[str, str], call: str) -> None:
         """Appends to the topic's output columns; after the loop the collector gets them as ``call`` says.
@@ -247,7 +241,7 @@ class Compiler:
         for column, value in columns.items():
             e.setup(f"{out}{column} = []", f"add_{out}{column} = {out}{column}.append")
             e.line(f"add_{out}{column}({value})")
-        collect = e.bind("collect", self._collect)
+        collect = e.bind("collect", self.env.collect)
         e.finish(f"if {out}k: {collect}({topic!r}, {call.format(**{c: out + c for c in columns})})")
 
     def _sink(self, node: SinkNode, flow: Flow) -> None:
@@ -264,7 +258,7 @@ class Compiler:
             call += ", {h}"
         if node.partitioner is not None:
             chosen = e.temp("p")
-            partitions = self._partitions_of_topic(topic)
+            partitions = self.env.partitions_of_topic(topic)
             choose = e.bind("partitioner", node.partitioner)
             e.line(
                 f"{chosen} = {choose}({topic!r}, {e.obj(flow.key)}, {e.obj(flow.value)}, {partitions})", "production"
@@ -283,7 +277,7 @@ def has_one_result(node: SourceNode | ProcessorNode) -> bool:
     if isinstance(op, nodes.Aggregate):
         hops = isinstance(op.windows, TimeWindows) and op.windows.advance_ms < op.windows.size_ms
         return not hops and not op.emit_on_close
-    return not isinstance(op, GroupTable | SlidingAggregate | SessionAggregate)
+    return not isinstance(op, _SEVERAL_RESULTS)
 
 
 def _store_of(node: ProcessorNode) -> str:

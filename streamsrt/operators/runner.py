@@ -28,6 +28,7 @@ from streamsrt.operators import (  # noqa: F401  # they register their operation
     sessions,
     sliding,
     stateless,
+    stream_join_code,
     stream_joins,
     suppress,
     table_joins,
@@ -44,7 +45,7 @@ from streamsrt.operators.environment import (
     where,
 )
 from streamsrt.operators.handlers import ErrorContext, HandlerResponse
-from streamsrt.operators.plan import Counters, Plan, StreamTime, emits_on_close, own_store, window_size_ms
+from streamsrt.operators.plan import Counters, Plan, emits_on_close, own_store, window_size_ms
 from streamsrt.operators.processor_nodes import PathBuilder
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import Flushed
@@ -77,12 +78,12 @@ class Runner:
         self.counters = Counters()
         self._collect = collect
         self._task_partition = task_partition
-        stream_times: dict[str, StreamTime] = {}
-        shared = (plan, caches, collect, self.counters, stream_times, task_partition, partitions_of_topic)
-        self.env = Environment(*shared, global_stores)
+        self.env = Environment(
+            plan, caches, collect, self.counters, {}, task_partition, partitions_of_topic, global_stores
+        )
         self.env.system_time_ms = system_time_ms
         self.env.call_all = call_all
-        self._compiler = Compiler(*shared, self.env.sequence.__next__)
+        self._compiler = Compiler(self.env)
         self._path = PathBuilder(self.env)
         used = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]
         self._has_processors = any(isinstance(op, nodes.Process | operations.TableTransformValues) for op in used)

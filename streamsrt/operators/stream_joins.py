@@ -1,4 +1,4 @@
-"""Joins of two streams within windows, as processor nodes.
+"""Joins of two streams within windows: their rules, and their processor nodes.
 
 1. A record is joined with what the other side's store has within the window, oldest first, then put into its own store and
    logged there. So two records that match meet once, in whichever order they come.
@@ -22,8 +22,10 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Any
 
-from streamsrt.operators.plan import StreamTime
+from streamsrt.operators.environment import Environment
+from streamsrt.operators.plan import Plan, StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
+from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.duplicates import DuplicatesCache
 from topology import nodes
 from topology.nodes import ProcessorNode
@@ -54,13 +56,19 @@ def listed_values(listed: bytes) -> Iterator[bytes]:
 
 
 class Unmatched:
-    """The records of one join that no match was found for and whose windows are open: the shared store and its order."""
+    """The records of one join that no match was found for and whose windows are open: the shared store and its order.
 
-    def __init__(self, builder: PathBuilder, store: str, time: StreamTime) -> None:
-        self._cache = builder.env.caches[store]
-        self._change = builder.change(store)
-        self._time = time
-        self._interval_ms = builder.plan.outer_join_emit_interval_ms
+    What changes is logged by :meth:`send_changes`, which whoever lets it change calls afterwards.
+    """
+
+    def __init__(self, env: Environment, store: str) -> None:
+        plan = env.plan
+        self._env = env
+        self._cache: KeyValueCache = env.caches[store]
+        logs = plan.writes_changelog(store) and not plan.is_cached(store)
+        self._changelog = plan.changelog_topic(store) if logs else None
+        self._changes: list[tuple[bytes, bytes | None, int]] = []
+        self._interval_ms = plan.outer_join_emit_interval_ms
         self._next_emit_ms = 0
         self._least_ms: int | None = None
         """No record that waits is older, or None where that is not known."""
@@ -68,6 +76,18 @@ class Unmatched:
         """Keys of the store in their order, and some that are deleted already."""
         self._known: set[bytes] = set()
         self._loaded = False
+
+    def _change(self, place: bytes, listed: bytes | None, timestamp: int, headers: Any) -> None:
+        self._cache.put(place, listed, timestamp, headers, next(self._env.sequence))
+        if self._changelog is not None:
+            self._changes.append((place, listed, timestamp))
+
+    def send_changes(self) -> None:
+        """Logs what has changed."""
+        if self._changes:
+            changes, self._changes = self._changes, []
+            keys, values, times = map(list, zip(*changes, strict=True))
+            self._env.collect(self._changelog, keys, values, times, None, self._env.task_partition)
 
     def add(self, raw: bytes, is_left: bool, timestamp: int, value: bytes, headers: Any) -> None:
         """Lets a record wait."""
@@ -77,14 +97,17 @@ class Unmatched:
         place = _TIME_AND_SIDE.pack(timestamp, is_left) + raw
         if place not in self._known:
             self._known.add(place)
-            insort(self._order, place)
-        self._change(place, append_to_list(self._cache[place].value, is_left, value), timestamp, headers, -1)
+            if self._order and place < self._order[-1]:
+                insort(self._order, place)
+            else:
+                self._order.append(place)
+        self._change(place, append_to_list(self._cache[place].value, is_left, value), timestamp, headers)
 
     def discard(self, raw: bytes, is_left: bool, of_ms: int, timestamp: int, headers: Any) -> None:
         """Forgets the records of that key, side and time: a match was found at ``timestamp``."""
         place = _TIME_AND_SIDE.pack(of_ms, is_left) + raw
         if self._cache[place].value is not None:
-            self._change(place, None, timestamp, headers, -1)
+            self._change(place, None, timestamp, headers)
 
     def _load(self) -> None:
         if not self._loaded:
@@ -92,23 +115,21 @@ class Unmatched:
             self._order = [entry.key for entry in self._cache.rows(None, None)]
             self._known = set(self._order)
 
-    def may_be_over(self, after_ms: int, now_ms: int) -> bool:
+    def may_be_over(self, after_ms: int, time_ms: int) -> bool:
         """Whether it is worth a scan."""
-        if self._least_ms is not None and self._least_ms + after_ms >= self._time.ms:
+        if self._least_ms is not None and self._least_ms + after_ms >= time_ms:
             return False
-        return now_ms >= self._next_emit_ms
+        return self._env.system_time_ms >= self._next_emit_ms
 
-    def show_over(
-        self,
-        show: Callable[[bytes, bool, int, bytes], None],
-        open_ms: tuple[int, int],
-        now_ms: int,
-        timestamp: int,
-        headers: Any,
-    ) -> None:
-        """Shows what is over. ``open_ms``: how long records of the right and of the left side are open."""
+    def over(
+        self, open_ms: tuple[int, int], time_ms: int, timestamp: int, headers: Any
+    ) -> Iterator[tuple[bytes, bool, int, bytes]]:
+        """Key, side, time and value of what is over at the stream time ``time_ms``, each deleted after the next one came.
+
+        ``open_ms``: how long records of the right and of the left side are open.
+        """
         self._load()
-        self._next_emit_ms = now_ms + self._interval_ms
+        self._next_emit_ms = self._env.system_time_ms + self._interval_ms
         self._least_ms = None
         seen_open = [False, False]
         kept: list[bytes] = []
@@ -124,17 +145,17 @@ class Unmatched:
             if all(seen_open):
                 break
             scanned += 1
-            if of_ms + open_ms[is_left] >= self._time.ms:
+            if of_ms + open_ms[is_left] >= time_ms:
                 seen_open[is_left] = True
                 kept.append(place)
                 continue
             for value in listed_values(listed):
-                show(place[_TIME_AND_SIDE.size :], is_left, of_ms, value)
+                yield place[_TIME_AND_SIDE.size :], is_left, of_ms, value
                 if shown is not None and shown != place:
-                    self._change(shown, None, timestamp, headers, -1)
+                    self._change(shown, None, timestamp, headers)
                 shown = place
         if shown is not None:
-            self._change(shown, None, timestamp, headers, -1)
+            self._change(shown, None, timestamp, headers)
         self._known.difference_update(self._order[:scanned])
         self._known.update(kept)
         self._order[:scanned] = kept
@@ -168,109 +189,131 @@ def make_stream_join_window(builder: PathBuilder, node: ProcessorNode, made: Pat
     return process
 
 
-class _Join:
-    """One side of a join."""
+Result = tuple[bytes | None, Any, Any, int]
+"""The key's bytes, the left and the right value, and the time."""
 
-    def __init__(self, builder: PathBuilder, op: nodes.StreamStreamJoin, own_store: str, made: PathNode) -> None:
-        plan = builder.plan
-        self.env, self.op, self.forward = builder.env, op, made.forward
+
+class JoinSide:
+    """One side of a join: what comes of each of its records."""
+
+    def __init__(self, env: Environment, op: nodes.StreamStreamJoin, own_store: str) -> None:
+        plan = env.plan
+        self.op = op
         self.is_left = op.side == "left"
-        self.joined = joiner_of(op)
-        self.other: DuplicatesCache = self.env.caches[op.store]
-        self.time = self.env.stream_times.setdefault(op.time, StreamTime())
+        self.other: DuplicatesCache = env.caches[op.store]
+        self.time = env.stream_times.setdefault(op.time, StreamTime())
         own, other = plan.specs[own_store], plan.specs[op.store]
         self.key_serde = plan.key_serde(own)
         self.own_serde = plan.value_serde(own)
-        self.serdes = (plan.value_serde(other), self.own_serde)
+        self._serdes = (plan.value_serde(other), self.own_serde)
         if not self.is_left:
-            self.serdes = (self.own_serde, plan.value_serde(other))
+            self._serdes = (self.own_serde, plan.value_serde(other))
+        own_ms, other_ms = op.after_ms + op.grace_ms, op.before_ms + op.grace_ms
+        self._open_ms = (other_ms, own_ms) if self.is_left else (own_ms, other_ms)
         self.unmatched: Unmatched | None = None
         if op.shared is not None:
-            states = self.env.shared_states
-            self.unmatched = states.setdefault(op.shared, Unmatched(builder, op.shared, self.time))
+            known = env.shared_states.get(op.shared)
+            self.unmatched = env.shared_states[op.shared] = known or Unmatched(env, op.shared)
 
-    def process(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
-        op, time = self.op, self.time
-        if timestamp > time.ms:
-            time.ms = timestamp
-        if op.emits_unmatched and key is None and value is not None:
-            self._show_alone(key, value, timestamp, headers)
+    def results(
+        self, raw: bytes | None, value: Any, raw_value: bytes, timestamp: int, headers: Any
+    ) -> Iterator[Result]:
+        """What a record with a value gives at the stream time, which it has moved; without a key it stands alone."""
+        op, is_left, unmatched, time_ms = self.op, self.is_left, self.unmatched, self.time.ms
+        if raw is None:
+            yield (None, value, None, timestamp) if is_left else (None, None, value, timestamp)
             return
-        if key is None or value is None:
-            self.env.counters.dropped_null += 1
-            return
-        if timestamp == time.ms and self.unmatched is not None:
-            self._show_over(self.unmatched, timestamp, headers)
-        raw = self.key_serde.serialize(key)
+        if timestamp == time_ms and unmatched is not None and unmatched.may_be_over(op.after_ms + op.grace_ms, time_ms):
+            for over, of_left, of_ms, listed in unmatched.over(self._open_ms, time_ms, timestamp, headers):
+                read = self._serdes[of_left].deserialize(listed)
+                yield (over, read, None, of_ms) if of_left else (over, None, read, of_ms)
         rows = self.other.fetch(raw, max(0, timestamp - op.before_ms), max(0, timestamp + op.after_ms))
         for other_ms, _, other in rows:
-            if self.unmatched is not None:
-                self.unmatched.discard(raw, not self.is_left, other_ms, timestamp, headers)
-            result = self.joined(key, value, other) if self.is_left else self.joined(key, other, value)
-            self.forward(key, result, max(timestamp, other_ms), headers)
+            if unmatched is not None:
+                unmatched.discard(raw, not is_left, other_ms, timestamp, headers)
+            at_ms = max(timestamp, other_ms)
+            yield (raw, value, other, at_ms) if is_left else (raw, other, value, at_ms)
         if not rows and op.emits_unmatched:
-            if self.unmatched is None or max(0, timestamp + op.after_ms) < time.ms:
-                self._show_alone(key, value, timestamp, headers)
+            if unmatched is None or max(0, timestamp + op.after_ms) < time_ms:
+                yield (raw, value, None, timestamp) if is_left else (raw, None, value, timestamp)
             else:
-                self.unmatched.add(raw, self.is_left, timestamp, self.own_serde.serialize(value), headers)
+                unmatched.add(raw, is_left, timestamp, raw_value, headers)
 
-    def _show_alone(self, key: Any, value: Any, timestamp: int, headers: Any) -> None:
-        result = self.joined(key, value, None) if self.is_left else self.joined(key, None, value)
-        self.forward(key, result, timestamp, headers)
 
-    def _show_over(self, unmatched: Unmatched, timestamp: int, headers: Any) -> None:
-        op, now_ms = self.op, self.env.system_time_ms
-        if not unmatched.may_be_over(op.after_ms + op.grace_ms, now_ms):
-            return
-
-        def show(raw: bytes, is_left: bool, of_ms: int, value: bytes) -> None:
-            key = self.key_serde.deserialize(raw)
-            read = self.serdes[is_left].deserialize(value)
-            result = self.joined(key, read, None) if is_left else self.joined(key, None, read)
-            self.forward(key, result, of_ms, headers)
-
-        own_ms, other_ms = op.after_ms + op.grace_ms, op.before_ms + op.grace_ms
-        open_ms = (other_ms, own_ms) if self.is_left else (own_ms, other_ms)
-        unmatched.show_over(show, open_ms, now_ms, timestamp, headers)
+def own_store_of(plan: Plan, node: ProcessorNode) -> str:
+    """The store that keeps the records of a join's side."""
+    (parent,) = node.parents
+    window = plan.node(parent)
+    assert isinstance(window, ProcessorNode)
+    assert isinstance(window.operation, nodes.StreamJoinWindow)
+    return window.operation.store
 
 
 @makes(nodes.StreamStreamJoin)
 def make_stream_stream_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, nodes.StreamStreamJoin)
-    (parent,) = node.parents
-    window = builder.plan.node(parent)
-    assert isinstance(window, ProcessorNode)
-    assert isinstance(window.operation, nodes.StreamJoinWindow)
-    return _Join(builder, op, window.operation.store, made).process
+    env, forward, joined = builder.env, made.forward, joiner_of(op)
+    side = JoinSide(env, op, own_store_of(builder.plan, node))
+    time, key_serde, serialize = side.time, side.key_serde, side.own_serde.serialize
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        if timestamp > time.ms:
+            time.ms = timestamp
+        if value is None or (key is None and not op.emits_unmatched):
+            env.counters.dropped_null += 1
+            return
+        raw = None if key is None else key_serde.serialize(key)
+        raw_value = serialize(value) if op.emits_unmatched else b""
+        try:
+            for of_raw, left, right, at_ms in side.results(raw, value, raw_value, timestamp, headers):
+                of_key = key if of_raw is raw or of_raw is None else key_serde.deserialize(of_raw)
+                forward(of_key, joined(of_key, left, right), at_ms, headers)
+        finally:
+            if side.unmatched is not None:
+                side.unmatched.send_changes()
+
+    return process
+
+
+class SelfJoin:
+    """Results in the order of a join of two streams: as the left side, with itself, as the right side; by time."""
+
+    def __init__(self, env: Environment, op: nodes.StreamSelfJoin) -> None:
+        self._op = op
+        self._cache: DuplicatesCache = env.caches[op.store]
+        self.key_serde = env.plan.key_serde(env.plan.specs[op.store])
+        self.time = env.stream_times.setdefault(op.time, StreamTime())
+
+    def results(self, raw: bytes, value: Any, timestamp: int) -> Iterator[tuple[Any, Any, int]]:
+        """Left and right value and time of what a record gives, before it is kept itself."""
+        op, fetch = self._op, self._cache.fetch
+        for other_ms, _, other in fetch(raw, max(0, timestamp - op.before_ms), max(0, timestamp + op.after_ms)):
+            yield value, other, max(timestamp, other_ms)
+        with_itself = timestamp > self.time.ms - op.retention_ms + 1
+        for other_ms, _, other in fetch(raw, max(0, timestamp - op.after_ms), max(0, timestamp + op.before_ms)):
+            if with_itself and other_ms > timestamp:
+                with_itself = False
+                yield value, value, timestamp
+            yield other, value, max(timestamp, other_ms)
+        if with_itself:
+            yield value, value, timestamp
 
 
 @makes(nodes.StreamSelfJoin)
 def make_stream_self_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
-    """Results in the order of a join of two streams: as the left side, with itself, as the right side; by time."""
     op = node.operation
     assert isinstance(op, nodes.StreamSelfJoin)
-    env, plan, forward, joined = builder.env, builder.plan, made.forward, joiner_of(op)
-    cache: DuplicatesCache = env.caches[op.store]
-    serialize = plan.key_serde(plan.specs[op.store]).serialize
-    time = env.stream_times.setdefault(op.time, StreamTime())
-    before_ms, after_ms = op.before_ms, op.after_ms
+    env, forward, joined = builder.env, made.forward, joiner_of(op)
+    join = SelfJoin(env, op)
+    time, serialize = join.time, join.key_serde.serialize
 
     def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
         if key is None or value is None:
             env.counters.dropped_null += 1
             return
         time.ms = max(time.ms, timestamp)
-        raw = serialize(key)
-        for other_ms, _, other in cache.fetch(raw, max(0, timestamp - before_ms), max(0, timestamp + after_ms)):
-            forward(key, joined(key, value, other), max(timestamp, other_ms), headers)
-        with_itself = timestamp > time.ms - op.retention_ms + 1
-        for other_ms, _, other in cache.fetch(raw, max(0, timestamp - after_ms), max(0, timestamp + before_ms)):
-            if with_itself and other_ms > timestamp:
-                with_itself = False
-                forward(key, joined(key, value, value), timestamp, headers)
-            forward(key, joined(key, other, value), max(timestamp, other_ms), headers)
-        if with_itself:
-            forward(key, joined(key, value, value), timestamp, headers)
+        for left, right, at_ms in join.results(serialize(key), value, timestamp):
+            forward(key, joined(key, left, right), at_ms, headers)
 
     return process

@@ -16,7 +16,9 @@ Source: RocksDBWindowStore and InMemoryWindowStore of Kafka Streams.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
 from struct import Struct
 from typing import Any, Protocol
 
@@ -24,28 +26,42 @@ from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, Entry, RowFormat
 from streamsrt.state.columns import ChangelogColumns
 from streamsrt.state.windowed import WindowBytesStore
 
+_SEGMENT = Struct(">q")
 _SUFFIX = Struct(">qI")
+_SAMPLE = 200
 _LAST_SEQUENCE = 0x7FFFFFFF
 _PRUNED_ROWS = 8
 
 Row = tuple[int, int, Any]
 """Timestamp, sequence number, value."""
-Pending = tuple[bytes, int, int, bytes]
+Pending = tuple[int, bytes, bytes]
+"""Timestamp, key in the changelog, and value of a row that is not written yet."""
+_timestamp_of = itemgetter(0)
 
 
 class DuplicatesBytesStore(WindowBytesStore):
     """Rows by key, timestamp and sequence number. ``last_sequence``: the number of the latest record; 0 before the first."""
 
-    def write_rows(self, rows: Iterable[Pending], last_sequence: int, *, changelog_offset: int | None = None) -> None:
-        """Writes (key, timestamp, sequence, value) as one atomic batch. Expired rows are dropped."""
+    def write_rows(self, rows: Collection[Pending], last_sequence: int, *, changelog_offset: int | None = None) -> None:
+        """Writes (timestamp, key in the changelog, value) as one atomic batch. Expired rows are dropped."""
+        newest_ms = max(map(_timestamp_of, rows), default=-1)
+        if newest_ms > self._stream_time_ms:
+            self._advance(newest_ms)
+        interval_ms, live = self.segment_interval_ms, self._live_segment
+        prefixes: dict[int, bytes] = {}
         stored: list[tuple[bytes, bytes | None]] = []
-        for key, timestamp_ms, sequence, value in rows:
-            suffix = _SUFFIX.pack(timestamp_ms, sequence)
-            prefix = self._prefix(suffix[:8])
-            if prefix is None:
+        for timestamp_ms, place, value in rows:
+            segment = timestamp_ms // interval_ms
+            if segment < live:
                 self.dropped_rows += 1
-            else:
-                stored.append((prefix + key + suffix, value))
+                continue
+            prefix = prefixes.get(segment)
+            if prefix is None:
+                prefix = prefixes[segment] = _SEGMENT.pack(segment)
+            stored.append((prefix + place, value))
+        if prefixes and (self._oldest_segment is None or min(prefixes) < self._oldest_segment):
+            self._oldest_segment = min(prefixes)
+        stored.sort()
         self.last_sequence = last_sequence
         self._write(stored, changelog_offset)
 
@@ -82,7 +98,7 @@ class _Store(Protocol):
     def last_sequence(self) -> int: ...
 
     def write_rows(
-        self, rows: Iterable[Pending], last_sequence: int, *, changelog_offset: int | None = None
+        self, rows: Collection[Pending], last_sequence: int, *, changelog_offset: int | None = None
     ) -> None: ...
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None: ...
@@ -135,18 +151,22 @@ class DuplicatesCache(dict[bytes, list[Row]]):
             else:
                 rows.append(row)
             self._rows += 1
-            if len(rows) > _PRUNED_ROWS:
+            if len(rows) > _PRUNED_ROWS and rows[0][0] <= self.newest_ms - self.retention_ms:
                 self._prune(rows)
-            self.pending.append((key, timestamp_ms, sequence, raw))
-        elif self.none_moves_time and timestamp_ms > self.newest_ms:
+            place = key + _SUFFIX.pack(timestamp_ms, sequence)
+            self.pending.append((timestamp_ms, place, raw))
+            return place
+        if self.none_moves_time and timestamp_ms > self.newest_ms:
             self.newest_ms = timestamp_ms
         return key + _SUFFIX.pack(timestamp_ms, sequence)
 
     def fetch(self, key: bytes, from_ms: int, to_ms: int) -> list[Row]:
         """The rows of ``key`` from ``from_ms`` to ``to_ms``, both included, in the order of time."""
         rows = self[key]
-        if not rows:
-            return rows
+        return self.within(rows, from_ms, to_ms) if rows else rows
+
+    def within(self, rows: list[Row], from_ms: int, to_ms: int) -> list[Row]:
+        """As :meth:`fetch`, where ``rows``, at least one, are all those of a key."""
         low_ms = max(from_ms, self.newest_ms - self.retention_ms + 1)
         if rows[0][0] >= low_ms and rows[-1][0] <= to_ms:
             return rows[:]
@@ -164,9 +184,9 @@ class DuplicatesCache(dict[bytes, list[Row]]):
     def write(self, changelog_offset: int | None) -> None:
         """Puts everything pending into the store as one batch, and drops what is beyond retention."""
         if self.pending or changelog_offset is not None:
-            rows = sorted(self.pending, key=_by_key)
+            rows = self.pending
             if rows:
-                self._row_bytes = sum(len(row[0]) + len(row[3]) for row in rows) // len(rows) + _SUFFIX.size
+                self._row_bytes = sum(len(row[1]) + len(row[2]) for row in rows[:_SAMPLE]) // len(rows[:_SAMPLE])
             self.store.write_rows(rows, self.sequence, changelog_offset=changelog_offset)
             self.pending = []
         if self.newest_ms - self._pruned_at_ms > self.retention_ms:
@@ -204,7 +224,10 @@ class DuplicatesCache(dict[bytes, list[Row]]):
     def rows(self) -> Iterator[Entry]:
         """Every row within retention by key, timestamp and sequence number; what is not written yet included."""
         load, low_ms = self.format.deserialize, self.newest_ms - self.retention_ms
-        found = {(k, t, n): raw for k, t, n, raw in (*self.store.all_rows(), *self.pending) if t > low_ms}
+        pending = (
+            (place[: -_SUFFIX.size], *_SUFFIX.unpack(place[-_SUFFIX.size :]), raw) for _, place, raw in self.pending
+        )
+        found = {(k, t, n): raw for k, t, n, raw in chain(self.store.all_rows(), pending) if t > low_ms}
         for (key, timestamp_ms, sequence), raw in sorted(found.items()):
             entry = Entry(key, load(raw), -1, timestamp_ms)
             entry.sequence = sequence
@@ -213,7 +236,3 @@ class DuplicatesCache(dict[bytes, list[Row]]):
 
 def _place(row: Row) -> tuple[int, int]:
     return row[0], row[1]
-
-
-def _by_key(row: Pending) -> Any:
-    return row[:3]
