@@ -1,4 +1,4 @@
-"""aiokafka's own producer, consumer and admin client against the bundled broker."""
+"""aiokafka's own producer, consumer and admin client against the bundled broker and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import TopicAlreadyExistsError
 
-from tests.coordinator.server.processes import BrokerProcess
-
 pytestmark = pytest.mark.system
 PATIENCE_S = 30
 
 
-async def create(broker: BrokerProcess) -> str:
+async def create(bootstrap_servers: str) -> str:
     name = f"topic-{uuid.uuid4().hex}"
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.address)
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
     await admin.start()
     try:
         answer = await admin.create_topics([NewTopic(name, 2, 1)])
@@ -31,8 +29,8 @@ async def create(broker: BrokerProcess) -> str:
     return name
 
 
-async def consumed(broker: BrokerProcess, topic: str, count: int, **settings: Any) -> list[bytes | None]:
-    consumer = AIOKafkaConsumer(bootstrap_servers=broker.address, group_id=None, **settings)
+async def consumed(bootstrap_servers: str, topic: str, count: int, **settings: Any) -> list[bytes | None]:
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=None, **settings)
     await consumer.start()
     try:
         consumer.assign([TopicPartition(topic, 0)])
@@ -49,13 +47,13 @@ async def consumed(broker: BrokerProcess, topic: str, count: int, **settings: An
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_records_come_back_as_they_went(broker: BrokerProcess, codec: str | None, idempotent: bool) -> None:
+def test_records_come_back_as_they_went(bootstrap_servers: str, codec: str | None, idempotent: bool) -> None:
     values = [b"%05d " % i + b"x" * 100 for i in range(500)]
 
     async def scenario() -> list[bytes | None]:
-        topic = await create(broker)
+        topic = await create(bootstrap_servers)
         producer = AIOKafkaProducer(
-            bootstrap_servers=broker.address, compression_type=codec, enable_idempotence=idempotent, acks="all"
+            bootstrap_servers=bootstrap_servers, compression_type=codec, enable_idempotence=idempotent, acks="all"
         )
         await producer.start()
         try:
@@ -63,6 +61,6 @@ def test_records_come_back_as_they_went(broker: BrokerProcess, codec: str | None
             assert [(await each).offset for each in sent] == list(range(len(values)))
         finally:
             await producer.stop()
-        return await consumed(broker, topic, len(values), isolation_level="read_committed")
+        return await consumed(bootstrap_servers, topic, len(values), isolation_level="read_committed")
 
     assert asyncio.run(scenario()) == values

@@ -1,4 +1,4 @@
-"""kafka-python against the bundled broker."""
+"""kafka-python against the bundled broker and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from tests.coordinator.server.processes import BrokerProcess
+from tests.fixtures_brokers import BundledBroker
 
 with warnings.catch_warnings():
     # It reads its schemas in a way that Python has deprecated.
@@ -21,16 +21,16 @@ PATIENCE_S = 30
 
 
 @pytest.fixture
-def topic(broker: BrokerProcess) -> str:
+def topic(bootstrap_servers: str) -> str:
     name = f"topic-{uuid.uuid4().hex}"
-    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
     admin.create_topics([NewTopic(name, num_partitions=2, replication_factor=1)])
     admin.close()
     return name
 
 
-def consumed(broker: BrokerProcess, topic: str, count: int) -> list[bytes]:
-    consumer = KafkaConsumer(bootstrap_servers=broker.address, group_id=None, consumer_timeout_ms=PATIENCE_S * 1000)
+def consumed(bootstrap_servers: str, topic: str, count: int) -> list[bytes]:
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=None, consumer_timeout_ms=PATIENCE_S * 1000)
     partition = TopicPartition(topic, 0)
     consumer.assign([partition])
     consumer.seek_to_beginning(partition)
@@ -42,19 +42,21 @@ def consumed(broker: BrokerProcess, topic: str, count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("codec", [None, "gzip"])
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_records_come_back_as_they_went(broker: BrokerProcess, topic: str, codec: str | None, idempotent: bool) -> None:
+def test_records_come_back_as_they_went(
+    bootstrap_servers: str, topic: str, codec: str | None, idempotent: bool
+) -> None:
     values = [b"%05d " % i + b"x" * 100 for i in range(500)]
     producer = KafkaProducer(
-        bootstrap_servers=broker.address, acks="all", compression_type=codec, enable_idempotence=idempotent
+        bootstrap_servers=bootstrap_servers, acks="all", compression_type=codec, enable_idempotence=idempotent
     )
     sent = [producer.send(topic, value, partition=0) for value in values]
     assert [each.get(PATIENCE_S).offset for each in sent] == list(range(len(values)))
     producer.close()
-    assert consumed(broker, topic, len(values)) == values
+    assert consumed(bootstrap_servers, topic, len(values)) == values
 
 
-def test_admin(broker: BrokerProcess, topic: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+def test_admin(bootstrap_servers: str, topic: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
     assert topic in admin.list_topics()
     described = admin.describe_topics([topic])
     assert len(described[0]["partitions"]) == 2
@@ -63,8 +65,9 @@ def test_admin(broker: BrokerProcess, topic: str) -> None:
     admin.close()
 
 
-def test_an_unknown_topic_is_an_error(broker: BrokerProcess) -> None:
-    producer = KafkaProducer(bootstrap_servers=broker.address, max_block_ms=500)
+def test_an_unknown_topic_is_an_error(bundled_broker: BundledBroker) -> None:
+    """Apache Kafka creates it: ``auto.create.topics.enable`` is on there unless it is turned off."""
+    producer = KafkaProducer(bootstrap_servers=bundled_broker.bootstrap_servers, max_block_ms=500)
     with pytest.raises(KafkaError):
         producer.send("no-such-topic", b"v").get(PATIENCE_S)
     producer.close()
