@@ -117,7 +117,12 @@ class ProcessingError(RecordError):
 
 
 class ProductionError(RecordError):
-    """A result could not be serialized, or the broker refused it for good."""
+    """A result could not be serialized, or the broker refused it for good.
+
+    ``is_retriable``: it may pass when it is tried again later.
+    """
+
+    is_retriable = False
 
 
 class MembershipError(StreamsError):

@@ -10,8 +10,12 @@
 5. A batch that fails for good ends the producer's generation: everything queued is dropped, the next ``send`` or ``flush``
    raises, and after that the producer starts anew under another producer id. What was not acknowledged by then may or may
    not have been written.
-6. The queue is shared with the processing thread under one lock.
-7. With a transactional id a partition is added to the transaction before anything is sent to it; after a failure nothing
+6. What the broker refuses is a whole batch. One that is too large goes out again in halves. Of what is refused otherwise, or
+   alone, the records are shown to ``on_refused``, on the thread that sends; until it has answered nothing more is sent to
+   the partition. Without the records that it drops the batch goes out again, and everything behind it is numbered anew:
+   the broker has none of it, as the sequence is broken. What may have been written is never dropped.
+7. The queue is shared with the processing thread under one lock.
+8. With a transactional id a partition is added to the transaction before anything is sent to it; after a failure nothing
    is taken until the producer was initialized again (:mod:`streamsrt.client.transactions`).
 """
 
@@ -23,10 +27,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s, may_be_retried
 from streamsrt.client.metadata import NO_TOPIC_ID, Metadata
+from streamsrt.client.refused_batches import FATAL, Part, Refusal, halves, records_of, refusal_text, without
 from streamsrt.client.transaction_coordination import (
     FENCED,
     LOST,
@@ -34,10 +40,18 @@ from streamsrt.client.transaction_coordination import (
     as_production_error,
     transaction_error,
 )
-from streamsrt.client.values import DeliveryTimeoutError, ProducerConfig, TopicPartition, TransactionLostError
+from streamsrt.client.values import (
+    DeliveryTimeoutError,
+    OnRefused,
+    ProducerConfig,
+    RecordRefusedError,
+    RefusalAnswer,
+    TopicPartition,
+    TransactionLostError,
+)
 from streamsrt.errors import ProductionError, RequestFailedError, StreamsError
 from streamsrt.wire import types
-from streamsrt.wire.error_codes import ErrorCode, error_message, error_name, is_retriable
+from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
 from streamsrt.wire.records import stamp_producer
 
 log = logging.getLogger(__name__)
@@ -49,26 +63,26 @@ _ATTRIBUTES_AT = 22
 ALL_REPLICAS = -1
 SEQUENCES = 2**31
 WORTH_SENDING_BYTES = 256 * 1024
+GIVING_UP_TIMEOUT_S = 5.0
 
-_REMEDIES: dict[int, str] = {
-    ErrorCode.MESSAGE_TOO_LARGE: "Raise max.message.bytes of the topic, or write smaller records.",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Grant WRITE on the topic to this principal.",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Grant IDEMPOTENT_WRITE on the cluster to this principal.",
-}
+_MAYBE_WRITTEN = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
 
 class _Batch:
-    """One record batch on its way."""
+    """One record batch on its way. ``number`` orders those of a partition; parts of (7,) are (7, 0) and (7, 1)."""
 
-    __slots__ = ("count", "data", "expires_at", "number", "sequence", "stamped")
+    __slots__ = ("count", "data", "expires_at", "may_be_written", "number", "sequence", "stamped")
 
-    def __init__(self, data: bytes | bytearray | memoryview, count: int, number: int, expires_at: float) -> None:
+    def __init__(
+        self, data: bytes | bytearray | memoryview, count: int, number: tuple[int, ...], expires_at: float
+    ) -> None:
         self.data: bytes | bytearray | memoryview = data
         self.count = count
         self.number = number
         self.expires_at = expires_at
         self.sequence = -1
         self.stamped = False
+        self.may_be_written = False
 
 
 class _Partition:
@@ -76,10 +90,12 @@ class _Partition:
 
     ``retrying``: nothing is sent until ``in_flight`` is empty. Nor before ``is_known``, when the broker has acknowledged a
     first batch: of a producer that it does not know it takes any sequence, so that a second batch could be written while the
-    first one is refused because the topic is new.
+    first one is refused because the topic is new. Nor while ``refused`` batches wait for what is to become of them.
+    ``first_refused``: the first batch that was never written, by number, and its sequence.
     """
 
     __slots__ = (
+        "first_refused",
         "in_flight",
         "is_known",
         "next_sequence",
@@ -88,6 +104,7 @@ class _Partition:
         "queue",
         "queued_bytes",
         "reason",
+        "refused",
         "retrying",
         "tp",
     )
@@ -97,17 +114,43 @@ class _Partition:
         self.queue: deque[_Batch] = deque()
         self.queued_bytes = 0
         self.node_id = -1
-        self.in_flight: dict[int, _Batch] = {}
+        self.in_flight: dict[tuple[int, ...], _Batch] = {}
         self.next_sequence = 0
         self.retrying = False
         self.is_known = False
         self.not_before = 0.0
         self.reason = "it has no leader"
+        self.refused = 0
+        self.first_refused: tuple[tuple[int, ...], int] | None = None
 
     @property
     def waits(self) -> bool:
         """Whether answers have to come before more is sent."""
-        return bool(self.in_flight) and (self.retrying or not self.is_known)
+        return self.refused > 0 or (bool(self.in_flight) and (self.retrying or not self.is_known))
+
+    def note_refused(self, batch: _Batch) -> None:
+        """The batch was not written under its sequence, nor anything behind it."""
+        self.retrying = True
+        if batch.stamped and (self.first_refused is None or batch.number < self.first_refused[0]):
+            self.first_refused = batch.number, batch.sequence
+
+    def go_on(self) -> None:
+        """Nothing is in flight: what is queued may be sent, in a sequence without a gap."""
+        self.retrying = False
+        if self.first_refused is not None:
+            self.next_sequence = self.first_refused[1]
+            self.first_refused = None
+            for batch in self.queue:
+                batch.stamped = False
+
+
+class _Refused(NamedTuple):
+    """A batch whose records wait for what is to become of them."""
+
+    generation: int
+    partition: _Partition
+    batch: _Batch
+    refusal: Refusal
 
 
 class Producer:
@@ -137,6 +180,9 @@ class Producer:
         self._generation = 0
         self._flushing = 0
         self._error: StreamsError | None = None
+        self._refused: deque[_Refused] = deque()
+        self._settling = False
+        self.on_refused: OnRefused | None = None
         self._closed = False
         self._producer_id = -1
         self._producer_epoch = -1
@@ -155,7 +201,7 @@ class Producer:
             self._raise_error()
             if self._transaction is not None:
                 self._check_transactional(batch)
-            if self._buffered_bytes and self._buffered_bytes + size > self._config.buffer_memory:
+            if self._buffered_bytes + size > self._config.buffer_memory and not self._settling:
                 self._wait_for_room(size)
             self._number += 1
             expires_at = time.monotonic() + self._config.delivery_timeout_ms / 1000
@@ -163,7 +209,7 @@ class Producer:
             queue = self._partitions.get(tp)
             if queue is None:
                 queue = self._partitions[tp] = _Partition(tp)
-            queue.queue.append(_Batch(batch, record_count, self._number, expires_at))
+            queue.queue.append(_Batch(batch, record_count, (self._number,), expires_at))
             queue.queued_bytes += size
             self._buffered_bytes += size
             self._unsent_bytes += size
@@ -189,6 +235,9 @@ class Producer:
             self._flushing += 1
             try:
                 while self._pending and self._error is None:
+                    if self._refused:
+                        self._settle_refused()
+                        continue
                     self._wake_from_outside()
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
@@ -227,10 +276,62 @@ class Producer:
     def _raise_error(self) -> None:
         if self._closed:
             raise ProductionError("The producer is closed.")
+        if self._refused and not self._settling:
+            self._settle_refused()
         if self._error is not None:
             error, self._error = self._error, None
             self._acked = {}
             raise error
+
+    def _settle_refused(self) -> None:
+        """Asks what is to become of refused records. The lock is held, but not while somebody else's code runs."""
+        self._settling = True
+        try:
+            while self._refused and self._error is None:
+                refused = self._refused.popleft()
+                self._lock.release()
+                try:
+                    outcome = self._judged(refused)
+                    if isinstance(outcome, StreamsError):
+                        giving_up = self._give_up(outcome, refused.generation)
+                        with suppress(TimeoutError):
+                            asyncio.run_coroutine_threadsafe(giving_up, self._loop).result(GIVING_UP_TIMEOUT_S)
+                finally:
+                    self._lock.acquire()
+                if refused.generation == self._generation and not isinstance(outcome, StreamsError):
+                    refused.partition.refused -= 1
+                    self._replace(refused.partition, refused.batch, outcome)
+        finally:
+            self._settling = False
+
+    def _judged(self, refused: _Refused) -> list[Part] | StreamsError:
+        """What is left of the batch, or what failed."""
+        assert self.on_refused is not None
+        dropped = set()
+        for index, record in records_of(refused.partition.tp, refused.batch.data, refused.refusal):
+            try:
+                answer = self.on_refused(record)
+            except StreamsError as error:
+                return error
+            if answer is RefusalAnswer.START_OVER:
+                return DeliveryTimeoutError(str(record.error), *refused.partition.tp)
+            if answer is RefusalAnswer.FAIL:
+                return record.error
+            dropped.add(index)
+        return without(refused.batch.data, dropped)
+
+    def _replace(self, partition: _Partition, batch: _Batch, parts: list[Part]) -> None:
+        """Queues the parts where the batch was. The lock is held."""
+        expires_at = time.monotonic() + self._config.delivery_timeout_ms / 1000
+        new = [_Batch(data, count, (*batch.number, place), expires_at) for place, (data, count) in enumerate(parts)]
+        size = sum(len(data) for data, _ in parts)
+        partition.queue = deque(sorted([*partition.queue, *new], key=lambda each: each.number))
+        partition.queued_bytes += size
+        self._unsent_bytes += size
+        self._buffered_bytes += size - len(batch.data)
+        self._pending += len(parts) - 1
+        self._changed.notify_all()
+        self._wake_from_outside()
 
     def _wake_from_outside(self) -> None:
         if not self._wake_scheduled and not self._loop.is_closed():
@@ -291,22 +392,25 @@ class Producer:
                 failures += 1
 
     def _check_expired(self) -> None:
-        now, expired = time.monotonic(), None
+        now, expired = time.monotonic(), []
         with self._lock:
             for partition in self._partitions.values():
                 first = next(iter(partition.in_flight.values()), None) or next(iter(partition.queue), None)
                 if first is not None and first.expires_at <= now:
-                    expired = partition
-        if expired is not None:
-            topic, number = expired.tp
-            self._fail(
-                DeliveryTimeoutError(
-                    f"A batch for {topic}-{number} was not acknowledged within {self._config.delivery_timeout_ms} ms "
-                    f"(delivery.timeout.ms): {expired.reason}.",
-                    topic,
-                    number,
-                )
+                    expired.append((partition, first))
+        for partition, first in expired:
+            text = (
+                "A batch for {}-{} was not acknowledged within ".format(*partition.tp)
+                + f"{self._config.delivery_timeout_ms} ms (delivery.timeout.ms): {partition.reason}."
             )
+            if partition.in_flight or first.may_be_written or self.on_refused is None:
+                self._fail(DeliveryTimeoutError(text, *partition.tp))
+            elif not partition.refused:
+                with self._lock:
+                    partition.queue.popleft()
+                    partition.queued_bytes -= len(first.data)
+                    self._unsent_bytes -= len(first.data)
+                self._refuse(partition, first, Refusal(ErrorCode.REQUEST_TIMED_OUT, text, {}, is_retriable=True))
 
     def _send_what_is_due(self) -> float | None:
         """Start requests; the result is the loop time of the next retry or expiry, if any."""
@@ -325,7 +429,8 @@ class Producer:
             if self._transaction is not None and not self._transaction.has(partition.tp):
                 to_add.append(partition.tp)
                 continue
-            partition.retrying = False
+            with self._lock:
+                partition.go_on()
             leader = self._metadata.leader(*partition.tp)
             if leader is None:
                 partition.reason = "it has no leader"
@@ -396,6 +501,7 @@ class Producer:
             self._metadata.request_update()
             if generation == self._generation:
                 for partition, batch in chosen:
+                    batch.may_be_written = True
                     self._retry(partition, batch, str(error).rstrip("."))
         except StreamsError as error:
             if generation == self._generation:
@@ -459,11 +565,35 @@ class Producer:
             self._retry(partition, batch, error_name(code))
         elif is_retriable(code) and code != ErrorCode.CORRUPT_MESSAGE:
             self._metadata.request_update()
+            batch.may_be_written |= code in _MAYBE_WRITTEN
             self._retry(partition, batch, error_name(code))
         elif self._transaction is not None and (code in FENCED or code in LOST):
             self._fail(transaction_error(code, "The broker refuses a batch for {}-{}".format(*partition.tp)))
+        elif self.on_refused is not None and batch.may_be_written and code not in FATAL:
+            self._fail(DeliveryTimeoutError(refusal_text(partition.tp, code, result.error_message), *partition.tp))
+        elif self.on_refused is None or code in FATAL:
+            text = refusal_text(partition.tp, code, result.error_message)
+            self._fail(RecordRefusedError(text, *partition.tp, error_code=code))
         else:
-            self._fail(self._refusal(partition, result))
+            said = refusal_text(partition.tp, code, result.error_message, "a record")
+            errors = {
+                each.batch_index: refusal_text(
+                    partition.tp, code, each.batch_index_error_message or result.error_message, "a record"
+                )
+                for each in result.record_errors
+            }
+            self._refuse(partition, batch, Refusal(code, said, errors))
+
+    def _refuse(self, partition: _Partition, batch: _Batch, refusal: Refusal) -> None:
+        with self._changed:
+            partition.in_flight.pop(batch.number, None)
+            partition.note_refused(batch)
+            if batch.count > 1 and refusal.is_of_whole_batch():
+                self._replace(partition, batch, halves(batch.data))
+                return
+            partition.refused += 1
+            self._refused.append(_Refused(self._generation, partition, batch, refusal))
+            self._changed.notify_all()
 
     def _acknowledge(self, partition: _Partition, batch: _Batch, base_offset: int) -> None:
         with self._changed:
@@ -483,20 +613,14 @@ class Producer:
             partition.retrying = True
             partition.reason = reason
             partition.not_before = self._loop.time() + backoff_s(self._cluster.config, 0)
-            again = [batch]
-            while partition.queue and partition.queue[0].stamped:
-                again.append(partition.queue.popleft())
-            again.sort(key=lambda each: each.number)
-            partition.queue.extendleft(reversed(again))
+            before = []
+            while partition.queue and partition.queue[0].number < batch.number:
+                before.append(partition.queue.popleft())
+            partition.queue.extendleft(reversed([*before, batch]))
 
-    def _refusal(self, partition: _Partition, result: Any) -> ProductionError:
-        topic, number = partition.tp
-        said = f" {result.error_message}." if result.error_message else f" {error_message(result.error_code)}"
-        remedy = _REMEDIES.get(result.error_code, "")
-        name = error_name(result.error_code)
-        return ProductionError(
-            f"The broker refuses a batch for {topic}-{number} ({name}).{said} {remedy}".rstrip(), topic, number
-        )
+    async def _give_up(self, error: StreamsError, generation: int) -> None:
+        if generation == self._generation:
+            self._fail(error)
 
     def _fail(self, error: StreamsError) -> None:
         with self._changed:
@@ -507,6 +631,7 @@ class Producer:
     def _drop(self) -> None:
         self._generation += 1
         self._partitions.clear()
+        self._refused.clear()
         self._buffered_bytes = 0
         self._unsent_bytes = 0
         self._pending = 0

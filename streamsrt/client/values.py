@@ -5,11 +5,13 @@ Times are in milliseconds, sizes in bytes, names Kafka's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from enum import Enum
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from streamsrt.errors import BrokerError, ProductionError, RequestFailedError
+from streamsrt.wire.records import Headers
 
 TopicPartition: TypeAlias = tuple[str, int]
 
@@ -129,6 +131,45 @@ class OffsetOutOfRangeError(FetchError):
 
 class DeliveryTimeoutError(ProductionError):
     """The brokers did not acknowledge in time; whether they have the records is unknown. Trying again may help."""
+
+    is_retriable = True
+
+
+class RecordRefusedError(ProductionError):
+    """The broker does not take a record. ``error_code`` is the broker's; the record was not written."""
+
+    def __init__(
+        self, message: str, topic: str, partition: int, *, error_code: int = -1, is_retriable: bool = False
+    ) -> None:
+        super().__init__(message, topic, partition)
+        self.error_code = error_code
+        self.is_retriable = is_retriable
+
+
+class RefusedRecord(NamedTuple):
+    """A record that the broker does not take, as it was to be written. ``timestamp``: epoch milliseconds."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+    error: RecordRefusedError
+
+
+class RefusalAnswer(Enum):
+    """What is to become of a record that was refused."""
+
+    DROP = "drop"
+    """It is left out; everything else goes on."""
+    FAIL = "fail"
+    """Its error is raised by ``send`` or ``flush``."""
+    START_OVER = "start over"
+    """DeliveryTimeoutError is raised: what was made since the last commit is to be made again."""
+
+
+OnRefused: TypeAlias = Callable[[RefusedRecord], RefusalAnswer]
 
 
 class TransactionLostError(RequestFailedError):

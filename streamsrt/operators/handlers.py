@@ -19,7 +19,7 @@ from enum import Enum
 from traceback import format_exception
 from typing import Any, NamedTuple, TypeAlias
 
-from streamsrt.errors import ConfigError
+from streamsrt.errors import ConfigError, ProductionError
 from streamsrt.wire.records import Headers
 
 
@@ -29,12 +29,16 @@ class HandlerResponse(Enum):
     FAIL = "fail"
     CONTINUE = "continue"
     RETRY = "retry"
-    """The task starts over from what is committed; for a production error that may pass (else it is FAIL)."""
+    """The tasks start over from what is committed; for a production error that may pass (else it is FAIL)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorContext:
-    """Where a record failed. ``offset`` -1: not while a record was read (a commit or a punctuation)."""
+    """Where a record failed. ``offset`` -1: not while a record was read (a commit or a punctuation).
+
+    Where the cluster does not take a record (``error`` is a ProductionError then, with ``error_code`` and ``is_retriable``),
+    ``output_topic`` and ``output_partition`` say where it was to go, and key, value and headers are the record's, as bytes.
+    """
 
     topic: str
     partition: int
@@ -47,7 +51,10 @@ class ErrorContext:
     source_key: bytes | None = None
     source_value: bytes | None = None
     source_headers: Headers = ()
-    """Key, value and headers of the record that the task read; None and () where it was none."""
+    """Key, value and headers of the record that the task read; None and () where it was none. Of a record that the
+    cluster does not take: its own."""
+    output_topic: str = ""
+    output_partition: int = -1
 
 
 class DeadLetter(NamedTuple):
@@ -80,7 +87,7 @@ def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> Dead
         "exception": f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."),
         "message": str(error),
         "stacktrace": "".join(format_exception(error)),
-        "topic": context.topic or None,
+        "topic": context.topic or context.output_topic or None,
         "partition": str(context.partition),
         "offset": str(context.offset),
     }
@@ -90,13 +97,17 @@ def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> Dead
 
 
 def fail(context: ErrorContext, error: BaseException) -> HandlerResponse:
-    """Kafka Streams' LogAndFail handlers: the default."""
-    return HandlerResponse.FAIL
+    """Kafka Streams' LogAndFail handlers and DefaultProductionExceptionHandler: what may pass is tried again. The default."""
+    return HandlerResponse.RETRY if _may_pass(error) else HandlerResponse.FAIL
 
 
 def log_and_continue(context: ErrorContext, error: BaseException) -> HandlerResponse:
-    """Kafka Streams' LogAndContinue handlers: the record is skipped and counted."""
-    return HandlerResponse.CONTINUE
+    """Kafka Streams' LogAndContinue handlers: the record is skipped and counted; but what may pass is tried again."""
+    return HandlerResponse.RETRY if _may_pass(error) else HandlerResponse.CONTINUE
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, ProductionError) and error.is_retriable
 
 
 def handler_of(setting: object) -> ExceptionHandler:
@@ -135,6 +146,7 @@ class ExceptionHandlers:
         answer = handler(context, error)
         if isinstance(answer, Response):
             return answer
-        if self.dead_letter_topic is not None and handler in (fail, log_and_continue):
+        is_ours = handler in (fail, log_and_continue)
+        if self.dead_letter_topic is not None and is_ours and answer is not HandlerResponse.RETRY:
             return Response(answer, (dead_letter(context, error, self.dead_letter_topic),))
         return Response(answer)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import base64
+import logging
 import time
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, NamedTuple
 
 from streamsrt.client.interface import GroupMember
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig, FetchConfig, ProducerConfig, SecurityConfig
 from streamsrt.config import StreamsConfig
-from streamsrt.errors import ConfigError, MissingTopicError
+from streamsrt.errors import ConfigError, MissingTopicError, StreamsError
 from streamsrt.membership.member import Member
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.membership.values import Endpoint, GroupMembership, SetTaskOffsets
@@ -32,10 +34,14 @@ from streamsrt.state.directory import StateDirectory
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.refused_records import RefusedRecords, sinks_of
 from streamsrt.tasks.task import TaskConfig
 from streamsrt.tasks.task_manager import TaskManager, TaskSettings
 from streamsrt.wire.compression import Compression
 from topology.nodes import Topology
+
+
+logger = logging.getLogger(__name__)
 
 
 class Assembled(NamedTuple):
@@ -70,6 +76,8 @@ def assemble(
         compression=Compression[config.compression_type.upper()],
         batch_bytes_max=min(config.max_request_size, 1 << 20) - _BATCH_SLACK_BYTES,
     )
+    refused = RefusedRecords(TaskConfig.of(config).handlers, collector, sinks_of(topology))
+    collector.on_refused = network.producer.on_refused = refused
     manager = TaskManager(
         _task_settings(config, topology, partitions),
         network,
@@ -104,7 +112,18 @@ def assemble(
         is_static=config.group_instance_id is not None,
     )
     loop.on_work = spans_of(config)
+    if not config.is_exactly_once:
+        loop.on_undone = partial(_bury, refused, network)
     return Assembled(loop, LocalQueries(manager, desk, routing, lambda: manager.global_consumer))
+
+
+def _bury(refused: RefusedRecords, network: NetworkThread) -> None:
+    """Writes the dead letters of what failed, if there are any."""
+    refused.send_last_letters()
+    try:
+        network.producer.flush(_LAST_LETTERS_TIMEOUT_S)
+    except StreamsError as error:
+        logger.warning("the dead letter of the failed record could not be written: %s", error)
 
 
 def _global_consumer(
@@ -177,6 +196,7 @@ _BATCH_SLACK_BYTES = 16_384
 """What a request has around its batches; a batch of that much less than ``max.request.size`` fits into one."""
 
 _TURN_MS = 100
+_LAST_LETTERS_TIMEOUT_S = 10.0
 _LEAST_GLOBAL_CACHE_BYTES = 1 << 20
 
 

@@ -111,6 +111,8 @@ class StreamThread:
         self._is_static = is_static
         self.meter = ThreadMeter()
         self.on_work: OnWork = no_spans
+        self.on_undone: Callable[[], None] = lambda: None
+        """Called when it failed and what was not committed is dropped."""
         self._thread_id: int | None = None
         self._settings = settings
         self._network = network
@@ -407,6 +409,7 @@ class StreamThread:
                 self._committer.commit(self._manager.running(), self._member.member_id, self._member.member_epoch)
             else:
                 self._committer.forget()
+                self.on_undone()
         except StreamsError as second:
             logger.warning("what was done before could not be committed and will be done again: %s", second)
         self._manager.close_all()

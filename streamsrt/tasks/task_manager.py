@@ -144,6 +144,8 @@ class TaskManager:
         total = Counter(self._counted)
         for owned in self._tasks.values():
             total.update(owned.task.counters())
+        refused = self._collector.dropped_records
+        total.update({"dropped": refused, "failed_production": refused})
         return dict(total)
 
     def open_tasks(self) -> Tasks:

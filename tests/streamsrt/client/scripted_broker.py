@@ -80,6 +80,7 @@ class ScriptedBroker:
         self.hooks: dict[int, Hook] = {}
         self.after: dict[int, Hook] = {}
         self.raw: bytes | None = None
+        self.refuse: Callable[[bytes], tuple[int, list[int]] | None] = lambda _: None
         self.requests: list[Any] = []
         self.connections = 0
         self.committed: dict[TopicPartition, tuple[int, str]] = {}
@@ -223,6 +224,15 @@ class ScriptedBroker:
         for topic in request.topic_data:
             results = []
             for data in topic.partition_data:
+                refused = self.refuse(bytes(data.records))
+                if refused is not None:
+                    blamed = [response.BatchIndexAndErrorMessage(batch_index=index) for index in refused[1]]
+                    results.append(
+                        response.PartitionProduceResponse(
+                            index=data.index, error_code=refused[0], base_offset=-1, record_errors=blamed
+                        )
+                    )
+                    continue
                 code, offset = self.log(topic.name, data.index).append(bytes(data.records))
                 results.append(response.PartitionProduceResponse(index=data.index, error_code=code, base_offset=offset))
             topics.append(response.TopicProduceResponse(name=topic.name, partition_responses=results))

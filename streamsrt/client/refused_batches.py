@@ -1,0 +1,110 @@
+"""What becomes of a record batch that the broker did not take: its records one by one, its halves, the rest of it.
+
+A broker takes a whole batch or nothing of it. Parts are encoded like the whole: same compression, transactional or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple, TypeAlias
+
+from streamsrt.client.values import RecordRefusedError, RefusedRecord, TopicPartition
+from streamsrt.wire.error_codes import ErrorCode, error_message, error_name
+from streamsrt.wire.primitives import Buffer
+from streamsrt.wire.records import RecordColumns, decode_batches, encode_batch, read_header
+
+Part: TypeAlias = tuple[bytes, int]
+"""An encoded batch and how many records it has."""
+
+FATAL = frozenset(
+    {
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.SECURITY_DISABLED,
+    }
+)
+"""It isn't the record's fault, and the next one would fare the same (RecordCollectorImpl.isFatalException)."""
+
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+REMEDIES: dict[int, str] = {
+    ErrorCode.MESSAGE_TOO_LARGE: "Raise max.message.bytes of the topic, or write smaller records.",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Grant WRITE on the topic to this principal.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Grant IDEMPOTENT_WRITE on the cluster to this principal.",
+}
+
+
+class Refusal(NamedTuple):
+    """Why a batch was refused. ``record_errors``: by index, the records that are the reason, where the broker names them.
+
+    ``is_retriable``: it was tried until its time was up, and might be taken later.
+    """
+
+    error_code: int
+    message: str
+    record_errors: dict[int, str]
+    is_retriable: bool = False
+
+    def is_of_whole_batch(self) -> bool:
+        """Whether a part of the batch might be taken."""
+        return self.error_code in TOO_LARGE or (
+            self.error_code in {ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP} and not self.record_errors
+        )
+
+
+def refusal_text(place: TopicPartition, code: int, said: str | None, what: str = "a batch") -> str:
+    """What the broker says, and what to do about it."""
+    topic, partition = place
+    said = f" {said.rstrip('.')}." if said else f" {error_message(code)}"
+    text = f"The broker refuses {what} for {topic}-{partition} ({error_name(code)}).{said} {REMEDIES.get(code, '')}"
+    return text.rstrip()
+
+
+def halves(data: Buffer) -> list[Part]:
+    """The batch as two. It must have two records or more."""
+    columns = _columns(data)
+    count = len(columns.keys)
+    return [_part(data, columns, range(count // 2)), _part(data, columns, range(count // 2, count))]
+
+
+def records_of(place: TopicPartition, data: Buffer, refusal: Refusal) -> list[tuple[int, RefusedRecord]]:
+    """The records that the refusal is about, with their index in the batch."""
+    columns = _columns(data)
+    found = []
+    for index in sorted(refusal.record_errors) or range(len(columns.keys)):
+        said = refusal.record_errors.get(index) or refusal.message
+        error = RecordRefusedError(said, *place, error_code=refusal.error_code, is_retriable=refusal.is_retriable)
+        headers = () if columns.headers is None else tuple(columns.headers[index])
+        record = RefusedRecord(
+            *place, columns.keys[index], columns.values[index], columns.timestamps[index], headers, error
+        )
+        found.append((index, record))
+    return found
+
+
+def without(data: Buffer, dropped: Collection[int]) -> list[Part]:
+    """The batch without these records: one batch, or none."""
+    columns = _columns(data)
+    kept = [index for index in range(len(columns.keys)) if index not in dropped]
+    return [_part(data, columns, kept)] if kept else []
+
+
+def _columns(data: Buffer) -> RecordColumns:
+    return decode_batches(data, verify_crc=False)[0]
+
+
+def _part(data: Buffer, columns: RecordColumns, indexes: Collection[int]) -> Part:
+    header = read_header(data)
+    batch = encode_batch(
+        [columns.keys[index] for index in indexes],
+        [columns.values[index] for index in indexes],
+        [columns.timestamps[index] for index in indexes],
+        headers=None if columns.headers is None else [columns.headers[index] for index in indexes],
+        compression=header.compression,
+        transactional=header.is_transactional,
+    )
+    return batch, len(indexes)

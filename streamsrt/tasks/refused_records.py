@@ -1,0 +1,92 @@
+"""Records that the cluster does not take: the production exception handler decides (KIP-210, KIP-1065).
+
+1. The handler gets the record as it was to be written. Of what it was made nobody remembers: source topic and offset are
+   unknown. It is asked while results are sent or a commit waits for acknowledgements.
+2. CONTINUE leaves out that record, and counts it. FAIL ends the application; nothing is committed since the last commit.
+   RETRY, for what may pass (``error.is_retriable``), lets the tasks start over; for anything else it is FAIL.
+3. Dead letters carry the refused record. They go out with the results around it. With FAIL they go out after everything
+   else was dropped, and not at all where exactly once undoes what the last transaction holds. A refused dead letter
+   begets no other one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from streamsrt.client.values import RefusalAnswer, RefusedRecord
+from streamsrt.errors import ProductionError, StreamsError
+from streamsrt.operators.handlers import DeadLetter, ErrorContext, ExceptionHandlers, HandlerResponse
+from streamsrt.tasks.record_collector import RecordCollector
+from topology.nodes import SinkNode, Topology
+
+logger = logging.getLogger(__name__)
+
+
+def sinks_of(topology: Topology) -> dict[str, str]:
+    """By topic, the node that writes it; topics that a record chooses are not among them."""
+    return {
+        node.topic: node.name
+        for part in topology.subtopologies
+        for node in part.nodes
+        if isinstance(node, SinkNode) and node.topic is not None
+    }
+
+
+class RefusedRecords:
+    """What the producer and the collector of a thread ask about records that the cluster does not take."""
+
+    def __init__(self, handlers: ExceptionHandlers, collector: RecordCollector, nodes: Mapping[str, str]) -> None:
+        self._handlers = handlers
+        self._collector = collector
+        self._nodes = nodes
+        self._last_letters: tuple[DeadLetter, ...] = ()
+
+    def __call__(self, record: RefusedRecord) -> RefusalAnswer:
+        """Raises ProductionError where the handler itself fails."""
+        context = ErrorContext(
+            topic="",
+            partition=-1,
+            offset=-1,
+            node=self._nodes.get(record.topic, ""),
+            timestamp=record.timestamp,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            source_key=record.key,
+            source_value=record.value,
+            source_headers=record.headers,
+            output_topic=record.topic,
+            output_partition=record.partition,
+        )
+        try:
+            result, letters = self._handlers.ask(self._handlers.production, context, record.error)
+        except Exception as error:
+            raise ProductionError(
+                f"the production exception handler raised {type(error).__name__}: {error}, asked about a record for "
+                f"{record.topic}-{record.partition}: {record.error}",
+                record.topic,
+                record.partition,
+            ) from error
+        letters = tuple(letter for letter in letters if letter.topic != record.topic)
+        if result is HandlerResponse.CONTINUE:
+            self._send(letters)
+            self._collector.dropped_records += 1
+            logger.warning("a record was dropped, as the production exception handler says: %s", record.error)
+            return RefusalAnswer.DROP
+        if result is HandlerResponse.RETRY and record.error.is_retriable:
+            return RefusalAnswer.START_OVER
+        self._last_letters = letters
+        return RefusalAnswer.FAIL
+
+    def _send(self, letters: tuple[DeadLetter, ...]) -> None:
+        for letter in letters:
+            self._collector.send_alone(letter.topic, letter.key, letter.value, letter.timestamp, letter.headers)
+
+    def send_last_letters(self) -> None:
+        """Sends the dead letters of what failed. What goes wrong with them is logged."""
+        letters, self._last_letters = self._last_letters, ()
+        try:
+            self._send(letters)
+        except StreamsError as error:
+            logger.warning("the dead letter of the failed record could not be written: %s", error)
