@@ -40,7 +40,6 @@ from streamsrt.tasks.task_manager import TaskManager, TaskSettings
 from streamsrt.wire.compression import Compression
 from topology.nodes import Topology
 
-
 logger = logging.getLogger(__name__)
 
 
@@ -77,7 +76,7 @@ def assemble(
         batch_bytes_max=min(config.max_request_size, 1 << 20) - _BATCH_SLACK_BYTES,
     )
     refused = RefusedRecords(TaskConfig.of(config).handlers, collector, sinks_of(topology))
-    collector.on_refused = network.producer.on_refused = refused
+    network.producer.on_refused = refused
     manager = TaskManager(
         _task_settings(config, topology, partitions),
         network,

@@ -8,8 +8,7 @@
 3. A record without an explicit partition goes where the Java client's default partitioner sends its key: murmur2. Records
    without a key stay together: one partition per call, the next one at the next call.
 4. Headers cost only partitions that get some.
-5. Records for a topic that does not exist are refused one by one, where somebody is there to say what becomes of them.
-6. No batch is larger than ``batch_bytes_max`` unless a single record is: brokers refuse what is above ``max.message.bytes``.
+5. No batch is larger than ``batch_bytes_max`` unless a single record is: brokers refuse what is above ``max.message.bytes``.
 """
 
 from __future__ import annotations
@@ -19,10 +18,8 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Protocol
 
-from streamsrt.client.values import OnRefused, RecordRefusedError, RefusalAnswer, RefusedRecord
-from streamsrt.errors import MissingTopicError, ProductionError
+from streamsrt.errors import ProductionError
 from streamsrt.wire.compression import Compression
-from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.murmur2 import PartitionMemo
 from streamsrt.wire.primitives import EncodeError
 from streamsrt.wire.records import Headers, encode_batch
@@ -115,7 +112,6 @@ class RecordCollector:
         self._batch_bytes_max = batch_bytes_max
         self._transactional = transactional
         self._topics: dict[str, _Topic] = {}
-        self.on_refused: OnRefused | None = None
         self.dropped_records = 0
         """How many records the cluster did not take and the production handler let go."""
 
@@ -133,13 +129,7 @@ class RecordCollector:
 
         ``partition_keys`` stand in for the keys where those are not what is partitioned by (windowed keys).
         """
-        known = self._topics.get(topic)
-        if known is None:
-            try:
-                known = self._open(topic)
-            except MissingTopicError as error:
-                self._refuse(error, topic, keys, values, timestamps, headers)
-                return
+        known = self._topics.get(topic) or self._open(topic)
         if partition is None and len(known.columns) == 1:
             partition = 0
         if isinstance(partition, int):
@@ -161,23 +151,6 @@ class RecordCollector:
     def _open(self, topic: str) -> _Topic:
         known = self._topics[topic] = _Topic(self._partitions_of_topic(topic), self._batch_records_first)
         return known
-
-    def _refuse(
-        self,
-        missing: MissingTopicError,
-        topic: str,
-        keys: Keys,
-        values: Keys,
-        timestamps: Sequence[int],
-        headers: Sequence[Headers] | None,
-    ) -> None:
-        if self.on_refused is None:
-            raise missing
-        error = RecordRefusedError(str(missing), topic, -1, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        for key, value, timestamp, header in zip(keys, values, timestamps, headers or repeat(()), strict=False):
-            answer = self.on_refused(RefusedRecord(topic, -1, key, value, timestamp, tuple(header), error))
-            if answer is not RefusalAnswer.DROP:
-                raise missing
 
     def send_alone(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
         """Hands one record over at once, before what waits for company. Raises MissingTopicError."""

@@ -137,8 +137,8 @@ def test_a_failing_answer_raises_the_records_error(broker: ScriptedBroker, conne
     network = connect(broker.address)
     broker.refuse = too_large
     network.producer.on_refused = lambda _: RefusalAnswer.FAIL
+    network.producer.send("t", 0, batch(range(60), {33}), 60)
     with pytest.raises(RecordRefusedError, match="refuses a record for t-0") as caught:
-        send_all(network, 60, 20, bad={33})
         network.producer.flush(30.0)
     assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 0, -1)
     # The producer starts anew.
@@ -185,7 +185,7 @@ def test_starting_over_is_asked_for_with_a_delivery_timeout(broker: ScriptedBrok
     network.producer.on_refused = lambda record: RefusalAnswer.START_OVER
     broker.hooks[ApiKey.PRODUCE] = produce_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     network.producer.send("t", 0, batch(range(3)), 3)
-    with pytest.raises(DeliveryTimeoutError, match="delivery.timeout.ms"):
+    with pytest.raises(DeliveryTimeoutError, match=r"delivery\.timeout\.ms"):
         network.producer.flush(30.0)
 
 
@@ -205,9 +205,7 @@ def test_what_may_have_been_written_is_never_dropped(broker: ScriptedBroker, con
 
 
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION])
-def test_what_is_not_the_records_fault_fails_at_once(
-    broker: ScriptedBroker, connect: Connect, code: ErrorCode
-) -> None:
+def test_what_is_not_the_records_fault_fails_at_once(broker: ScriptedBroker, connect: Connect, code: ErrorCode) -> None:
     network = connect(broker.address)
     network.producer.on_refused = dropped = Dropping()
     broker.hooks[ApiKey.PRODUCE] = produce_error(code)
