@@ -97,7 +97,7 @@ def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> Dead
 
 
 def fail(context: ErrorContext, error: BaseException) -> HandlerResponse:
-    """The default, Kafka Streams' LogAndFail handlers and DefaultProductionExceptionHandler: what may pass is tried again."""
+    """The default (Kafka Streams' LogAndFail and DefaultProductionExceptionHandler): what may pass is tried again."""
     return HandlerResponse.RETRY if _may_pass(error) else HandlerResponse.FAIL
 
 
