@@ -27,6 +27,11 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
+def with_suffix(directory: Path, *suffixes: str) -> list[Path]:
+    """The files of ``directory`` whose names end with one of these, by name. One look at the disk, and no more."""
+    return [directory / name for name in sorted(os.listdir(directory)) if name.endswith(suffixes)]
+
+
 def replace_file(path: Path, content: bytes, *, durable: bool) -> None:
     """Replaces ``path`` by ``content``, whole or not at all: for a killed process, with ``durable`` for a power loss."""
     temporary = path.with_name(path.name + ".new")

@@ -198,7 +198,8 @@ class Syncer:
                 self._urgent, self._due_s = False, None
                 if self._closing and not requests and not actions:
                     return
-            results = [result for log, request in requests.items() for result in _sync_log(log, request)]
+            synced: set[Path] = set()
+            results = [result for log, request in requests.items() for result in _sync_log(log, request, synced)]
             requests = {}  # Lets go of the files before anybody is told.
             if results:
                 self._deliver(partial(_run_callbacks, results))
@@ -222,16 +223,18 @@ def _run_action(action: Callable[[], None]) -> None:
         logger.warning("background work on the log's files failed and is left for the next start: %s", error)
 
 
-def _sync_log(log: Syncable, request: SyncRequest) -> list[tuple[OnSynced, LogStorageError | None]]:
+def _sync_log(log: Syncable, request: SyncRequest, synced: set[Path]) -> list[tuple[OnSynced, LogStorageError | None]]:
+    """``synced``: directories that this round has synced, with all that was noted before the round."""
     failure: LogFailedError | None = None
     path = Path()
     try:
         for file in request.files.values():
             path = file.path
             os.fdatasync(file.fd)
-        for path in request.directories:
+        for path in request.directories - synced:
             if path.exists():
                 sync_directory(path)
+            synced.add(path)
     except OSError as error:
         failure = LogFailedError(path, error, "could not be forced to disk, so that what it holds is not known")
         logger.error("%s", failure)

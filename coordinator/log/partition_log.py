@@ -35,7 +35,7 @@ from coordinator.log.compaction.survivors import AbortedData, Survivors
 from coordinator.log.compaction.swap import discard_swaps, swap_path
 from coordinator.log.config import Fsync, LogConfig, TimestampType
 from coordinator.log.errors import LogClosedError, LogFailedError, OffsetOutOfRangeError
-from coordinator.log.files import sync_directory
+from coordinator.log.files import sync_directory, with_suffix
 from coordinator.log.fsync import Syncer, SyncRequest
 from coordinator.log.producer_state import ProducerState, WrittenBatch
 from coordinator.log.segment import OFFSETS_MAX, SNAPSHOT_SUFFIX, Segment
@@ -307,7 +307,7 @@ class PartitionLog:
 
         What a snapshot knows of deleted segments stands nowhere else.
         """
-        offsets = sorted(int(path.stem) for path in self.directory.glob("*" + SNAPSHOT_SUFFIX))
+        offsets = [int(path.stem) for path in with_suffix(self.directory, SNAPSHOT_SUFFIX)]
         recovery_point = self._saved.recovery_point if self._saved is not None else 0
         usable = [offset for offset in offsets if offset <= recovery_point]
         for offset in set(usable[:-1]) - set(self._bases):
@@ -592,7 +592,8 @@ class PartitionLog:
     def note_unsynced(self, request: SyncRequest) -> None:
         """For the syncer: the files and directories that may have unsynced changes."""
         self._check_open()
-        for segment in (*self._rolled, self._segments[-1]):
+        active = self._segments[-1]
+        for segment in (*self._rolled, active) if active.size_bytes else self._rolled:
             request.files.setdefault(segment.base_offset, segment.file)
         request.directories |= self._unsynced_directories
         request.end_offset = self._end
@@ -611,8 +612,17 @@ class PartitionLog:
 
     @property
     def has_unsynced(self) -> bool:
-        """Whether something was appended or created that is not known to be on disk."""
-        return not self._closed and (self._end > self._synced_offset or bool(self._unsynced_directories))
+        """Whether something was appended or created that is not known to be on disk.
+
+        A log that was never written need not be there: it is as empty when the next start makes it again.
+        """
+        if self._closed or self._is_untouched:
+            return False
+        return self._end > self._synced_offset or bool(self._unsynced_directories)
+
+    @property
+    def _is_untouched(self) -> bool:
+        return self._saved is None and not self._end and self._epochs == ((0, 0),)
 
     @property
     def is_closed(self) -> bool:
@@ -638,6 +648,8 @@ class PartitionLog:
             self.abandon()
 
     def _write_hints(self) -> None:
+        if self._is_untouched:
+            return
         if self._saved is None or self._checkpoint() != self._saved or self._segments[-1].saved_index() is None:
             self._segments[-1].save_index()
             self._producers.save(recovery.snapshot_path(self.directory, self._end), self._end)

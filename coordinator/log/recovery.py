@@ -24,9 +24,9 @@ from pathlib import Path
 
 from coordinator.log.checkpoint import Checkpoint
 from coordinator.log.compaction.rewriting import CLEANED_SUFFIX
-from coordinator.log.compaction.swap import finish_swaps
+from coordinator.log.compaction.swap import SWAP_SUFFIX, finish_swaps
 from coordinator.log.errors import CorruptLogError
-from coordinator.log.files import replace_file, sync_directory
+from coordinator.log.files import replace_file, sync_directory, with_suffix
 from coordinator.log.index import SegmentIndex
 from coordinator.log.producer_state import ProducerState
 from coordinator.log.scan import Expected, Fault, find_whole_batch, scan_batches
@@ -64,7 +64,7 @@ class Repair:
 
 def list_segments(directory: Path, interval_bytes: int) -> list[Segment]:
     """The segments of a partition directory by offset."""
-    return [Segment.existing(path, interval_bytes) for path in sorted(directory.glob("*" + LOG_SUFFIX))]
+    return [Segment.existing(path, interval_bytes) for path in with_suffix(directory, LOG_SUFFIX)]
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:
@@ -77,10 +77,11 @@ def remove_leftovers(directory: Path) -> None:
 
     When a log is opened again in the same process, the sync thread may be at it already.
     """
-    finish_swaps(directory)
-    for pattern in ("*.new", "*" + DELETED_SUFFIX, "*" + CLEANED_SUFFIX):
-        for path in directory.glob(pattern):
-            path.unlink(missing_ok=True)
+    found = with_suffix(directory, SWAP_SUFFIX, ".new", DELETED_SUFFIX, CLEANED_SUFFIX)
+    if any(path.suffix == SWAP_SUFFIX for path in found):
+        finish_swaps(directory)
+    for path in found:
+        path.unlink(missing_ok=True)
 
 
 def recover(directory: Path, segments: list[Segment], checkpoint: Checkpoint | None) -> Recovered:
@@ -193,7 +194,7 @@ def note_epoch(epochs: list[tuple[int, int]], epoch: int, offset: int) -> None:
 
 
 def _newest_snapshot(directory: Path, recovery_point: int) -> tuple[ProducerState, int]:
-    for path in sorted(directory.glob("*" + SNAPSHOT_SUFFIX), reverse=True):
+    for path in reversed(with_suffix(directory, SNAPSHOT_SUFFIX)):
         if int(path.stem) <= recovery_point:
             loaded = ProducerState.load(path)
             if loaded is not None and loaded[1] == int(path.stem):
@@ -202,14 +203,14 @@ def _newest_snapshot(directory: Path, recovery_point: int) -> tuple[ProducerStat
 
 
 def _remove_snapshots_beyond(directory: Path, end_offset: int) -> None:
-    for path in directory.glob("*" + SNAPSHOT_SUFFIX):
+    for path in with_suffix(directory, SNAPSHOT_SUFFIX):
         if int(path.stem) > end_offset:
             path.unlink()
 
 
 def forget_aborted(directory: Path, marker_offsets: Collection[int]) -> None:
     """Drops aborted transactions from all snapshots, durably, before compaction takes their markers. Raises OSError."""
-    for path in directory.glob("*" + SNAPSHOT_SUFFIX):
+    for path in with_suffix(directory, SNAPSHOT_SUFFIX):
         loaded = ProducerState.load(path)
         if loaded is not None and loaded[0].forget_aborted(marker_offsets):
             replace_file(path, loaded[0].encoded(loaded[1]), durable=True)

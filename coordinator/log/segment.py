@@ -82,7 +82,7 @@ class Segment:
         segment = cls(directory, base_offset, interval_bytes)
         segment._index = SegmentIndex(base_offset, interval_bytes)
         try:
-            segment._file = SharedFile(segment.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            SharedFile(segment.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         except OSError as error:
             raise storage_error(segment.path, error, "a new segment could not be created") from error
         return segment

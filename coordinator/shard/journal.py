@@ -12,8 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from coordinator.log.errors import AppendRefusedError, LogError
+from coordinator.shard.lone_records import lone_rows
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import (
+    HEADER_SIZE_BYTES,
+    BatchHeader,
     ControlRecord,
     ControlType,
     RecordColumns,
@@ -21,7 +24,7 @@ from streamsrt.wire.records import (
     decode_control_batch,
     encode_batch,
     encode_control_batch,
-    iter_headers,
+    read_header,
 )
 
 logger = logging.getLogger("coordinator.shard")
@@ -161,20 +164,39 @@ def _rows(columns: RecordColumns) -> list[tuple[bytes, bytes | None]]:
 
 
 def read_journal(log: CoordinatorLog) -> Iterator[JournalBatch]:
-    """Every batch of the log in order; records without a key are passed over. Raises LogError or DecodeError."""
+    """Every batch of the log in order, batches of one record each as one; records without a key are passed over.
+
+    Raises LogError or DecodeError.
+    """
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         read = log.read(offset, READ_BYTES)
         for buffer in read.buffers:
-            for position, header in iter_headers(buffer):
-                if header.last_offset < offset or header.records_count == 0:
-                    continue
-                producer_id = header.producer_id if header.is_transactional else -1
-                if header.is_control:
-                    yield JournalBatch(producer_id, decode_control_batch(buffer, position).type, [])
-                    continue
-                columns = decode_batch(buffer, position, headers=False, header=header).from_offset(offset)
-                yield JournalBatch(producer_id, None, _rows(columns))
+            yield from _batches(bytes(buffer), offset)
         if read.next_offset <= offset:
             return
         offset = read.next_offset
+
+
+def _batches(data: bytes, offset: int) -> Iterator[JournalBatch]:
+    position = 0
+    while True:
+        rows, position = lone_rows(data, position, offset)
+        if rows:
+            yield JournalBatch(-1, None, rows)
+        if len(data) - position < HEADER_SIZE_BYTES:
+            return
+        header = read_header(data, position)
+        if position + header.size_bytes > len(data):
+            return
+        if header.last_offset >= offset and header.records_count:
+            yield _batch(data, position, header, offset)
+        position += header.size_bytes
+
+
+def _batch(data: bytes, position: int, header: BatchHeader, offset: int) -> JournalBatch:
+    producer_id = header.producer_id if header.is_transactional else -1
+    if header.is_control:
+        return JournalBatch(producer_id, decode_control_batch(data, position).type, [])
+    columns = decode_batch(data, position, headers=False, header=header).from_offset(offset)
+    return JournalBatch(producer_id, None, _rows(columns))
