@@ -18,6 +18,7 @@ from topology.errors import TopologyError, UnsupportedError, call_site
 from topology.functions import check_function
 from topology.grouped import KGroupedStream
 from topology.grouping import Group, Options, Windowing
+from topology.late_records import LateSource
 from topology.materialize import as_store, generated_store_name, given_serdes
 from topology.names import check_name
 from topology.operations import Function, TableMerge
@@ -173,6 +174,10 @@ def _aggregate(
         queryable_name=store_name,
     )
     step = TableStep(name=node, site=site, parents=tuple(steps), table=table)
+    if windowing.closes_after_ms is not None:
+        values = {group.value for group, _ in members}
+        late_value = values.pop() if len(values) == 1 else Carried()
+        table.late = LateSource(tuple(steps), first.key, late_value, sources)
     plan.add(step)
     return KTable(plan, step, table, windowing.key(own_key), own_value, sources)
 

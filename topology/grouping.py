@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from topology.codecs import Serde, session_windowed, time_windowed
 from topology.errors import UnsupportedError, call_site
+from topology.late_records import LateSource
 from topology.materialize import (
     as_store,
     generated_store_name,
@@ -168,6 +169,8 @@ class Group:
         )
         parent, sources = self.repartitioned(store_name)
         step = TableStep(name=node, site=call_site(), parents=(parent,), table=table)
+        if windowing.closes_after_ms is not None:
+            table.late = LateSource((step,), self.key, self.value, sources)
         plan.add(step)
         return KTable(plan, step, table, windowing.key(own_key), own_value, sources)
 

@@ -144,6 +144,7 @@ class Layout:
                 stores=stores,
                 parents=parents,
                 sends_old_values=sends_old_values,
+                late=step.late if name == step.name else None,
                 site=step.site,
             )
         )

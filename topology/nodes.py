@@ -41,6 +41,8 @@ from topology.operations import (
     TableToStream,
 )
 from topology.operations.joins import (
+    AsofJoin,
+    AsofKeep,
     ForeignTableJoin,
     ResponseJoin,
     StreamGlobalTableJoin,
@@ -58,6 +60,8 @@ from topology.operations.joins import (
 __all__ = [
     "Aggregate",
     "AnySerde",
+    "AsofJoin",
+    "AsofKeep",
     "Branch",
     "Filter",
     "FlatMap",
@@ -183,10 +187,18 @@ class SourceNode:
     site: CallSite | None = field(default=None, compare=False, repr=False)
     """The user's line that made this node; it has no part in equality and digests."""
 
+    @property
+    def result_children(self) -> tuple[str, ...]:
+        """The children that get the records."""
+        return self.children
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorNode:
-    """Applies an operation. ``stores``: every store that it may touch, in the order of ``describe()``."""
+    """Applies an operation. ``stores``: every store that it may touch, in the order of ``describe()``.
+
+    ``late``: the child that gets what is dropped as too late, and nothing else; the other children get the results.
+    """
 
     name: str
     operation: Operation
@@ -194,7 +206,13 @@ class ProcessorNode:
     parents: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
     sends_old_values: bool = False
+    late: str | None = None
     site: CallSite | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def result_children(self) -> tuple[str, ...]:
+        """The children that get what the operation forwards."""
+        return self.children if self.late is None else tuple(name for name in self.children if name != self.late)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,6 +134,8 @@ def _self_join(step: StreamJoinStep, merged: Mapping[str, str]) -> OperatorStep 
     join = step.this_operation
     if len(above) > 1 or step.own_stores or not isinstance(join, StreamStreamJoin) or join.emits_unmatched:
         return None
+    if this.late is not None or other.late is not None:
+        return None
     assert isinstance(this, OperatorStep)
     (kept,) = this.own_stores
     operation = StreamSelfJoin(

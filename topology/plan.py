@@ -70,6 +70,8 @@ class Step:
     site: CallSite
     parents: tuple[Step, ...] = ()
     order: int = 0
+    late: str | None = None
+    """The step behind it that gets the records which it drops as too late."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -227,6 +229,8 @@ class TableState:
     """The store by which the table can be asked, where that is not its own."""
     closes_after_ms: int | None = None
     """Of a windowed aggregation: how long after its end a window is closed."""
+    late: Any = None
+    """The steps that drop late records (:class:`topology.late_records.LateSource`), where the table's operator does."""
 
     def materialize(self) -> tuple[str, ...]:
         """Asks for random access to the table's rows. The names of the stores that give it (``storeNames``)."""

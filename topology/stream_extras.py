@@ -9,13 +9,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, cast, overload
 
 from topology.codecs import Serde, long
 from topology.deduplication import Deduplicator
 from topology.errors import TopologyError, call_site
 from topology.functions import check_function
+from topology.late_records import LateSource, late_stream
 from topology.operations.batches import Frame, MapAsync, MapBatches
 from topology.plan import Carried, OperatorStep, Step
 from topology.stores import Store
@@ -49,6 +50,7 @@ class StreamExtras(Generic[K, V]):
     if TYPE_CHECKING:
         _key: Carried
         _value: Carried
+        _late: Mapping[str, LateSource]
 
         def _operator(
             self,
@@ -61,6 +63,48 @@ class StreamExtras(Generic[K, V]):
         ) -> OperatorStep: ...
 
         def _next(self, step: Step, key: Carried, value: Carried, *, rekeyed: bool = False) -> KStream[Any, Any]: ...
+
+    @overload
+    def late(
+        self,
+        side: Literal["left", "right"],
+        *,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: None = None,
+    ) -> KStream[K, Any]: ...
+    @overload
+    def late(
+        self,
+        side: Literal["left", "right"],
+        *,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V2],
+    ) -> KStream[K, V2]: ...
+    def late(
+        self,
+        side: Literal["left", "right"],
+        *,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[Any] | None = None,
+    ) -> KStream[K, Any]:
+        """What the join of two streams that made this stream did not keep of one side, since it came too late.
+
+        A record of a join within windows is joined with what the other side's store still has, and belongs here where its
+        own store does not keep it: what comes after it does not meet it. ``value``: serde of that side's values. Raises
+        TopologyError for a stream that is not the result of such a join, and where these records have been taken already.
+        """
+        found = self._late.get(side)
+        if found is None:
+            raise TopologyError(
+                f"late({side!r}) is for the result of a join of two streams (sides 'left' and 'right'): nothing is "
+                "dropped as late here. Of a windowed table call late() on the table",
+                call_site(),
+            )
+        stream = cast("KStream[K, V]", self)
+        return late_stream(stream._plan, found, name, key, value)
 
     def deduplicate(
         self,

@@ -13,12 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
+from topology.asof_joins import AsofJoins
 from topology.codecs import Serde, bytes_
 from topology.errors import TopologyError, UnsupportedError, WindowError, call_site
 from topology.functions import check_function
 from topology.global_tables import GlobalKTable
 from topology.join_stores import JoinStores, side_suffix, stream_join_stores
 from topology.join_windows import JoinWindows
+from topology.late_records import LateSource
 from topology.materialize import store_spec
 from topology.names import check_name
 from topology.nodes import PassThrough, StreamTableJoin
@@ -62,7 +64,7 @@ class _Options:
     grace: Duration | None = None
 
 
-class StreamJoins(Generic[K, V]):
+class StreamJoins(AsofJoins[K, V], Generic[K, V]):
     """The joins of a :class:`topology.KStream`."""
 
     __slots__ = ()
@@ -532,8 +534,15 @@ class StreamJoins(Generic[K, V]):
             own_stores=() if stores.shared is None else (stores.shared,),
         )
         plan.add(step)
-        value = values[0].changed(options.operator, site, keep=False)
-        return KStream(plan, step, key, value, left_sources | right_sources, False)
+        sources = left_sources | right_sources
+        joined: KStream[K, Any] = KStream(
+            plan, step, key, values[0].changed(options.operator, site, keep=False), sources, False
+        )
+        joined._late = {
+            side: LateSource((window,), key, carried, sources)
+            for side, window, carried in zip(("left", "right"), steps, values, strict=True)
+        }
+        return joined
 
     def _side(
         self, name: str | None, side: str, kind: JoinKind, key: Carried, value: Carried

@@ -14,12 +14,13 @@ Source: org.apache.kafka.streams.kstream.KStream and KStreamImpl.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from topology.codecs import Serde
 from topology.errors import TopologyError, call_site
 from topology.functions import Partitioner, Predicate, TopicExtractor, check_function
+from topology.late_records import LateSource
 from topology.materialize import added_store, as_store, generated_store_name, given_serdes, key_value_store
 from topology.names import REPARTITION_SUFFIX, check_name, is_generated_prefix
 from topology.nodes import (
@@ -96,7 +97,7 @@ def add_repartition(
 class KStream(StreamExtras[K, V], StreamJoins[K, V]):
     """A stream of records with keys of type ``K`` and values of type ``V``."""
 
-    __slots__ = ("_joined_through", "_key", "_plan", "_repartition_required", "_sources", "_step", "_value")
+    __slots__ = ("_joined_through", "_key", "_late", "_plan", "_repartition_required", "_sources", "_step", "_value")
 
     def __init__(
         self, plan: Plan, step: Step, key: Carried, value: Carried, sources: frozenset[str], repartition_required: bool
@@ -108,6 +109,7 @@ class KStream(StreamExtras[K, V], StreamJoins[K, V]):
         self._sources = sources
         self._repartition_required = repartition_required
         self._joined_through: RepartitionStep | None = None
+        self._late: Mapping[str, LateSource] = {}
 
     # ------------------------------------------------------------------------------------------------- stateless
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from topology.codecs import Serde
 from topology.errors import TopologyError, call_site
 from topology.functions import Predicate, check_function
+from topology.late_records import late_stream
 from topology.materialize import (
     added_store,
     as_store,
@@ -239,6 +240,29 @@ class KTable(TableJoins[K, V]):
         )
         plan.add(step)
         return KTable(plan, step, table, self._key, self._value, self._sources)
+
+    @overload
+    def late(self, *, name: str | None = None, key: None = None, value: None = None) -> KStream[Any, Any]: ...
+    @overload
+    def late(self, *, name: str | None = None, key: None = None, value: Serde[V2]) -> KStream[Any, V2]: ...
+    @overload
+    def late(self, *, name: str | None = None, key: Serde[K2], value: Serde[V2]) -> KStream[K2, V2]: ...
+    def late(
+        self, *, name: str | None = None, key: Serde[Any] | None = None, value: Serde[Any] | None = None
+    ) -> KStream[Any, Any]:
+        """The records that the windowed aggregation which made this table dropped as too late, as they came to it.
+
+        A record belongs here where none of its windows took it. Behind ``suppress`` with ``idle_timeout``: the changes of
+        windows that were closed already. ``key``, ``value``: serdes of those records, where they are not known. Raises
+        TopologyError for a table whose operator drops nothing as late, and where the records have been taken already.
+        """
+        if self._table.late is None:
+            raise TopologyError(
+                "late() is for the table that an aggregation in windows that close makes, or suppress() with "
+                "idle_timeout=: nothing is dropped as late here",
+                call_site(),
+            )
+        return late_stream(self._plan, self._table.late, name, key, value)
 
     def transform_values(
         self,

@@ -16,7 +16,7 @@ from streamsrt.operators.tables import mark_last
 from topology import nodes
 from topology.nodes import ProcessorNode
 from topology.operations import TableMerge
-from topology.windows import UnlimitedWindows, Windows
+from topology.windows import TimeWindows, UnlimitedWindows, Windows
 
 pack_start = Struct(">q").pack
 
@@ -55,6 +55,7 @@ def _emit_windows(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows
     raw = e.raw(flow.key, c.plan.key_serde(c.plan.specs[op.store]))
     _read_arguments(c, op, flow)
     start = e.temp("w")
+    came = flow.copy()
     if isinstance(windows, UnlimitedWindows):
         with e.block(f"if {flow.time} >= {windows.start_ms}:"):
             e.line(f"{start} = {windows.start_ms}")
@@ -67,8 +68,18 @@ def _emit_windows(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows
         first = f"max(0, {flow.time} - {back_ms}) // {advance_ms} * {advance_ms}"
         with e.block(f"for {start} in range({first}, {flow.time} + 1, {advance_ms}):"):
             _emit_window(c, node, op, windows, flow.copy(), raw, start)
+    if node.late is not None:
+        # The last window is the one that closes last: where it is over, all of them are.
+        last = f"{flow.time} // {_advance_ms(windows)} * {_advance_ms(windows)}"
+        with e.block(f"if {last} + {windows.size_ms + windows.grace_ms} <= {time}:"):
+            c.late(node, came)
     if op.emit_on_close:
         _emit_closed(c, node, op, windows, flow)
+
+
+def _advance_ms(windows: Windows) -> int:
+    assert isinstance(windows, TimeWindows), "other windows never close"
+    return windows.advance_ms
 
 
 def _closing(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: Windows) -> str:

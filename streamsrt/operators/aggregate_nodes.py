@@ -139,13 +139,19 @@ def _windowed(
             return
         time.ms = max(time.ms, timestamp)
         raw = serialize(key)
+        is_late = False
         for start in starts(timestamp):
             if start + lasts_ms <= time.ms:
                 env.counters.dropped_late += 1
+                is_late = True
             else:
+                is_late = False
                 update(key, raw, value, timestamp, headers, start)
                 if closing is not None:
                     closing.note(start)
+        # The last window is the one that closes last: where it is over, all of them are.
+        if is_late:
+            made.drop_late(key, value, timestamp, headers)
         if emit is not None:
             emit(time.ms, headers)
 

@@ -144,8 +144,13 @@ class Compiler:
 
     def children(self, node: SourceNode | ProcessorNode, flow: Flow) -> None:
         self.share(node, flow)
-        for child in node.children:
+        for child in node.result_children:
             self.child(child, flow.copy())
+
+    def late(self, node: ProcessorNode, flow: Flow) -> None:
+        """Hands a record to those who want what is dropped as too late."""
+        if node.late is not None:
+            self.child(node.late, flow.copy())
 
     def child(self, name: str, flow: Flow) -> None:
         self._nodes += 1
@@ -170,8 +175,8 @@ class Compiler:
             if any(self._reads(child)[0] for child in node.children):
                 self.emitter.obj(flow.key)
             return
-        if len(node.children) > 1:
-            reads = [self._reads(child) for child in node.children]
+        if len(node.result_children) > 1:
+            reads = [self._reads(child) for child in node.result_children]
             if sum(key for key, _ in reads) > 1:
                 self.emitter.obj(flow.key)
             if sum(value for _, value in reads) > 1:

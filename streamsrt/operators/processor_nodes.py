@@ -31,12 +31,14 @@ Process = Callable[[Any, Any, int, Any, Any], None]
 class PathNode:
     """A node that runs. ``process(key, value, timestamp, headers, old)`` is set by the operation."""
 
-    __slots__ = ("children", "close", "env", "name", "process")
+    __slots__ = ("children", "close", "env", "late", "name", "process")
 
     def __init__(self, name: str, env: Environment) -> None:
         self.name = name
         self.env = env
         self.children: list[PathNode] = []
+        self.late: PathNode | None = None
+        """The child that gets what is dropped as too late."""
         self.process: Process = self.forward
         self.close: Callable[[], None] = _nothing
 
@@ -51,6 +53,11 @@ class PathNode:
     def forward(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
         for child in self.children:
             child.accept(key, value, timestamp, headers, old)
+
+    def drop_late(self, key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        """Hands a record to those who want what is dropped as too late."""
+        if self.late is not None:
+            self.late.accept(key, value, timestamp, headers)
 
 
 def _nothing() -> None:
@@ -94,7 +101,9 @@ class PathBuilder:
         if isinstance(node, nodes.SinkNode):
             made.process = self._sink(node)
             return made
-        made.children = [self.node(child) for child in node.children]
+        made.children = [self.node(child) for child in node.result_children]
+        if isinstance(node, nodes.ProcessorNode) and node.late is not None:
+            made.late = self.node(node.late)
         if isinstance(node, nodes.ProcessorNode):
             made.process = self._process(node, made)
         return made

@@ -20,6 +20,7 @@ from streamsrt.errors import DeserializationError, RecordError
 from streamsrt.operators import (  # noqa: F401  # they register their operations
     aggregate,
     aggregate_nodes,
+    asof_joins,
     batches,
     foreign_key_joins,
     global_joins,
@@ -266,7 +267,7 @@ class Runner:
     def _forward(self, owner: str, cache: Any, flushed: Flushed) -> None:
         node = self.plan.node(owner)
         assert isinstance(node, nodes.ProcessorNode)
-        if not node.children:
+        if not node.result_children:
             return
         if node.sends_old_values:
             cache.read_olds(flushed)

@@ -38,6 +38,10 @@ class SessionChange(NamedTuple):
     old: Any
 
 
+LATE: Sequence[SessionChange] = []
+"""What :meth:`Sessions.update` returns for a record that is too late."""
+
+
 def _merging(op: SessionAggregate) -> tuple[Callable[[], Any], Callable[[Any, Any, Any], Any]]:
     """The initial aggregate, and ``(key, one, other) -> merged``."""
     aggregator, initializer, merger = op.aggregator, op.initializer, op.merger
@@ -116,7 +120,7 @@ class Sessions:
             start, end = min(start, entry.start), max(end, entry.end)
         if end < self.time.ms - self._closes_after:
             self._counters.dropped_late += 1
-            return ()
+            return LATE
         changes = []
         if start != end or start != timestamp:
             for entry in found:
@@ -149,7 +153,10 @@ def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
             env.counters.dropped_null += 1
             return
         raw = serde.serialize(key)
-        for start, end, new, before in sessions.update(raw, key, value, timestamp, headers):
+        changes = sessions.update(raw, key, value, timestamp, headers)
+        if changes is LATE:
+            made.drop_late(key, value, timestamp, headers)
+        for start, end, new, before in changes:
             if log is not None:
                 log(raw + pack_times(end, start), new, timestamp, headers if keeps_headers and new is None else ())
             if forwards:
@@ -179,10 +186,16 @@ def emit_session_aggregate(c: Compiler, node: ProcessorNode, op: SessionAggregat
         key = e.obj(inside.key) if op.aggregation == "aggregate" else "None"
         value = "None" if op.aggregation == "count" else e.obj(inside.value)
         call = f"{e.bind('update', sessions.update)}({raw}, {key}, {value}, {flow.time}, {flow.headers or '()'})"
-        if c.plan.is_cached(op.store):
-            e.line(call)
-        else:
+        if node.late is not None:
+            changes = e.temp("changes")
+            e.line(f"{changes} = {call}")
+            call = changes
+            with e.block(f"if {changes} is {e.bind('late', LATE)}:"):
+                c.late(node, inside)
+        if not c.plan.is_cached(op.store):
             _emit_changes(c, node, op, inside, call, raw)
+        elif node.late is None:
+            e.line(call)
         if sessions.closing is not None:
             _emit_closed(c, node, op, flow, e.bind("closing", sessions.closing), e.bind("time", time))
 

@@ -44,12 +44,16 @@ def make_sliding_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
         sliding.closed_before = time.ms - grace
         if timestamp + difference < sliding.closed_before:
             env.counters.dropped_late += 1
+            made.drop_late(key, value, timestamp, headers)
             return
+        sliding.is_taken = False
         record = (key, serialize(key), value, timestamp, headers)
         if timestamp < difference:
             sliding.early(record)
         else:
             sliding.late_enough(record)
+        if not sliding.is_taken:
+            made.drop_late(key, value, timestamp, headers)
         if emit is not None:
             emit(time.ms, headers)
 
@@ -71,6 +75,8 @@ class _Sliding:
         self.cache = cache
         self.closing: ClosingWindows | None = None
         self.closed_before = -1
+        self.is_taken = False
+        """Whether some window took the record that is processed."""
         self._env = builder.env
         self._difference = op.windows.difference_ms
         self._update: Update = row_update(builder, node, op, made)
@@ -85,6 +91,7 @@ class _Sliding:
         if start + self._difference < self.closed_before:
             self._env.counters.dropped_late += 1
             return
+        self.is_taken = True
         self._known(raw, start)
         self._update(key, raw, value, timestamp, headers, start)
 
@@ -165,6 +172,7 @@ class _Sliding:
         if before is None or timestamp < self.closed_before:
             self._put(record, start)
             return
+        self.is_taken = True
         self._known(raw, start)
         _, after = self._compute(key, value, before[0])
         self._change(raw, after, timestamp, headers, start)

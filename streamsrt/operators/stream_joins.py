@@ -183,6 +183,8 @@ def make_stream_join_window(builder: PathBuilder, node: ProcessorNode, made: Pat
             return
         raw = None if value is None else serialize_value(value)
         place = cache.put(serialize(key), timestamp, value, raw)
+        if raw is not None and timestamp <= cache.newest_ms - cache.retention_ms:
+            made.drop_late(key, value, timestamp, headers)
         if topic is not None:
             env.collect(topic, [place], [raw], [timestamp], [headers] if headers else None, env.task_partition)
 

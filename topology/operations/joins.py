@@ -158,8 +158,40 @@ class StreamTableGraceJoin:
     value_serde: Serde[Any] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsofJoin:
+    """Left side of an as-of join: a record of time t meets the latest one that ``store`` has from t - ``within_ms`` to t.
+
+    It waits in ``waiting`` until stream time is ``grace_ms`` beyond it; None: it is joined when it comes. Stream time is
+    that of both sides, under the name ``time``; the other side's records are kept for ``keep_ms`` of it. The serdes are
+    this side's.
+    """
+
+    store: str
+    joiner: Callable[..., Any]
+    time: str
+    within_ms: int
+    keep_ms: int
+    grace_ms: int = 0
+    waiting: str | None = None
+    left: bool = False
+    with_key: bool = False
+    key_serde: Serde[Any] | None = None
+    value_serde: Serde[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsofKeep:
+    """Right side of an as-of join: keeps its records in ``store``. ``join``: the node of the left side."""
+
+    store: str
+    join: str
+
+
 JoinOperation: TypeAlias = (
-    StreamTableGraceJoin
+    AsofJoin
+    | AsofKeep
+    | StreamTableGraceJoin
     | StreamGlobalTableJoin
     | TableTableJoin
     | TableJoinMerge
