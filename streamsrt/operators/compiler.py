@@ -193,7 +193,13 @@ class Compiler:
             case nodes.PassThrough() | nodes.KeyNotNull() | nodes.TableToStream():
                 below = [self._reads(child) for child in node.children]
                 return (any(key for key, _ in below), any(value for _, value in below))
-            case nodes.Aggregate() | nodes.TableSource() | nodes.StreamTableJoin() | SessionAggregate():
+            case (
+                nodes.Aggregate()
+                | nodes.TableSource()
+                | nodes.StreamTableJoin()
+                | SessionAggregate()
+                | SlidingAggregate()
+            ):
                 return (False, False)
             case nodes.StreamJoinWindow():
                 return (False, True)

@@ -12,112 +12,116 @@ Source: org.apache.kafka.streams.kstream.internals.KStreamSlidingWindowAggregate
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from streamsrt.operators.aggregate_nodes import Update, computation, emission, row_update
-from streamsrt.operators.closing import ClosingWindows, closing_windows
+from streamsrt.operators.aggregate import pack_start
+from streamsrt.operators.aggregate_nodes import computation, emission
+from streamsrt.operators.closing import closing_windows
+from streamsrt.operators.compiler import Compiler, emits
+from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
+from streamsrt.operators.environment import Environment
 from streamsrt.operators.plan import StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
-from streamsrt.state.cache import WindowCache
+from streamsrt.state.cache import Entry, WindowCache
 from topology.nodes import ProcessorNode
 from topology.operations import SlidingAggregate
 from topology.windows import Windowed
 
 
-@makes(SlidingAggregate)
-def make_sliding_aggregate(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
-    op = node.operation
-    assert isinstance(op, SlidingAggregate)
-    sliding = _Sliding(builder, node, op, made)
-    env, difference, grace = builder.env, op.windows.difference_ms, op.windows.grace_ms
-    time = env.stream_times.setdefault(node.name, StreamTime())
-    serialize = builder.plan.key_serde(builder.plan.specs[op.store]).serialize
-    closing = closing_windows(sliding.cache, difference + grace + 1, time) if op.emit_on_close else None
-    emit = None if closing is None else emission(builder, op, closing, made)
-    sliding.closing = closing
+class SlidingChange(NamedTuple):
+    """What becomes of a window. ``timestamp``: of its row; ``logged_ms``: of the changelog's record."""
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
-        if key is None or value is None:
-            env.counters.dropped_null += 1
-            return
-        time.ms = max(time.ms, timestamp)
-        sliding.closed_before = time.ms - grace
-        if timestamp + difference < sliding.closed_before:
-            env.counters.dropped_late += 1
-            made.drop_late(key, value, timestamp, headers)
-            return
-        sliding.is_taken = False
-        record = (key, serialize(key), value, timestamp, headers)
-        if timestamp < difference:
-            sliding.early(record)
-        else:
-            sliding.late_enough(record)
-        if not sliding.is_taken:
-            made.drop_late(key, value, timestamp, headers)
-        if emit is not None:
-            emit(time.ms, headers)
-
-    return process
+    start: int
+    new: Any
+    old: Any
+    timestamp: int
+    logged_ms: int
 
 
-_Record = tuple[Any, bytes, Any, int, Any]
-"""Key, its bytes, value, timestamp, headers."""
+_Record = tuple[bytes, Any, Any, int, Any]
+"""A key's bytes, key, value, timestamp, headers."""
 _Row = tuple[Any, int]
 """Value and timestamp of a window's row."""
 
 
-class _Sliding:
-    """Which windows a record changes. ``closed_before``: a window that ends before then is closed."""
+class Sliding:
+    """The windows of one task's aggregation. ``tell`` is told what becomes of which window, at once."""
 
-    def __init__(self, builder: PathBuilder, node: ProcessorNode, op: SlidingAggregate, made: PathNode) -> None:
-        cache = builder.env.caches[op.store]
+    def __init__(
+        self, env: Environment, name: str, op: SlidingAggregate, tell: Callable[[SlidingChange], None] | None
+    ) -> None:
+        cache = env.caches[op.store]
         assert isinstance(cache, WindowCache)
-        self.cache = cache
-        self.closing: ClosingWindows | None = None
-        self.closed_before = -1
+        self.time = env.stream_times.setdefault(name, StreamTime())
+        self._cache = cache
+        self._tell = tell
+        self._difference, self._grace = op.windows.difference_ms, op.windows.grace_ms
+        lasts_ms = self._difference + self._grace + 1
+        self.closing = closing_windows(cache, lasts_ms, self.time) if op.emit_on_close else None
+        self._closed_before = -1
         self.is_taken = False
-        """Whether some window took the record that is processed."""
-        self._env = builder.env
-        self._difference = op.windows.difference_ms
-        self._update: Update = row_update(builder, node, op, made)
-        self._change = builder.change(op.store)
-        self._holds_back = builder.plan.is_cached(op.store) or op.emit_on_close
-        self._forward = made.forward
+        """Whether some window took the last record."""
+        self._counters = env.counters
+        self._sequence = env.sequence
+        self._keeps_latest = not env.plan.specs[op.store].plain_rows
         self._compute = computation(op)
 
-    def _put(self, record: _Record, start: int) -> None:
-        """Puts the record into a window that is there, or into a new one that was empty."""
-        key, raw, value, timestamp, headers = record
-        if start + self._difference < self.closed_before:
-            self._env.counters.dropped_late += 1
+    def update(self, raw: bytes, key: Any, value: Any, timestamp: int, headers: Any) -> bool:
+        """Puts a record with a value into its windows. False: it is so late that nothing else may come of it."""
+        self.is_taken = False
+        if timestamp > self.time.ms:
+            self.time.ms = timestamp
+        self._closed_before = self.time.ms - self._grace
+        if timestamp + self._difference < self._closed_before:
+            self._counters.dropped_late += 1
+            return False
+        record = (raw, key, value, timestamp, headers)
+        if timestamp < self._difference:
+            self._early(record)
+        else:
+            self._late_enough(record)
+        return True
+
+    def _put(self, record: _Record, entry: Entry) -> None:
+        """Puts the record into a window."""
+        _, key, value, timestamp, headers = record
+        start, before = entry.start, entry.value
+        if start + self._difference < self._closed_before:
+            self._counters.dropped_late += 1
             return
         self.is_taken = True
-        self._known(raw, start)
-        self._update(key, raw, value, timestamp, headers, start)
+        initial, after = self._compute(key, value, before)
+        latest = timestamp
+        if before is not None and entry.timestamp > timestamp and self._keeps_latest:
+            latest = entry.timestamp
+        self._change(entry, after, initial, latest, timestamp if after is None else latest, headers)
 
-    def _known(self, raw: bytes, start: int) -> None:
-        self.cache.note_start(raw, start)
+    def _change(self, entry: Entry, new: Any, old: Any, timestamp: int, logged_ms: int, headers: Any) -> None:
+        self._cache.change(entry, new, logged_ms, headers, next(self._sequence))
         if self.closing is not None:
-            self.closing.note(start)
+            self.closing.note(entry.start)
+        if self._tell is not None:
+            self._tell(SlidingChange(entry.start, new, old, timestamp, logged_ms))
 
-    def _rows(self, raw: bytes, low: int, high: int) -> list[tuple[int, Any, int]]:
-        """(start, value, timestamp) of the key's windows that start in ``low``..``high``, by start."""
-        cache = self.cache
-        rows = []
-        for start in cache.starts_of(raw, low, high):
-            entry = cache[start][raw]
-            if entry.value is not None:
-                rows.append((start, entry.value, entry.timestamp))
-        return rows
+    def _put_new(self, record: _Record, start: int) -> None:
+        """Puts the record into a window that was empty."""
+        if start + self._difference < self._closed_before:
+            self._counters.dropped_late += 1
+        else:
+            self._put(record, self._cache.add_window(record[0], start))
 
-    def early(self, record: _Record) -> None:
+    def _early(self, record: _Record) -> None:
         """A record whose window would start before time 0."""
-        raw, timestamp = record[1], record[3]
+        raw, _, _, timestamp, _ = record
         combined: _Row | None = None
         right: _Row | None = None
         previous: int | None = None
         starts = set()
-        for start, value, latest in self._rows(raw, 0, timestamp + 1):
+        for entry in self._cache.windows_of(raw):
+            start, value, latest = entry.start, entry.value, entry.timestamp
+            if value is None or start > timestamp + 1:
+                continue
             starts.add(start)
             if start == 0:
                 combined = (value, latest)
@@ -125,33 +129,37 @@ class _Sliding:
                     previous = latest
             elif start <= timestamp:
                 right = (value, latest)
-                self._put(record, start)
+                self._put(record, entry)
         if right is None and combined is not None and combined[1] > timestamp:
             right = combined
         self._own_right(record, starts, right)
         if previous is not None and previous + 1 not in starts:
-            self._put(record, previous + 1)
-        self._put(record, 0)
+            self._put_new(record, previous + 1)
+        self._put_new(record, 0)
 
-    def late_enough(self, record: _Record) -> None:
-        raw, timestamp = record[1], record[3]
+    def _late_enough(self, record: _Record) -> None:
+        raw, _, _, timestamp, _ = record
         difference = self._difference
         left: _Row | None = None
         right: _Row | None = None
         previous: int | None = None
         has_left = False
         starts = set()
-        for start, value, latest in reversed(self._rows(raw, max(0, timestamp - 2 * difference), timestamp + 1)):
+        for entry in reversed(self._cache.windows_of(raw)):
+            start, value, latest = entry.start, entry.value, entry.timestamp
+            if start + 2 * difference < timestamp:
+                break
+            if value is None or start > timestamp + 1:
+                continue
             starts.add(start)
-            end = start + difference
             if start == timestamp + 1:
                 continue
-            if end > timestamp:
+            if start + difference > timestamp:
                 right = right or (value, latest)
-                self._put(record, start)
-            elif end == timestamp:
+                self._put(record, entry)
+            elif start + difference == timestamp:
                 has_left = True
-                self._put(record, start)
+                self._put(record, entry)
                 if latest >= timestamp:
                     return
                 previous = latest
@@ -159,7 +167,7 @@ class _Sliding:
                 left, previous = (value, latest), latest
                 break
         if previous is not None and previous + 1 not in starts and previous + 1 + difference >= timestamp:
-            self._put(record, previous + 1)
+            self._put_new(record, previous + 1)
         if not has_left:
             holds_previous = previous is not None and timestamp - difference <= previous
             self._own_left(record, left if holds_previous else None)
@@ -167,26 +175,117 @@ class _Sliding:
 
     def _own_left(self, record: _Record, before: _Row | None) -> None:
         """Makes the window that ends at the record: with what the window before it holds, where that lies in it too."""
-        key, raw, value, timestamp, headers = record
+        raw, key, value, timestamp, headers = record
         start = timestamp - self._difference
-        if before is None or timestamp < self.closed_before:
-            self._put(record, start)
+        if before is None or timestamp < self._closed_before:
+            self._put_new(record, start)
             return
         self.is_taken = True
-        self._known(raw, start)
+        entry = self._cache.add_window(raw, start)
         _, after = self._compute(key, value, before[0])
-        self._change(raw, after, timestamp, headers, start)
-        if not self._holds_back:
-            self._forward(Windowed(key, start, timestamp), after, timestamp, headers, None)
+        self._change(entry, after, None, timestamp, timestamp, headers)
 
     def _own_right(self, record: _Record, starts: set[int], before: _Row | None) -> None:
         """Makes the window right behind the record, with the later records that some window of now holds."""
-        key, raw, _, timestamp, headers = record
+        raw, _, _, timestamp, headers = record
         start = timestamp + 1
         if before is None or before[1] <= timestamp or start in starts:
             return
-        self._known(raw, start)
         value, latest = before
-        self._change(raw, value, latest, headers, start)
-        if not self._holds_back:
-            self._forward(Windowed(key, start, start + self._difference), value, latest, headers, None)
+        self._change(self._cache.add_window(raw, start), value, None, latest, latest, headers)
+
+
+@makes(SlidingAggregate)
+def make_sliding_aggregate(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, SlidingAggregate)
+    env, plan, difference = builder.env, builder.plan, op.windows.difference_ms
+    log = builder.log_row(op.store)
+    forwards = not (plan.is_cached(op.store) or op.emit_on_close)
+    current: tuple[Any, bytes, Any] = (None, b"", ())
+
+    def tell(change: SlidingChange) -> None:
+        key, raw, headers = current
+        start, new, old, timestamp, logged_ms = change
+        if log is not None:
+            log(raw + pack_start(start) + b"\0\0\0\0", new, logged_ms)
+        if forwards:
+            window = Windowed(key, start, start + difference)
+            made.forward(window, new, timestamp, headers, old if node.sends_old_values else None)
+
+    sliding = Sliding(env, node.name, op, tell if forwards or log is not None else None)
+    serialize = plan.key_serde(plan.specs[op.store]).serialize
+    emit = None if sliding.closing is None else emission(builder, op, sliding.closing, made)
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        nonlocal current
+        if key is None or value is None:
+            env.counters.dropped_null += 1
+            return
+        raw = serialize(key)
+        current = (key, raw, headers)
+        goes_on = sliding.update(raw, key, value, timestamp, headers)
+        if not sliding.is_taken:
+            made.drop_late(key, value, timestamp, headers)
+        if goes_on and emit is not None:
+            emit(sliding.time.ms, headers)
+
+    return process
+
+
+@emits(SlidingAggregate)
+def emit_sliding_aggregate(c: Compiler, node: ProcessorNode, op: SlidingAggregate, flow: Flow) -> None:
+    e = c.emitter
+    told: list[SlidingChange] = []
+    tells = not c.plan.is_cached(op.store) and (c.plan.writes_changelog(op.store) or not op.emit_on_close)
+    sliding = Sliding(c.env, node.name, op, told.append if tells else None)
+    dropped = e.counter(c.counters, "dropped_null")
+    with e.block(f"if {flow.key.any} is None or {flow.value.any} is None:"):
+        e.line(f"{dropped} += 1")
+    with e.block("else:"):
+        inside = flow.copy()
+        inside.key.not_null = inside.value.not_null = True
+        raw = e.raw(inside.key, c.plan.key_serde(c.plan.specs[op.store]))
+        key = e.obj(inside.key) if op.aggregation == "aggregate" else "None"
+        value = "None" if op.aggregation == "count" else e.obj(inside.value)
+        goes_on = e.temp("on")
+        if tells:
+            e.line(f"{e.bind('told', told)}.clear()")
+        call = f"{e.bind('update', sliding.update)}({raw}, {key}, {value}, {flow.time}, {flow.headers or '()'})"
+        e.line(f"{goes_on} = {call}")
+        if tells:
+            _emit_changes(c, node, op, inside, e.bind("told", told), raw)
+        if node.late is not None:
+            with e.block(f"if not {e.bind('sliding', sliding)}.is_taken:"):
+                c.late(node, inside)
+        if sliding.closing is not None:
+            closing, time = e.bind("closing", sliding.closing), e.bind("time", sliding.time)
+            with e.block(f"if {goes_on} and {time}.ms >= {closing}.next_ms:"):
+                _emit_closed(c, node, op, flow, f"{closing}.close({time}.ms)")
+
+
+def _emit_changes(c: Compiler, node: ProcessorNode, op: SlidingAggregate, flow: Flow, told: str, raw: str) -> None:
+    e = c.emitter
+    start, new, old, time, logged, place = (e.temp(prefix) for prefix in ("w", "v", "b", "t", "l", "r"))
+    with e.block(f"for {start}, {new}, {old}, {time}, {logged} in {told}:"):
+        e.line(f"{place} = {raw} + {e.bind('pack_start', pack_start)}({start}) + b'\\0\\0\\0\\0'")
+        end = f"{start} + {op.windows.difference_ms}"
+        key = WindowedSlot(not_null=True, inner=flow.copy().key, start=start, end=end, store_key=place)
+        result = Flow(key, Slot(obj=new), time, flow.headers)
+        c.log(op.store, place, result, logged)
+        if op.emit_on_close:
+            return
+        if node.sends_old_values:
+            result.old = Slot(obj=old)
+        c.children(node, result)
+
+
+def _emit_closed(c: Compiler, node: ProcessorNode, op: SlidingAggregate, flow: Flow, closed: str) -> None:
+    """Forwards the windows that are closed now."""
+    e = c.emitter
+    entry, raw, start, value, time = (e.temp(prefix) for prefix in ("e", "k", "w", "v", "t"))
+    with e.block(f"for {entry} in {closed}:"):
+        e.line(f"{raw}, {start}, {value}, {time} = {entry}.key, {entry}.start, {entry}.value, {entry}.timestamp")
+        inner = Slot(raw=raw, serde=c.plan.key_serde(c.plan.specs[op.store]), not_null=True)
+        key = WindowedSlot(not_null=True, inner=inner, start=start, end=f"{start} + {op.windows.difference_ms}")
+        c.children(node, Flow(key, Slot(obj=value, not_null=True), time, flow.headers))

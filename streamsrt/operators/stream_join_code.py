@@ -21,6 +21,10 @@ def emit_stream_join_window(c: Compiler, node: ProcessorNode, op: nodes.StreamJo
         place = e.temp("r")
         e.line(f"{place} = {e.bind('put', cache.put)}({key}, {flow.time}, {value}, {raw})")
         c.log(op.store, place, flow, flow.time, headers=True)
+        if node.late is not None:
+            kept = e.bind("kept", cache)
+            with e.block(f"if {raw} is not None and {flow.time} <= {kept}.newest_ms - {cache.retention_ms}:"):
+                c.late(node, flow)
 
 
 def _observe(c: Compiler, flow: Flow, time: str) -> None:

@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from struct import Struct
@@ -31,6 +31,7 @@ _SAMPLE = 200
 _pack_timestamp = Struct(">q").pack
 _unpack_timestamp = Struct(">q").unpack_from
 by_sequence = attrgetter("sequence")
+_by_start = attrgetter("start")
 
 Serialize = Callable[[Any], bytes]
 Deserialize = Callable[[bytes], Any]
@@ -325,7 +326,7 @@ class WindowCache(dict[int, WindowRows]):
         self.expires_by_ms = 1
         """How much of what is beyond retention goes at once."""
         self.entries = 0
-        self._starts_of_key: dict[bytes, list[int]] = {}
+        self._windows_of_key: dict[bytes, list[Entry]] = {}
         self._trimmed_to = -1
         self._stored = newest_stored_start
         self._row_bytes = 64
@@ -344,6 +345,11 @@ class WindowCache(dict[int, WindowRows]):
     def put(self, key: bytes, start: int, value: Any, timestamp: int, headers: Any, sequence: int) -> Entry:
         """Changes the row of ``key`` in the window that starts at ``start``; ``value`` None deletes."""
         entry = self[start][key]
+        self.change(entry, value, timestamp, headers, sequence)
+        return entry
+
+    def change(self, entry: Entry, value: Any, timestamp: int, headers: Any, sequence: int) -> None:
+        """Changes a row of a window."""
         if not entry.dirty:
             entry.dirty = True
             entry.old = entry.value
@@ -352,7 +358,6 @@ class WindowCache(dict[int, WindowRows]):
         entry.timestamp = timestamp
         entry.headers = headers
         entry.sequence = sequence
-        return entry
 
     def flush(self, *, forwards: bool = True) -> Flushed | None:
         """Takes the dirty entries out; None where there are none (see :meth:`KeyValueCache.flush`)."""
@@ -388,10 +393,11 @@ class WindowCache(dict[int, WindowRows]):
         for start in [start for start in self if start < oldest]:
             self._drop(start)
         self.store.expire(self.newest_start)
-        if self._starts_of_key and self.newest_start - self._trimmed_to > self.retention_ms:
+        if self._windows_of_key and self.newest_start - self._trimmed_to > self.retention_ms:
             self._trimmed_to = self.newest_start
-            for key in [key for key, starts in self._starts_of_key.items() if not starts or starts[-1] < oldest]:
-                del self._starts_of_key[key]
+            known = self._windows_of_key.items()
+            for key in [key for key, entries in known if not entries or entries[-1].start < oldest]:
+                del self._windows_of_key[key]
 
     def _drop(self, start: int) -> None:
         self.entries -= len(self.pop(start))
@@ -408,14 +414,14 @@ class WindowCache(dict[int, WindowRows]):
         for start in sorted(self):
             if self.size_bytes() <= limit_bytes:
                 return
-            self._starts_of_key.clear()
+            self._windows_of_key.clear()
             self._drop(start)
 
     def forget(self, newest_stored_start: int | None) -> None:
         """Drops every entry: the store was rewritten from its changelog."""
         self.clear()
         self.entries = 0
-        self._starts_of_key = {}
+        self._windows_of_key = {}
         self.dirty = []
         self.pending = {}
         self._stored = newest_stored_start
@@ -452,26 +458,36 @@ class WindowCache(dict[int, WindowRows]):
                 cached[key]
         return [cached[key] for key in sorted(cached) if cached[key].value is not None]
 
-    def starts_of(self, key: bytes, low: int, high: int) -> list[int]:
-        """The starts in ``low``..``high`` of the windows that a key may have, in order. See :meth:`note_start`.
+    def windows_of(self, key: bytes) -> list[Entry]:
+        """The windows that a key may have, in order, and no others than those within retention. Not to be changed.
 
-        What is not written yet was noted when it was put, and is not forgotten before it is written.
+        What is not written yet is known here: it was made by :meth:`add_window`, and is not forgotten before it is written.
         """
-        starts = self._starts_of_key.get(key)
-        if starts is None:
-            starts = self._starts_of_key[key] = [start for start, _ in self.store.fetch(key, 0, 2**63 - 1)]
+        entries = self._windows_of_key.get(key)
+        if entries is None:
+            starts = [start for start, _ in self.store.fetch(key, 0, 2**63 - 1)]
+            entries = self._windows_of_key[key] = [self[start][key] for start in starts]
         oldest = self.newest() - self.retention_ms + 1
-        if starts and starts[0] < oldest:
-            del starts[: bisect_left(starts, oldest)]
-        return starts[bisect_left(starts, low) : bisect_right(starts, high)]
+        if entries and entries[0].start < oldest:
+            del entries[: bisect_left(entries, oldest, key=_by_start)]
+        return entries
 
-    def note_start(self, key: bytes, start: int) -> None:
-        """A row is put there: whoever asks for :meth:`starts_of` says so."""
-        starts = self._starts_of_key.get(key)
-        if starts is not None and (not starts or start > starts[-1]):
-            starts.append(start)
-        elif starts is not None and starts[(at := bisect_left(starts, start))] != start:
-            starts.insert(at, start)
+    def add_window(self, key: bytes, start: int) -> Entry:
+        """The entry of a window that is perhaps not among :meth:`windows_of` the key, which were asked for."""
+        entries = self._windows_of_key[key]
+        at = len(entries)
+        if entries and entries[-1].start >= start:
+            at = bisect_left(entries, start, key=_by_start)
+            if entries[at].start == start:
+                return entries[at]
+        rows = self[start]
+        # What the store has is among the key's windows.
+        entry = rows.get(key)
+        if entry is None:
+            entry = rows[key] = Entry(key, None, -1, start)
+            self.entries += 1
+        entries.insert(at, entry)
+        return entry
 
     def rows(self) -> Iterator[Entry]:
         """Every row within retention by key, then start; what is not flushed yet included."""

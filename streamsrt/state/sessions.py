@@ -45,13 +45,13 @@ class SessionBytesStore(WindowBytesStore):
     def write(self, puts: Iterable[SessionPut], *, changelog_offset: int | None = None) -> None:  # type: ignore[override]
         """Writes sessions as one atomic batch. Expired ones are dropped."""
         rows: list[tuple[bytes, bytes | None]] = []
+        prefix_of, pack = self.segments(), _TIMES.pack
         for key, start_ms, end_ms, value in puts:
-            packed = _TIMES.pack(end_ms, start_ms)
-            prefix = self._prefix(packed[:8])
+            prefix = prefix_of(end_ms)
             if prefix is None:
                 self.dropped_rows += 1
             else:
-                rows.append((prefix + key + packed, value))
+                rows.append((prefix + key + pack(end_ms, start_ms), value))
         self._write(rows, changelog_offset)
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from struct import Struct
 
@@ -118,21 +118,40 @@ class WindowBytesStore:
         self._prefixes[packed_start] = prefix
         return prefix
 
+    def segments(self) -> Callable[[int], bytes | None]:
+        """As :meth:`_prefix`, for many rows after each other: ``start -> bytes``."""
+        interval_ms = self.segment_interval_ms
+        known: dict[int, bytes | None] = {}
+        live: int | None = None
+
+        def prefix_of(start_ms: int) -> bytes | None:
+            nonlocal live
+            segment = start_ms // interval_ms
+            if start_ms > self._stream_time_ms or segment not in known:
+                prefix = self._prefix(_TIME.pack(start_ms))
+                if self._live_segment != live:
+                    # What was live before may be expired now.
+                    live = self._live_segment
+                    known.clear()
+                known[segment] = prefix
+            return known[segment]
+
+        return prefix_of
+
     # -------------------------------------------------------------------------------------------------------- writing
 
     def write(self, puts: Iterable[tuple[bytes, int, bytes | None]], *, changelog_offset: int | None = None) -> None:
         """Writes (key, start, value) as one atomic batch; None deletes. Expired rows are dropped."""
         rows: list[tuple[bytes, bytes | None]] = []
-        pack = _TIME.pack
+        pack, prefix_of = _TIME.pack, self.segments()
         start_ms: int | None = None
-        packed = suffix = b""
+        suffix = b""
+        prefix: bytes | None = None
         for key, row_start_ms, value in puts:
             if row_start_ms != start_ms:
                 start_ms = row_start_ms
-                packed = pack(start_ms)
-                suffix = packed + _NO_SEQUENCE
-            # Asked for every row: a row in between may have expired this segment.
-            prefix = self._prefixes[packed] if packed in self._prefixes else self._prefix(packed)
+                suffix = pack(start_ms) + _NO_SEQUENCE
+                prefix = prefix_of(start_ms)
             if prefix is None:
                 self.dropped_rows += 1
             else:
