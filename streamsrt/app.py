@@ -34,9 +34,11 @@ from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.runtime.assembly import assemble, client_config, topology_settings
 from streamsrt.runtime.health import why_not_alive, why_not_ready
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response, application_shutdown
+from streamsrt.runtime.memory import budget_text
 from streamsrt.runtime.metrics import (
     Metric,
     client_metrics,
+    memory_metrics,
     store_metrics,
     task_metrics,
     thread_metrics,
@@ -185,6 +187,7 @@ class KafkaStreams(Queryable):
         if processes is not None:
             found += task_metrics(client, processes.progress.tasks)
             found += updater_metrics(client, processes.progress)
+            found += memory_metrics(client, processes.progress.memory)
         if loop is None:
             return found
         name = client["client-id"] if self._worker else f"{client['client-id']}-StreamThread-{self._thread_number}"
@@ -193,6 +196,7 @@ class KafkaStreams(Queryable):
         found += thread_metrics(thread, progress, loop.meter)
         found += task_metrics(thread, progress.tasks)
         found += updater_metrics(thread, progress)
+        found += memory_metrics(thread, progress.memory)
         if self._queries is not None:
             with suppress(InvalidStateStoreError):
                 found += store_metrics(thread, self._queries.store_sizes(timeout_s=_SIZES_TIMEOUT_S))
@@ -463,18 +467,19 @@ class KafkaStreams(Queryable):
         tune_process()
         try:
             with ExitStack() as stack:
-                rocksdb = RocksDBOptions(memory_bytes=config.rocksdb_cache_bytes)
+                rocksdb = RocksDBOptions(memory_bytes=config.rocksdb_bytes)
                 directory = stack.enter_context(
                     StateDirectory(
                         config.state_dir, config.application_id, rocksdb=rocksdb, shared=self._worker is not None
                     )
                 )
+                logger.info("%s", budget_text(config))
                 version = LocalVersion(directory.path, self.topology)
                 version.check()
                 stack.callback(self._stop_http, self._start_http())
                 while self._run_thread(directory, version, until, ready):
                     if self._loop is not None:
-                        ended = replace(self._loop.progress, tasks=(), statuses=())
+                        ended = self._loop.progress.of_the_past()
                         self._past = total_of(ended.state, [self._past, ended])
                     self._failed_threads += 1
                     self._thread_number += 1

@@ -31,6 +31,8 @@ def _to_ms(value: object) -> object:
 
 Milliseconds = Annotated[int, BeforeValidator(_to_ms)]
 EXACTLY_ONCE_COMMIT_INTERVAL_MS = 100
+_RECORD_CACHES_BYTES, _STORES_BYTES, _UNCOMMITTED_BYTES = 64 << 20, 64 << 20, 16 << 20
+_LEAST_MEMORY_BYTES, _LEAST_ROCKSDB_BYTES = 4 << 20, 1 << 20
 _ALL_ADDRESSES = ("0.0.0.0", "[::]", "::", "")
 _TOPIC_PREFIX, _TAG_PREFIX = "topic.", "client.tag."
 
@@ -91,10 +93,11 @@ class StreamsConfig(BaseModel):
     """100 by default where processing is exactly once: others see results when they are committed."""
     transaction_timeout_ms: Milliseconds = Field(default=10_000, ge=1)
     """When the cluster aborts the transaction of an instance that is gone: others wait that long for its tasks' state."""
-    statestore_cache_max_bytes: int = Field(default=64 << 20, ge=0)
-    """Memory of the record caches of all tasks; 0 turns caching off: every update is written and forwarded at once."""
-    rocksdb_cache_bytes: int = Field(default=64 << 20, ge=1 << 20)
-    """One budget for the block caches and memtables of all stores of this process."""
+    cache_max_bytes: int | None = Field(default=None, ge=_LEAST_MEMORY_BYTES)
+    """One budget for the state of all tasks: record caches, changes that wait for a commit, block caches and memtables.
+    By default 128 MiB, of which record caches get half; or 64 MiB more than ``statestore.cache.max.bytes``."""
+    statestore_cache_max_bytes: int | None = Field(default=None, ge=0)
+    """What of that the record caches of all tasks get; 0 turns caching off: every update is forwarded and logged at once."""
     default_key_serde: Any = None
     default_value_serde: Any = None
     default_timestamp_extractor: Any = None
@@ -212,12 +215,42 @@ class StreamsConfig(BaseModel):
                     f"commit.interval.ms={self.commit_interval_ms} must be below transaction.timeout.ms="
                     f"{self.transaction_timeout_ms}: the cluster would abort every transaction before it is committed"
                 )
+        if self.rocksdb_bytes < _LEAST_ROCKSDB_BYTES:
+            raise ValueError(
+                f"statestore.cache.max.bytes={self.statestore_cache_max_bytes} leaves too little of cache.max.bytes="
+                f"{self.cache_max_bytes} for RocksDB, which gets the rest and needs {_LEAST_ROCKSDB_BYTES}: cache.max.bytes "
+                "is the budget of both. Raise it, or leave it out"
+            )
         if self.http_listen and not self.application_server and self.http_listen.rpartition(":")[0] in _ALL_ADDRESSES:
             raise ValueError(
                 f"http.listen={self.http_listen} is no address that other instances can ask: set application.server to "
                 "HOST:PORT as they reach it"
             )
         return self
+
+    @property
+    def memory_bytes(self) -> int:
+        """The whole budget."""
+        if self.cache_max_bytes is not None:
+            return self.cache_max_bytes
+        return self.record_cache_bytes + _STORES_BYTES
+
+    @property
+    def record_cache_bytes(self) -> int:
+        """The part of record caches; 0 where caching is off."""
+        if self.statestore_cache_max_bytes is not None:
+            return self.statestore_cache_max_bytes
+        return _RECORD_CACHES_BYTES if self.cache_max_bytes is None else self.cache_max_bytes // 2
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """What may wait for a commit: it lies in the record caches, or where they would be."""
+        return self.record_cache_bytes or min(_UNCOMMITTED_BYTES, self.memory_bytes // 4)
+
+    @property
+    def rocksdb_bytes(self) -> int:
+        """The part of block caches and memtables."""
+        return self.memory_bytes - self.uncommitted_bytes
 
     @property
     def is_exactly_once(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from streamsrt.cli.session import BootstrapServers, bootstrap
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.lifecycle import Response
+from streamsrt.runtime.memory import memory_text
 from streamsrt.runtime.values import Progress, State
 
 
@@ -139,6 +141,7 @@ def _show(progress: Progress, state: State, *, as_json: bool) -> None:
                 },
                 "tasks": {task.task_id: f"{task.role} {task.phase}" for task in progress.tasks},
                 "statuses": progress.statuses,
+                "memory": {**asdict(progress.memory), "used_bytes": progress.memory.used_bytes},
             }
         )
         sys.stdout.flush()
@@ -154,5 +157,7 @@ def _show(progress: Progress, state: State, *, as_json: bool) -> None:
     skipped = sum(count for name, count in progress.counters.items() if name.startswith("failed_"))
     if skipped:
         parts.append(f"{skipped} could not be handled and were skipped")
+    if progress.memory.limit_bytes:
+        parts.append(memory_text(progress.memory))
     parts.extend(progress.statuses)
     note(", ".join(parts))

@@ -26,6 +26,7 @@ from streamsrt.queries.values import HostInfo
 from streamsrt.runtime.commit import Committer, Committing
 from streamsrt.runtime.exactly_once import ExactlyOnceCommitter, transactional_sink
 from streamsrt.runtime.lifecycle import OnFailure
+from streamsrt.runtime.memory import memory_use
 from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
 from streamsrt.runtime.topology_version import digest_tag
 from streamsrt.runtime.tracing import spans_of
@@ -109,6 +110,7 @@ def assemble(
         desk=desk,
         routing=routing,
         is_static=config.group_instance_id is not None,
+        memory=lambda: memory_use(config, manager, directory.rocksdb),
     )
     loop.on_work = spans_of(config)
     if not config.is_exactly_once:
@@ -136,19 +138,21 @@ def _global_consumer(
         directory,
         application_id=config.application_id,
         config=TaskConfig.of(config),
-        cache_max_bytes=max(config.statestore_cache_max_bytes, _LEAST_GLOBAL_CACHE_BYTES),
+        cache_max_bytes=max(config.uncommitted_bytes // _GLOBAL_PART, _LEAST_GLOBAL_CACHE_BYTES),
         replica=replica,
     )
 
 
 def _task_settings(config: StreamsConfig, topology: Topology, partitions: Callable[[str], int]) -> TaskSettings:
+    globals_too = bool(topology.global_subtopologies)
     return TaskSettings(
         application_id=config.application_id,
         subtopologies={
             each.id if config.subtopology_id == "hash" else str(each.number): each for each in topology.subtopologies
         },
         task_config=TaskConfig.of(config),
-        cache_max_bytes=config.statestore_cache_max_bytes,
+        cache_max_bytes=config.record_cache_bytes - (config.record_cache_bytes // _GLOBAL_PART if globals_too else 0),
+        uncommitted_max_bytes=config.uncommitted_bytes,
         auto_offset_reset=config.auto_offset_reset,
         input_buffer_bytes=2 * config.max_partition_fetch_bytes,
         partitions_of_topic=partitions,
@@ -197,6 +201,8 @@ _BATCH_SLACK_BYTES = 16_384
 _TURN_MS = 100
 _LAST_LETTERS_TIMEOUT_S = 10.0
 _LEAST_GLOBAL_CACHE_BYTES = 1 << 20
+_GLOBAL_PART = 4
+"""Global stores get a quarter of the record caches, where there are any."""
 
 
 def wall_clock() -> Callable[[], int]:

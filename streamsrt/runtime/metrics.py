@@ -12,14 +12,15 @@ from dataclasses import dataclass
 
 from streamsrt.queries.values import StoreSize
 from streamsrt.runtime.meter import ThreadMeter
-from streamsrt.runtime.values import Progress, State, TaskProgress
+from streamsrt.runtime.values import MemoryUse, Progress, State, TaskProgress
 
-CLIENT, THREAD, TASK, STORE, UPDATER = (
+CLIENT, THREAD, TASK, STORE, UPDATER, MEMORY = (
     "stream-metrics",
     "stream-thread-metrics",
     "stream-task-metrics",
     "stream-state-metrics",
     "stream-state-updater-metrics",
+    "stream-memory-metrics",
 )
 
 
@@ -74,6 +75,16 @@ def task_metrics(tags: Mapping[str, str], tasks: Iterable[TaskProgress]) -> Iter
         yield Metric("skipped-records-total", TASK, failed, of_task, "records that failed and were skipped")
         yield Metric("records-lag", TASK, task.lag_records, of_task, "records that were seen and are not processed")
         yield Metric("stream-time", TASK, task.stream_time_ms, of_task, "latest timestamp, epoch milliseconds")
+
+
+def memory_metrics(tags: Mapping[str, str], memory: MemoryUse) -> Iterator[Metric]:
+    """Of all state of the process, beside its budget. These are this runtime's: Java has no budget over all."""
+    yield Metric("memory-limit-bytes", MEMORY, memory.limit_bytes, tags, "cache.max.bytes")
+    yield Metric("memory-used-bytes", MEMORY, memory.used_bytes, tags, "bytes of record caches and of RocksDB")
+    yield Metric("record-caches-bytes", MEMORY, memory.record_cache_bytes, tags, "bytes of all record caches, about")
+    yield Metric("rocksdb-bytes", MEMORY, memory.rocksdb_bytes, tags, "bytes of block caches and write buffers")
+    yield Metric("write-buffers-bytes", MEMORY, memory.write_buffer_bytes, tags, "bytes of write buffers alone")
+    yield Metric("state-bytes", MEMORY, memory.state_bytes, tags, "bytes that all stores hold, on disk and in memory")
 
 
 def updater_metrics(tags: Mapping[str, str], progress: Progress) -> Iterator[Metric]:

@@ -50,7 +50,7 @@ from streamsrt.runtime.health import where_is
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Response
 from streamsrt.runtime.meter import ThreadMeter
 from streamsrt.runtime.tracing import OnWork, no_spans
-from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
+from streamsrt.runtime.values import MemoryUse, Progress, RestoreProgress, State, TaskProgress
 from streamsrt.tasks.owned_task import OwnedTask
 from streamsrt.tasks.task_manager import TaskManager
 from streamsrt.tasks.task_offsets import TaskOffsets
@@ -69,6 +69,7 @@ _EPOCH_POLL_S = 0.05
 _EPOCH_ATTEMPTS = 100
 _PUBLISH_INTERVAL_MS = 100
 _RESTORE_LOG_INTERVAL_MS = 10_000
+_MEMORY_INTERVAL_MS = 1_000
 _OFFSETS_INTERVAL_MS = 500
 """How often the membership hears how far the tasks' state is; it decides when the group is told."""
 
@@ -105,7 +106,11 @@ class StreamThread:
         desk: QueryDesk | None = None,
         routing: Routing | None = None,
         is_static: bool = False,
+        memory: Callable[[], MemoryUse] = MemoryUse,
     ) -> None:
+        self._look_at_memory = memory
+        self._memory = MemoryUse()
+        self._memory_at_ms = 0
         self._desk = desk or QueryDesk()
         self._routing = routing
         self._is_static = is_static
@@ -435,6 +440,9 @@ class StreamThread:
         if now_ms - self._published_at_ms < _PUBLISH_INTERVAL_MS:
             return
         self._published_at_ms = now_ms
+        if now_ms - self._memory_at_ms >= _MEMORY_INTERVAL_MS:
+            self._memory_at_ms = now_ms
+            self._memory = self._look_at_memory()
         self.progress = Progress(
             state=State.RUNNING if settled else State.REBALANCING,
             tasks=tuple(_task_progress(owned, now_ms) for owned in self._manager),
@@ -447,6 +455,7 @@ class StreamThread:
             member_epoch=self._member.member_epoch,
             opened_tasks=self._manager.opened,
             closed_tasks=self._manager.closed,
+            memory=self._memory,
         )
         self._log_restore(now_ms)
 

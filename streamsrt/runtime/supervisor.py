@@ -28,13 +28,13 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NamedTuple, NoReturn
 
 from streamsrt.errors import StreamsError
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, application_shutdown
-from streamsrt.runtime.values import Progress, State
+from streamsrt.runtime.values import MemoryUse, Progress, State
 
 logger = logging.getLogger(__name__)
 
@@ -269,7 +269,7 @@ class Supervisor:
         worker.control.close()
         del self._workers[worker.index]
         if worker.report is not None:
-            self._past = total_of(State.RUNNING, [self._past, replace(worker.report.progress, tasks=(), statuses=())])
+            self._past = total_of(State.RUNNING, [self._past, worker.report.progress.of_the_past()])
         if worker.told_why or worker.stopping or self._stopping is not None:
             return
         self._failed += 1
@@ -340,6 +340,7 @@ def total_of(state: State, parts: Iterable[Progress]) -> Progress:
         statuses=tuple(dict.fromkeys(status for part in parts for status in part.statuses)),
         opened_tasks=sum(part.opened_tasks for part in parts),
         closed_tasks=sum(part.closed_tasks for part in parts),
+        memory=MemoryUse(*map(sum, zip(*(astuple(part.memory) for part in parts), strict=True))),
     )
 
 

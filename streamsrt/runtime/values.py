@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 
@@ -64,6 +64,25 @@ class TaskProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """What the state of this process takes, beside its budget (``cache.max.bytes``), in bytes.
+
+    ``rocksdb_bytes``: block caches and write buffers of all stores; of that, ``write_buffer_bytes`` are write buffers.
+    ``state_bytes``: what the stores hold, on disk and in memory, which is no part of the budget.
+    """
+
+    limit_bytes: int = 0
+    record_cache_bytes: int = 0
+    rocksdb_bytes: int = 0
+    write_buffer_bytes: int = 0
+    state_bytes: int = 0
+
+    @property
+    def used_bytes(self) -> int:
+        return self.record_cache_bytes + self.rocksdb_bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """A snapshot of what this instance does. Made once per poll, read from any thread."""
 
@@ -82,6 +101,11 @@ class Progress:
     opened_tasks: int = 0
     closed_tasks: int = 0
     """How many tasks were opened and closed since the start."""
+    memory: MemoryUse = MemoryUse()
+
+    def of_the_past(self) -> Progress:
+        """What is left of it when it has ended: the totals."""
+        return replace(self, tasks=(), statuses=(), memory=MemoryUse())
 
     @property
     def restore_eta_s(self) -> float | None:

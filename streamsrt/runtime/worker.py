@@ -21,7 +21,7 @@ from streamsrt.runtime.values import Progress, State
 logger = logging.getLogger(__name__)
 
 _REPORT_S = 0.1
-_LEAST_CACHE_BYTES = 1 << 20
+_LEAST_MEMORY_BYTES = 4 << 20
 
 
 class Instance(Protocol):
@@ -47,8 +47,8 @@ def worker_config(config: StreamsConfig, index: int) -> StreamsConfig:
     values: dict[str, object] = {
         "num_stream_threads": 1,
         "client_id": f"{config.client_id or f'streamsrt-{config.application_id}'}-StreamThread-{index}",
-        "statestore_cache_max_bytes": config.statestore_cache_max_bytes // count,
-        "rocksdb_cache_bytes": max(_LEAST_CACHE_BYTES, config.rocksdb_cache_bytes // count),
+        "cache_max_bytes": max(_LEAST_MEMORY_BYTES, config.memory_bytes // count),
+        "statestore_cache_max_bytes": config.record_cache_bytes // count,
     }
     if config.group_instance_id is not None:
         values["group_instance_id"] = f"{config.group_instance_id}-{index}"

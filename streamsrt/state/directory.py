@@ -66,7 +66,7 @@ class StateDirectory:
         self, root: Path | str, application_id: str, *, rocksdb: RocksDBOptions | None = None, shared: bool = False
     ) -> None:
         self.path = Path(root) / _legal(application_id, "application.id")
-        self._rocksdb = rocksdb or RocksDBOptions()
+        self.rocksdb = rocksdb or RocksDBOptions()
         self._open: dict[tuple[str, int], LaidOut] = {}
         self._shared = shared
         self._lock = os.open(self.path / ".lock", os.O_RDWR | os.O_CLOEXEC) if shared else _locked(self.path)
@@ -105,10 +105,10 @@ class StateDirectory:
         pause = threading.Event()
         for _ in range(_HANDOVER_ATTEMPTS if self._shared else 0):
             try:
-                return RocksDBStore(path, name, self._rocksdb)
+                return RocksDBStore(path, name, self.rocksdb)
             except StateDirectoryLockedError:
                 pause.wait(_HANDOVER_PAUSE_S)
-        return RocksDBStore(path, name, self._rocksdb)
+        return RocksDBStore(path, name, self.rocksdb)
 
     def read_positions(self, store: str, replica: int) -> dict[int, int]:
         """How far each partition of a global store's topic was read; nothing where that is not known."""

@@ -10,7 +10,8 @@
    which takes their cursor away when it is closed.
 5. A cursor points into the ``ReadOptions`` that it was made with and does not keep it alive: with the bound freed, scans end
    early and silently. So a scan holds both. ``set_iterate_lower_bound`` sets the upper one and is of no use.
-6. All stores of a process share one block cache, out of which write buffers are paid too (:class:`RocksDBOptions`).
+6. All stores of a process share one block cache, out of which write buffers are paid too (:class:`RocksDBOptions`). What
+   the write buffers have together is bounded here: see :meth:`RocksDBOptions.written`.
 7. What is restored is gathered first, so that of many values for one key only the last one costs more than the update of
    a dictionary: up to ten times as fast. Where keys turn out to be mostly distinct, that is left alone for a while, since
    it costs a third more. What is gathered is written, as one batch, before anything else is done with the store.
@@ -56,6 +57,8 @@ _OFFSET = struct.Struct(">q")
 
 _GATHERED_ROWS = 100_000
 _GATHERED_BYTES = 8 << 20
+_ARENA_BLOCK_BYTES = 64 << 10
+_PATIENCE = 1.5
 _PROBED_RECORDS = 50_000
 _STRAIGHT_RECORDS = 250_000
 
@@ -69,8 +72,8 @@ Compression = Literal["none", "lz4", "zstd", "snappy"]
 class RocksDBOptions:
     """What all RocksDB stores of one process share. Make one and give it to every store.
 
-    ``memory_bytes`` bounds blocks read and write buffers together; of it, write buffers get at most
-    ``write_buffers_bytes`` (None: half of it) before the fullest are flushed.
+    ``memory_bytes`` bounds blocks read and write buffers together; of it, write buffers get about ``write_buffers_bytes``
+    (None: half of it) before the fullest is flushed.
     ``write_buffer_bytes`` is one store's write buffer.
     """
 
@@ -82,17 +85,57 @@ class RocksDBOptions:
     compression: Compression = "none"
     _cache: Cache = field(init=False, repr=False, compare=False)
     _write_buffers: WriteBufferManager = field(init=False, repr=False, compare=False)
+    _gathering: set[int] = field(init=False, repr=False, compare=False)
+    _stores: weakref.WeakSet[RocksDBStore] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         cache = Cache(self.memory_bytes)
         object.__setattr__(self, "_cache", cache)
-        buffers_bytes = self.memory_bytes // 2 if self.write_buffers_bytes is None else self.write_buffers_bytes
-        buffers = WriteBufferManager.new_write_buffer_manager_with_cache(buffers_bytes, False, cache)
+        if self.write_buffers_bytes is None:
+            object.__setattr__(self, "write_buffers_bytes", self.memory_bytes // 2)
+        buffers = WriteBufferManager.new_write_buffer_manager_with_cache(2 * self._write_buffers_limit, False, cache)
         object.__setattr__(self, "_write_buffers", buffers)
+        object.__setattr__(self, "_gathering", set())
+        object.__setattr__(self, "_stores", weakref.WeakSet())
+
+    @property
+    def _write_buffers_limit(self) -> int:
+        return self.write_buffers_bytes or 0
 
     def used_bytes(self) -> int:
         """What blocks and write buffers of all stores take now."""
         return int(self._cache.get_usage())
+
+    def pinned_bytes(self) -> int:
+        """What of that can't be given up at this moment: write buffers, and blocks that are read."""
+        return int(self._cache.get_pinned_usage())
+
+    def write_buffers_used_bytes(self) -> int:
+        """What the write buffers of all stores take now."""
+        return int(self._write_buffers.get_usage())
+
+    def opened(self, store: RocksDBStore) -> None:
+        self._stores.add(store)
+
+    def written(self) -> None:
+        """Called after each write: flushes the fullest write buffer where all together are too big.
+
+        RocksDB's own rule flushes the store that is written to, however little it has, and lets the others keep what they
+        have. Where flushing does not keep up with writing, the writer waits.
+        """
+        used_bytes, limit_bytes = self._write_buffers.get_usage(), self._write_buffers_limit
+        if used_bytes > limit_bytes:
+            fullest = max(self._stores, key=RocksDBStore.write_buffer_bytes, default=None)
+            if fullest is not None:
+                fullest.flush_write_buffer(wait=used_bytes > limit_bytes * _PATIENCE)
+
+    def gathers(self, store: int) -> float:
+        """This store has restored rows in memory; which part of :data:`_GATHERED_BYTES` it may have, beside the others."""
+        self._gathering.add(store)
+        return 1 / len(self._gathering)
+
+    def gathers_no_more(self, store: int) -> None:
+        self._gathering.discard(store)
 
     def for_one_store(self) -> Options:
         """The options with which one store is opened."""
@@ -100,6 +143,8 @@ class RocksDBOptions:
         options.create_if_missing(True)
         options.set_write_buffer_size(self.write_buffer_bytes)
         options.set_write_buffer_manager(self._write_buffers)
+        # Hundreds of stores with a block of 1 MB each, which is the default, would fill the budget by being there.
+        options.set_arena_block_size(_ARENA_BLOCK_BYTES)
         options.set_max_background_jobs(self.background_jobs)
         options.set_compression_type(getattr(DBCompressionType, self.compression)())
         table = BlockBasedOptions()
@@ -191,6 +236,7 @@ class RocksDBStore:
         RocksDBStore.opened_by = os.getpid()
         self.name = name
         self.path = path
+        self._options = options
         self._scans: weakref.WeakSet[_Scan] = weakref.WeakSet()
         self._no_log = WriteOptions()
         # A property, whatever rocksdict's type stub says.
@@ -207,6 +253,7 @@ class RocksDBStore:
             db.close()
             raise self.translated(error, "opened") from error
         self._db = db
+        options.opened(self)
         self._get: Callable[[bytes], bytes | None] = db.get
         self._restored: dict[bytes, bytes | None] = {}
         self._restored_bytes = 0
@@ -259,6 +306,11 @@ class RocksDBStore:
             raise self.translated(error, "written") from error
         if changelog_offset is not None:
             self._changelog_offset = changelog_offset
+        self._options.written()
+
+    def write_buffer_bytes(self) -> int:
+        """What its write buffer takes that is not being flushed."""
+        return 0 if self._db is None else self._db.property_int_value("rocksdb.cur-size-active-mem-table") or 0
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:
         db = self._db
@@ -280,8 +332,10 @@ class RocksDBStore:
         if self._restored_records >= _PROBED_RECORDS and len(restored) > 0.75 * self._restored_records:
             self._straight_records = _STRAIGHT_RECORDS
             self._write_restored(db)
-        elif len(restored) >= _GATHERED_ROWS or self._restored_bytes >= _GATHERED_BYTES:
-            self._write_restored(db)
+        else:
+            part = self._options.gathers(id(self))
+            if len(restored) >= part * _GATHERED_ROWS or self._restored_bytes >= part * _GATHERED_BYTES:
+                self._write_restored(db)
 
     def _write_restored(self, db: Rdict) -> None:
         self._write(db, sorted(self._restored.items(), key=_key_of), self._changelog_offset)
@@ -291,6 +345,7 @@ class RocksDBStore:
         self._restored = {}
         self._restored_bytes = 0
         self._restored_records = 0
+        self._options.gathers_no_more(id(self))
         self._get = db.get
 
     def _get_after_restoring(self, stored_key: bytes) -> bytes | None:
@@ -361,9 +416,14 @@ class RocksDBStore:
         return on_disk + in_memory
 
     def flush(self) -> None:
-        db = self._opened()
+        self._opened()
+        self.flush_write_buffer(wait=True)
+
+    def flush_write_buffer(self, *, wait: bool) -> None:
+        """Flushes what was written; restored rows that are gathered stay. ``wait``: until it is done."""
         try:
-            db.flush()
+            if self._db is not None:
+                self._db.flush(wait)
         except Exception as error:
             raise self.translated(error, "written") from error
 

@@ -71,7 +71,7 @@ class TaskConfig:
         return cls(
             default_key_serde=config.default_key_serde,
             default_value_serde=config.default_value_serde,
-            cache_max_bytes=config.statestore_cache_max_bytes // max(1, tasks),
+            cache_max_bytes=config.record_cache_bytes // max(1, tasks),
             max_task_idle_ms=config.max_task_idle_ms,
             handlers=ExceptionHandlers(
                 deserialization=handler_of(config.deserialization_exception_handler),

@@ -56,6 +56,7 @@ logger = logging.getLogger(__name__)
 RETRY_BACKOFF_MS = 500
 CLEAN_INTERVAL_MS = 60_000
 _ADMIN_TIMEOUT_S = 5.0
+_LEAST_UNCOMMITTED_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,7 @@ class TaskSettings:
     auto_offset_reset: str
     input_buffer_bytes: int
     partitions_of_topic: Callable[[str], int]
+    uncommitted_max_bytes: int = 16 << 20
     task_timeout_ms: int = 300_000
     state_cleanup_delay_ms: int = 600_000
 
@@ -240,9 +242,11 @@ class TaskManager:
     def _share_cache(self) -> None:
         stateful = [owned for owned in self._tasks.values() if owned.is_active and owned.task.is_stateful()]
         total = self._settings.cache_max_bytes
-        share = max(1, total // len(stateful)) if stateful and total else total
+        count = max(1, len(stateful))
+        share = max(1, total // count) if total else 0
+        waiting = max(_LEAST_UNCOMMITTED_BYTES, self._settings.uncommitted_max_bytes // count)
         for owned in stateful:
-            owned.task.config = replace(owned.task.config, cache_max_bytes=share)
+            owned.task.config = replace(owned.task.config, cache_max_bytes=share, write_buffer_max_bytes=waiting)
 
     # ---------------------------------------------------------------------------------------------------------- closing
 

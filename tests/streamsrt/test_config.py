@@ -113,6 +113,23 @@ def test_what_can_not_be_done_is_refused(values: dict[str, object], said: str) -
     assert said in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("values", "record_caches", "rocksdb"),
+    [
+        ({}, 64, 64),
+        ({"cache.max.bytes": 32 << 20}, 16, 16),
+        ({"statestore.cache.max.bytes": 10 << 20}, 10, 64),
+        ({"cache.max.bytes": 32 << 20, "statestore.cache.max.bytes": 4 << 20}, 4, 28),
+        ({"statestore.cache.max.bytes": 0}, 0, 48),
+        ({"cache.max.bytes": 8 << 20, "statestore.cache.max.bytes": 0}, 0, 6),
+    ],
+)
+def test_one_budget_is_divided(values: dict[str, object], record_caches: int, rocksdb: int) -> None:
+    config = StreamsConfig.of({"application.id": "a", **values})
+    assert (config.record_cache_bytes >> 20, config.rocksdb_bytes >> 20) == (record_caches, rocksdb)
+    assert config.uncommitted_bytes + config.rocksdb_bytes == config.memory_bytes
+
+
 def test_passwords_are_not_shown() -> None:
     config = StreamsConfig.of(APP, {"sasl.password": "secret-1", "ssl.key.password": "secret-2"})
     assert "secret" not in repr(config)

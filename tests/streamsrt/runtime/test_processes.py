@@ -196,7 +196,7 @@ def test_each_worker_has_its_part(tmp_path: Path) -> None:
             "application.id": "a",
             "num.stream.threads": 4,
             "statestore.cache.max.bytes": 4_000,
-            "rocksdb.cache.bytes": 8 << 20,
+            "cache.max.bytes": 32 << 20,
             "http.listen": "127.0.0.1:8080",
             "group.instance.id": "static",
             "state.dir": tmp_path,
@@ -205,7 +205,7 @@ def test_each_worker_has_its_part(tmp_path: Path) -> None:
     )
     third = worker_config(config, 3)
     assert (third.num_stream_threads, third.client_id) == (1, "streamsrt-a-StreamThread-3")
-    assert (third.statestore_cache_max_bytes, third.rocksdb_cache_bytes) == (1_000, 2 << 20)
+    assert (third.record_cache_bytes, third.rocksdb_bytes) == (1_000, (8 << 20) - 1_000)
     assert (third.http_listen, third.group_instance_id) == ("127.0.0.1:8082", "static-3")
     assert (third.state_dir, third.topic_configs) == (tmp_path, {"segment.bytes": "77"})
     assert worker_config(StreamsConfig.of(config, http_listen="h:0"), 2).http_listen == "h:0"

@@ -145,6 +145,46 @@ def test_stores_share_one_memory_budget(tmp_path: Path) -> None:
         store.close()
 
 
+def test_many_small_stores_stay_within_the_budget(tmp_path: Path) -> None:
+    options = RocksDBOptions(memory_bytes=8 << 20)
+    stores = [RocksDBStore(tmp_path / str(i), f"store-{i}", options) for i in range(40)]
+    for turn in range(10):
+        for number, store in enumerate(stores):
+            store.write([(b"%d-%d-%d" % (number, turn, row), b"x" * 1000) for row in range(50)])
+    # 20 MB were written to 40 stores, each of which has a write buffer of up to 8 MB. Flushing takes a while.
+    assert 0 < options.write_buffers_used_bytes() <= 8 << 20
+    for store in stores:
+        store.close()
+
+
+def test_a_full_budget_while_stores_are_restored(tmp_path: Path) -> None:
+    options = RocksDBOptions(memory_bytes=4 << 20, write_buffers_bytes=1 << 20)
+    stores = [RocksDBStore(tmp_path / str(i), f"store-{i}", options) for i in range(3)]
+    for offset in range(0, 3_000, 500):
+        for store in stores:
+            store.restore([b"%d" % (offset + row) for row in range(500)], [b"v" * 2_000] * 500, offset + 500)
+    assert [store.approximate_count() > 0 for store in stores] == [True] * 3
+    assert all(store.changelog_offset() == 3_000 and store.get(b"2999") == b"v" * 2_000 for store in stores)
+    for store in stores:
+        store.close()
+
+
+def test_what_is_gathered_while_restoring_is_less_with_more_stores(tmp_path: Path) -> None:
+    alone, beside = RocksDBOptions(), RocksDBOptions()
+    written = {}
+    for name, options, others in (("alone", alone, 0), ("beside", beside, 9)):
+        neighbours = [RocksDBStore(tmp_path / f"{name}-{number}", "s", options) for number in range(others)]
+        for each in neighbours:
+            each.restore([b"k"], [b"v"], 1)
+        store = RocksDBStore(tmp_path / name, "s", options)
+        for offset in range(0, 20_000, 1_000):
+            store.restore([b"%d" % (offset + row) for row in range(1_000)], [b"v"] * 1_000, offset + 1_000)
+        written[name] = options.write_buffers_used_bytes()
+        for each in [*neighbours, store]:
+            each.close()
+    assert written["alone"] < written["beside"]
+
+
 @pytest.mark.parametrize("distinct", [150_000, 60_000, 100])
 def test_restoring_distinct_and_repeated_keys_ends_alike(tmp_path: Path, distinct: int) -> None:
     store = RocksDBStore(tmp_path / "store", "counts", DEFAULTS)

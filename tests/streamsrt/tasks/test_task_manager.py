@@ -143,6 +143,14 @@ def test_caches_share_the_memory(make_rig: MakeRig) -> None:
     assert {owned.task.config.cache_max_bytes for owned in rig.manager} == {1_000}
 
 
+def test_what_waits_for_a_commit_is_bounded_over_all_tasks(make_rig: MakeRig) -> None:
+    rig = make_rig(partitions=4, cache_max_bytes=0)
+    rig.start(Tasks(active=rig.tasks(0, 1, 2, 3)))
+    assert {owned.task.config.write_buffer_max_bytes for owned in rig.manager} == {4 << 20}
+    rig.start(Tasks(active=rig.tasks(1)))
+    assert {owned.task.config.write_buffer_max_bytes for owned in rig.manager} == {16 << 20}
+
+
 # --------------------------------------------------------------------------------------------------------- starting
 
 

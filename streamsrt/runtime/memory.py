@@ -1,0 +1,48 @@
+"""The budget of ``cache.max.bytes``: who gets what of it, and what is used.
+
+1. Record caches, with the changes in them that wait for a commit, get one part; the block caches and write buffers of all
+   RocksDB stores share the other one, whichever of the two needs it.
+2. Both parts are of the process, not of a task: with more tasks each has less.
+3. It is a budget of state. What was fetched and what is being sent have limits of their own (``fetch.buffer.bytes``,
+   ``buffer.memory``), and stores in memory hold what they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from streamsrt.config import StreamsConfig
+from streamsrt.runtime.values import MemoryUse
+from streamsrt.state.rocksdb import RocksDBOptions
+from streamsrt.tasks.owned_task import OwnedTask
+
+MIB = 1 << 20
+
+
+def budget_text(config: StreamsConfig) -> str:
+    """The budget in words, for the log."""
+    return (
+        f"state may take {config.memory_bytes / MIB:.0f} MiB of memory (cache.max.bytes): record caches and changes that "
+        f"wait for a commit {config.uncommitted_bytes / MIB:.0f}, block caches and write buffers of RocksDB "
+        f"{config.rocksdb_bytes / MIB:.0f}" + ("" if config.record_cache_bytes else "; record caches are off")
+    )
+
+
+def memory_use(config: StreamsConfig, tasks: Iterable[OwnedTask], rocksdb: RocksDBOptions) -> MemoryUse:
+    """What is used now. Called on the processing thread."""
+    tasks = list(tasks)
+    return MemoryUse(
+        limit_bytes=config.memory_bytes,
+        record_cache_bytes=sum(cache.size_bytes() for owned in tasks for cache in owned.task.caches.values()),
+        rocksdb_bytes=rocksdb.used_bytes(),
+        write_buffer_bytes=rocksdb.write_buffers_used_bytes(),
+        state_bytes=sum(store.approximate_size_bytes() for owned in tasks for store in owned.stores.values()),
+    )
+
+
+def memory_text(memory: MemoryUse) -> str:
+    """For people."""
+    return (
+        f"memory of state {memory.used_bytes / MIB:.0f} of {memory.limit_bytes / MIB:.0f} MiB, "
+        f"{memory.state_bytes / MIB:.0f} MiB stored"
+    )

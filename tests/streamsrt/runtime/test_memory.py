@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamsrt.config import StreamsConfig
+from streamsrt.membership.values import Tasks
+from streamsrt.runtime.memory import budget_text, memory_text, memory_use
+from streamsrt.runtime.metrics import memory_metrics
+from streamsrt.runtime.supervisor import total_of
+from streamsrt.runtime.values import MemoryUse, Progress, State
+from tests.streamsrt.rig import Rig
+
+BUDGET = MemoryUse(limit_bytes=8 << 20, record_cache_bytes=1 << 20, rocksdb_bytes=2 << 20, state_bytes=5 << 20)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "state may take 128 MiB of memory (cache.max.bytes): record caches and changes that wait for a commit 64"),
+        ({"cache.max.bytes": 16 << 20}, "write buffers of RocksDB 8"),
+        ({"statestore.cache.max.bytes": 0}, "record caches are off"),
+    ],
+)
+def test_the_budget_is_told(values: dict[str, object], said: str) -> None:
+    assert said in budget_text(StreamsConfig.of({"application.id": "a", **values}))
+
+
+def test_what_is_used_is_counted_over_all_tasks(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    config = StreamsConfig.of({"application.id": "a"})
+    try:
+        empty = memory_use(config, rig.manager, rig.directory.rocksdb)
+        assert (empty.limit_bytes, empty.record_cache_bytes, empty.state_bytes) == (128 << 20, 0, 0)
+        for partition in (0, 1):
+            rig.network.write(("in", partition), [(b"a", b""), (b"b", b""), (b"c", b"")])
+        rig.start(Tasks(active=rig.tasks(0, 1)))
+        rig.move()
+        rig.commit()
+        used = memory_use(config, rig.manager, rig.directory.rocksdb)
+        assert used.record_cache_bytes >= 2 * 3 * 200
+        assert used.state_bytes > 0
+        assert used.rocksdb_bytes >= used.write_buffer_bytes > 0
+    finally:
+        rig.close()
+
+
+def test_it_is_shown() -> None:
+    assert memory_text(BUDGET) == "memory of state 3 of 8 MiB, 5 MiB stored"
+    metrics = {each.name: each.value for each in memory_metrics({}, BUDGET)}
+    assert metrics["memory-limit-bytes"] == 8 << 20
+    assert metrics["memory-used-bytes"] == 3 << 20
+
+
+def test_processes_add_up_and_those_that_ended_have_none() -> None:
+    running = Progress(memory=BUDGET)
+    assert total_of(State.RUNNING, [running, running]).memory.limit_bytes == 16 << 20
+    assert total_of(State.RUNNING, [running, running.of_the_past()]).memory == BUDGET
