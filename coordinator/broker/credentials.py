@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 import orjson
 
 from coordinator.broker.keyed_log import KeyedLog
+from coordinator.log import LogError
 from coordinator.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, Credential, Mechanism, credential_of
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import (
@@ -79,20 +80,25 @@ class Credentials:
             if not code:
                 code, message = self._refusal(each, twice)
             errors[each.name] = (code, message)
-        for each in request.deletions:
+        for each in changes:
             if not errors[each.name][0]:
-                self.put(Mechanism(each.mechanism), each.name, None)
-        for each in request.upsertions:
-            if not errors[each.name][0]:
-                mechanism = Mechanism(each.mechanism)
-                made = credential_of(mechanism, each.salted_password, each.salt, each.iterations)
-                self.put(mechanism, each.name, made)
+                errors[each.name] = self._carry_out(each)
         result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
         return AlterUserScramCredentialsResponse(
             results=[
                 result(user=user, error_code=code, error_message=message) for user, (code, message) in errors.items()
             ]
         )
+
+    def _carry_out(self, change: Change) -> tuple[int, str | None]:
+        mechanism, made = Mechanism(change.mechanism), None
+        if isinstance(change, AlterUserScramCredentialsRequest.ScramCredentialUpsertion):
+            made = credential_of(mechanism, change.salted_password, change.salt, change.iterations)
+        try:
+            self.put(mechanism, change.name, made)
+        except LogError as error:
+            return error.error_code, str(error)
+        return 0, None
 
     def _refusal(
         self,

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from coordinator.broker.config_definitions import InvalidConfigError
-from coordinator.broker.keyed_log import KeyedLog
+from coordinator.broker.keyed_log import KeyedLog, loading
 from coordinator.broker.topics import OFFSETS_TOPIC, TopicRefusedError, TopicRegistry
 from coordinator.group.config import GroupConfig
 from coordinator.group.config import InvalidConfigError as InvalidGroupConfigError
@@ -103,7 +103,9 @@ class GroupShards:
         for log in self._logs:
             shard = Shard(log, self._config, self._image)
             self._shards.append(shard)
-            self._carry_out(shard, shard.load(now_ms))
+            with loading(log):
+                loaded = shard.load(now_ms)
+            self._carry_out(shard, loaded)
 
     # --------------------------------------------------------------------------------------------------------- requests
 

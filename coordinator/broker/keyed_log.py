@@ -6,11 +6,25 @@ change is appended before it is visible, so that a failed append changes nothing
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from coordinator.log import Fsync, LogConfig, LogDirectory, PartitionLog
+from coordinator.log.errors import UnreadableLogError
+from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import decode_batches, encode_batch
 
 _READ_BYTES = 1 << 20
 _SEGMENT_BYTES = 4 << 20
+
+
+@contextmanager
+def loading(log: PartitionLog) -> Iterator[None]:
+    """Says of which log it is that records can't be decoded: UnreadableLogError."""
+    try:
+        yield
+    except DecodeError as error:
+        raise UnreadableLogError(log.directory, str(error)) from error
 
 
 class KeyedLog:
@@ -29,7 +43,11 @@ class KeyedLog:
         return self._log
 
     def load(self) -> dict[str, bytes]:
-        """What the log holds now, in the order in which the keys were first written."""
+        """What the log holds now, in the order in which the keys were first written. Raises the log's errors."""
+        with loading(self._log):
+            return self._replayed()
+
+    def _replayed(self) -> dict[str, bytes]:
         rows: dict[str, bytes] = {}
         self.removed.clear()
         offset = self._log.log_start_offset

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from coordinator.broker.alarm import Alarm
 from coordinator.broker.group_shards import GroupShards, java_hash
+from coordinator.broker.keyed_log import loading
 from coordinator.broker.producer_ids import ProducerIds
 from coordinator.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicRefusedError, TopicRegistry
 from coordinator.log import AppendRefusedError, LogError, PartitionLog
@@ -88,7 +89,9 @@ class TransactionShards:
         self._shards = [TransactionShard(log, self._config) for log in logs]
         now_ms = self._now_ms()
         for index, shard in enumerate(self._shards):
-            for effect in shard.load(now_ms).effects:
+            with loading(logs[index]):
+                effects = shard.load(now_ms).effects
+            for effect in effects:
                 self._finish_at_start(index, effect)
 
     def _finish_at_start(self, index: int, effect: WriteMarkers) -> None:

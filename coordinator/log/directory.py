@@ -31,7 +31,7 @@ from pathlib import Path
 
 from coordinator.log.config import LogConfig
 from coordinator.log.errors import FormatVersionError, LogClosedError, LogDirectoryLockedError, LogError
-from coordinator.log.files import replace_file, sync_directory
+from coordinator.log.files import naming, replace_file, sync_directory
 from coordinator.log.fsync import Syncer
 from coordinator.log.partition_log import PartitionLog
 from coordinator.log.recovery import Repair, truncate_at_corruption
@@ -167,10 +167,16 @@ class LogDirectory:
                 failure = failure or error
         self.syncer.close()
         if failure is None:
-            replace_file(self.path / _CLEAN_FILE, b"", durable=True)
+            self._mark_clean()
         os.close(self._lock_fd)
         if failure is not None:
             raise failure
+
+    def _mark_clean(self) -> None:
+        try:
+            replace_file(self.path / _CLEAN_FILE, b"", durable=True)
+        except OSError as error:
+            logger.warning("%s can't be marked as closed (%s): the next start checks its logs", self.path, error)
 
 
 def _wait(futures: list[Future[None]]) -> None:
@@ -193,8 +199,13 @@ def _lock(directory: Path) -> int:
         owner = os.pread(fd, 32, 0).strip()
         os.close(fd)
         raise LogDirectoryLockedError(directory, int(owner) if owner.isdigit() else None) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+    try:
+        with naming(path):
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+    except OSError:
+        os.close(fd)
+        raise
     return fd
 
 

@@ -6,7 +6,8 @@
     ├── LogDirectoryError                   the operator must act; the broker does not start
     │   ├── LogDirectoryLockedError         another process owns the directory
     │   ├── FormatVersionError              not a data directory of this broker, or of another version of it
-    │   └── CorruptLogError                 bytes changed that were written whole: restore them or repair explicitly
+    │   ├── CorruptLogError                 bytes changed that were written whole: restore them or repair explicitly
+    │   └── UnreadableLogError              one of the broker's own logs holds what it can't read: the same
     ├── LogStorageError                     the disk failed this append; what was there before is still readable
     │   ├── LogFullError                    no space: nothing half-written stays, a later append may succeed
     │   └── LogFailedError                  write or fsync failed: this log refuses appends until it is reopened
@@ -73,6 +74,8 @@ class CorruptLogError(LogDirectoryError):
     :func:`coordinator.log.recovery.truncate_at_corruption` repairs the partition by dropping everything from there.
     """
 
+    error_code = 56
+
     def __init__(self, file: Path, position: int, reason: str, offsets: tuple[int, int | None]) -> None:
         self.file = file
         self.position = position
@@ -88,6 +91,17 @@ class CorruptLogError(LogDirectoryError):
             f"{file} is corrupt at byte {position}: {reason}; {lost}. Restore the file from a backup, or start the "
             f"broker once with --truncate-corrupt to drop this partition's records from offset {first} on "
             f"(the dropped bytes are kept beside the log in files that end with .dropped)"
+        )
+
+
+class UnreadableLogError(LogDirectoryError):
+    """One of the broker's own logs holds records that it can't read; ``directory`` is that of the log."""
+
+    def __init__(self, directory: Path, reason: str) -> None:
+        self.directory = directory
+        super().__init__(
+            f"{directory} holds records that can't be read: {reason}. Restore the directory from a backup, or start the "
+            f"broker once with --truncate-corrupt to drop what is from there on"
         )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -27,6 +27,17 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Lets an error of the disk name the file: writing to an open one does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 def with_suffix(directory: Path, *suffixes: str) -> list[Path]:
     """The files of ``directory`` whose names end with one of these, by name. One look at the disk, and no more."""
     return [directory / name for name in sorted(os.listdir(directory)) if name.endswith(suffixes)]
@@ -37,11 +48,12 @@ def replace_file(path: Path, content: bytes, *, durable: bool) -> None:
     temporary = path.with_name(path.name + ".new")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(fd, view) :]
-        if durable:
-            os.fsync(fd)
+        with naming(path):
+            view = memoryview(content)
+            while view:
+                view = view[os.write(fd, view) :]
+            if durable:
+                os.fsync(fd)
     finally:
         os.close(fd)
     os.replace(temporary, path)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ from coordinator.log.fsync import SharedFile
 from coordinator.log.index import SegmentIndex
 from coordinator.log.scan import FRAME, FRAME_BYTES, Expected, scan_batches
 from streamsrt.wire.records import HEADER_SIZE_BYTES, BatchHeader, read_header
+
+logger = logging.getLogger(__name__)
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -58,6 +61,7 @@ class Segment:
         "_file",
         "_index",
         "_interval_bytes",
+        "_is_told",
         "_positions",
         "base_offset",
         "first_append_ms",
@@ -72,6 +76,7 @@ class Segment:
         #: The broker's clock at the first append, or the file's age for a segment that was there at start; -1 if empty.
         self.first_append_ms = -1
         self._interval_bytes = interval_bytes
+        self._is_told = False
         self._file: SharedFile | None = None
         self._index: SegmentIndex | None = None
         self._positions: dict[int, int] = {}
@@ -120,6 +125,7 @@ class Segment:
         if self._index is None:
             self._index = self.saved_index()
             if self._index is None or self._index.covered_bytes != self.size_bytes:
+                self._check_size()
                 self._index = self._rebuilt_index()
         return self._index
 
@@ -136,6 +142,20 @@ class Segment:
     def saved_index(self) -> SegmentIndex | None:
         """What the index file holds, if it describes this segment or a prefix of it."""
         return SegmentIndex.load(self.index_path, self.base_offset, self._interval_bytes, self.size_bytes)
+
+    def _check_size(self) -> None:
+        """A file cut off between two batches looks whole; its index may know better.
+
+        This is for segments that no recovery reads: they were synced before they were closed.
+        """
+        index = SegmentIndex.load(self.index_path, self.base_offset, self._interval_bytes, NEVER)
+        if index is not None and index.covered_bytes > self.size_bytes:
+            reason = f"the file is shorter than the {index.covered_bytes} bytes that it once had"
+            error = CorruptLogError(self.path, self.size_bytes, reason, (self.base_offset, index.next_offset))
+            if not self._is_told:
+                self._is_told = True
+                logger.error("%s", error)
+            raise error
 
     def new_index(self) -> SegmentIndex:
         """An empty index for this segment."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from inspect import isawaitable
 from pathlib import Path
@@ -32,9 +33,15 @@ class InProcessBroker:
     def _open(self) -> None:
         configs, group_config = read_configs(None, [f"{key}={value}" for key, value in self._given.items()])
         directory = LogDirectory(self.path)
-        self.broker = Broker(directory, configs, group_config, Surroundings(lambda: self.now_ms, self._random_bytes))
-        self.broker.port = 9092
-        self.broker.load()
+        try:
+            self.broker = Broker(
+                directory, configs, group_config, Surroundings(lambda: self.now_ms, self._random_bytes)
+            )
+            self.broker.port = 9092
+            self.broker.load()
+        except BaseException:
+            os.close(directory._lock_fd)  # As the end of the process would.
+            raise
         self.dispatcher = Dispatcher(self.broker)
 
     def _random_bytes(self, count: int) -> bytes:
