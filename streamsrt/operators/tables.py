@@ -81,7 +81,7 @@ def emit_table_source(c: Compiler, node: ProcessorNode, op: nodes.TableSource, f
         log_and_forward(c, node, op.store, inside, key)
 
 
-def _keep(c: Compiler, node: ProcessorNode, store: str, flow: Flow) -> None:
+def keep(c: Compiler, node: ProcessorNode, store: str, flow: Flow) -> None:
     """Keeps a derived table's change in its own store, whose row is the old value."""
     e = c.emitter
     key = e.raw(flow.key, c.plan.key_serde(c.plan.specs[store]))
@@ -130,7 +130,7 @@ def _store_or_forward(c: Compiler, node: ProcessorNode, store: str | None, flow:
     if store is None:
         c.children(node, flow)
     else:
-        _keep(c, node, store, flow)
+        keep(c, node, store, flow)
 
 
 @emits(nodes.TableMapValues)
