@@ -19,10 +19,17 @@ from streamsrt.operators.handlers import fail
 from streamsrt.operators.plan import StreamTime, has_sessions, window_size_ms
 from topology import nodes
 from topology.nodes import ProcessorNode, SinkNode, SourceNode
-from topology.operations import GroupTable, SessionAggregate, SlidingAggregate
+from topology.operations import GroupTable, SessionAggregate, SlidingAggregate, Suppress
 from topology.windows import TimeWindows
 
-_SEVERAL_RESULTS = (GroupTable, SlidingAggregate, SessionAggregate, nodes.StreamStreamJoin, nodes.StreamSelfJoin)
+_SEVERAL_RESULTS = (
+    GroupTable,
+    SlidingAggregate,
+    SessionAggregate,
+    Suppress,
+    nodes.StreamStreamJoin,
+    nodes.StreamSelfJoin,
+)
 NODES_MAX = 300
 DEPTH_MAX = 60
 
@@ -54,6 +61,8 @@ class Compiler:
         self.caches = env.caches
         self.counters = env.counters
         self.emitter = Emitter(headers=False)
+        self.is_flush = False
+        """Whether the function is for changes that leave a cache, not for records of a source."""
         self._nodes = 0
         self._outputs: dict[str, tuple[str, str]] = {}
         self.next_sequence = env.sequence.__next__
@@ -64,7 +73,7 @@ class Compiler:
         """``run(keys, values, timestamps[, headers])`` for records of a source."""
         node = self.plan.node(name)
         assert isinstance(node, SourceNode)
-        self._start(headers)
+        self._start(headers, is_flush=False)
         flow = Flow(
             Slot(raw="k", serde=self.plan.key_serde(node)),
             Slot(raw="v", serde=self.plan.value_serde(node)),
@@ -85,7 +94,7 @@ class Compiler:
         """``run(keys, values, raw_values, timestamps, ...)`` for changes that leave the cache of a node's store."""
         node = self.plan.node(name)
         assert isinstance(node, ProcessorNode)
-        self._start(headers)
+        self._start(headers, is_flush=True)
         self._refuse_skipping()
         spec = self.plan.specs[_store_of(node)]
         key: Slot = Slot(raw="k", serde=self.plan.key_serde(spec), not_null=True)
@@ -111,7 +120,8 @@ class Compiler:
         self.children(node, flow)
         return self._build(f"{name} (flush)", columns, variables)
 
-    def _start(self, headers: bool) -> None:
+    def _start(self, headers: bool, *, is_flush: bool) -> None:
+        self.is_flush = is_flush
         self.emitter = Emitter(headers)
         self._nodes = 0
         self._outputs = {}

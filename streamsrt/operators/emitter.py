@@ -54,6 +54,11 @@ class WindowedSlot(Slot):
     end: str = ""
     store_key: str | None = None
 
+    @property
+    def any(self) -> str:
+        """Before the key itself is made there is at least its start."""
+        return self.obj or self.raw or self.start
+
 
 @dataclass(slots=True)
 class Flow:

@@ -29,6 +29,11 @@ CallAll = Callable[[MapAsync, Sequence[tuple[Any, ...]], Callable[[Outcome], Non
 """Calls an operation's function with each of the arguments, and tells each outcome, from whatever thread."""
 
 
+def no_origin() -> RecordMetadata:
+    """Outside of a record."""
+    return RecordMetadata("", -1, -1)
+
+
 class RefusedRecordError(Exception):
     """The cluster does not take a record, for the ``reason``."""
 
@@ -74,6 +79,8 @@ class Environment:
         self.shared_states: dict[str, Any] = {}
         """What several nodes of one operator share, by a name of the operator's."""
         self.metadata: RecordMetadata | None = None
+        self.origin: Callable[[], RecordMetadata] = no_origin
+        """Where the record comes from that a generated function works on."""
         self.source: tuple[bytes | None, bytes | None, Any] | None = None
         """Key, value and headers of the record that is processed, as it was read; None outside of one."""
         self.stream_time_ms = -1

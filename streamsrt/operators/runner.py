@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
 from operator import length_hint
 from typing import Any
@@ -89,7 +89,8 @@ class Runner:
         used = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]
         self._has_processors = any(isinstance(op, nodes.Process | operations.TableTransformValues) for op in used)
         self._generate = generate and not self._has_processors
-        self._headers = False
+        # What a suppression holds back may have headers from before a restart.
+        self._headers = any(isinstance(op, operations.Suppress) for op in used)
         self._compiled: dict[tuple[str, bool, bool], Generated | None] = {}
         self._owners = {
             store: node.name
@@ -98,6 +99,8 @@ class Runner:
             and (store := own_store(node.operation))
             and not emits_on_close(node.operation)
         }
+        self._at: tuple[str, int, RecordColumns, Iterator[Any]] = ("", -1, RecordColumns([], [], [], 0, 0), iter(()))
+        self.env.origin = self._origin
         self._validate()
 
     def _validate(self) -> None:
@@ -130,6 +133,7 @@ class Runner:
         while start < count:
             rest = columns if start == 0 else columns.cut(start)
             keys = iter(rest.keys)
+            self._at = (topic, partition, rest, keys)
             try:
                 generated.run(*self._arguments(generated, keys, rest))
                 start = count
@@ -142,6 +146,11 @@ class Runner:
                 self.failed_index = index
                 self._skip_or_raise(generated, error, topic, partition, columns, index)
                 start = index + 1
+
+    def _origin(self) -> RecordMetadata:
+        """Of the record that a generated function has come to."""
+        topic, partition, columns, keys = self._at
+        return RecordMetadata(topic, partition, columns.offset_at(len(columns.keys) - length_hint(keys) - 1))
 
     def _arguments(self, generated: Generated, keys: Any, columns: RecordColumns) -> list[Any]:
         arguments: list[Any] = [keys, columns.values, columns.timestamps]

@@ -11,12 +11,17 @@ Source: org.apache.kafka.streams.kstream.internals.suppress.KTableSuppressProces
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from streamsrt.errors import UserError
+from streamsrt.operators.compiler import Compiler, emits
+from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
+from streamsrt.operators.environment import Environment
 from streamsrt.operators.plan import StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
 from streamsrt.state.buffer import Held, SuppressionBuffer
+from topology import serdes
 from topology.nodes import ProcessorNode
 from topology.operations import Suppress
 from topology.processor import RecordMetadata
@@ -24,43 +29,36 @@ from topology.processor import RecordMetadata
 NO_ORIGIN = RecordMetadata("", -1, -1)
 
 
-@makes(Suppress)
-def make_suppress(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
-    op = node.operation
-    assert isinstance(op, Suppress)
-    return _Suppression(builder, node, op, made).process
+class Suppression:
+    """What one task holds back."""
 
-
-class _Suppression:
-    def __init__(self, builder: PathBuilder, node: ProcessorNode, op: Suppress, made: PathNode) -> None:
-        buffer = builder.env.caches[op.store]
+    def __init__(self, env: Environment, name: str, op: Suppress) -> None:
+        buffer = env.caches[op.store]
         assert isinstance(buffer, SuppressionBuffer)
         self._op = op
         self._buffer = buffer
-        self._env = builder.env
-        self._time = builder.env.stream_times.setdefault(node.name, StreamTime())
-        self._serde = builder.plan.key_serde(builder.plan.specs[op.store])
-        self._name = node.name
-        self._sends_old = node.sends_old_values
-        self._forward_on = made.forward
+        self._time = env.stream_times.setdefault(name, StreamTime())
+        self._name = name
 
-    def process(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def hold(
+        self, raw: bytes, at_ms: int, new: Any, old: Any, timestamp: int, headers: Any, origin: RecordMetadata
+    ) -> Iterator[Held]:
+        """Holds a change back, and lets go what nothing holds back any more."""
         if self._op.max_bytes is not None and not self._buffer.counts_bytes:
             self._buffer.count_bytes()
-        time = self._time
-        if timestamp > time.ms:
-            time.ms = timestamp
-        at_ms = key.end_ms if self._op.by_window else timestamp
-        raw = self._serde.serialize(key)
-        origin = self._env.metadata or NO_ORIGIN
-        self._buffer.put(Held(raw, at_ms, value, old, old, timestamp, headers, origin))
-        self._let_go(time.ms - self._op.wait_ms)
+        if timestamp > self._time.ms:
+            self._time.ms = timestamp
+        self._buffer.put(Held(raw, at_ms, new, old, old, timestamp, headers, origin))
+        first = self._buffer.first()
+        is_due = first is not None and first.time_ms <= self._time.ms - self._op.wait_ms
+        return self._let_go() if is_due or self._is_full() else iter(())
 
-    def _let_go(self, until_ms: int) -> None:
-        buffer = self._buffer
+    def _let_go(self) -> Iterator[Held]:
+        buffer, until_ms = self._buffer, self._time.ms - self._op.wait_ms
         while (first := buffer.first()) is not None and first.time_ms <= until_ms:
             buffer.remove_first()
-            self._forward(first)
+            if self._flows_on(first):
+                yield first
         if not self._is_full():
             return
         if self._op.shuts_down:
@@ -71,7 +69,11 @@ class _Suppression:
             )
         while self._is_full() and (first := buffer.first()) is not None:
             buffer.remove_first()
-            self._forward(first)
+            if self._flows_on(first):
+                yield first
+
+    def _flows_on(self, held: Held) -> bool:
+        return held.new is not None or not self._op.by_window
 
     def _is_full(self) -> bool:
         records, size = self._op.max_records, self._op.max_bytes
@@ -79,14 +81,64 @@ class _Suppression:
             return True
         return size is not None and self._buffer.size_in_bytes > size
 
-    def _forward(self, held: Held) -> None:
-        if held.new is None and self._op.by_window:
-            return
-        env = self._env
-        before, env.metadata = env.metadata, RecordMetadata(*held.origin)
-        try:
-            old = held.prior if self._sends_old else None
-            key = self._serde.deserialize(held.key)
-            self._forward_on(key, held.new, held.timestamp, tuple(held.headers), old)
-        finally:
-            env.metadata = before
+
+@makes(Suppress)
+def make_suppress(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, Suppress)
+    env = builder.env
+    suppression = Suppression(env, node.name, op)
+    serde = builder.plan.key_serde(builder.plan.specs[op.store])
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        at_ms = key.end_ms if op.by_window else timestamp
+        origin = env.metadata or NO_ORIGIN
+        for held in suppression.hold(serde.serialize(key), at_ms, value, old, timestamp, headers, origin):
+            before, env.metadata = env.metadata, RecordMetadata(*held.origin)
+            try:
+                prior = held.prior if node.sends_old_values else None
+                made.forward(serde.deserialize(held.key), held.new, held.timestamp, tuple(held.headers), prior)
+            finally:
+                env.metadata = before
+
+    return process
+
+
+@emits(Suppress)
+def emit_suppress(c: Compiler, node: ProcessorNode, op: Suppress, flow: Flow) -> None:
+    e = c.emitter
+    inside = flow.copy()
+    serde = c.plan.key_serde(c.plan.specs[op.store])
+    raw, value = e.raw(inside.key, serde), e.obj(inside.value)
+    old = "None" if inside.old is None else e.obj(inside.old)
+    at_ms = inside.time
+    if op.by_window:
+        at_ms = inside.key.end if isinstance(inside.key, WindowedSlot) else f"{e.obj(inside.key)}.end_ms"
+    origin = e.bind("no_origin", NO_ORIGIN) if c.is_flush else f"{e.bind('origin', c.env.origin)}()"
+    hold = e.bind("hold", Suppression(c.env, node.name, op).hold)
+    held, key, new, time = (e.temp(prefix) for prefix in ("h", "k", "v", "t"))
+    call = f"{hold}({raw}, {at_ms}, {value}, {old}, {inside.time}, {inside.headers or '()'}, {origin})"
+    with e.block(f"for {held} in {call}:"):
+        e.line(f"{key}, {new}, {time} = {held}.key, {held}.new, {held}.timestamp")
+        result = Flow(_key(c, key, serde), Slot(obj=new), time, None)
+        if inside.headers is not None:
+            result.headers = e.temp("h")
+            e.line(f"{result.headers} = tuple({held}.headers)")
+        if node.sends_old_values:
+            result.old = Slot(obj=e.temp("b"))
+            e.line(f"{result.old.obj} = {held}.prior")
+        c.children(node, result)
+
+
+def _key(c: Compiler, raw: str, serde: serdes.Serde[Any]) -> Slot:
+    """A key that was held back as bytes. Windowed ones are partitioned by what is windowed."""
+    e = c.emitter
+    if not isinstance(serde, serdes.TimeWindowedSerde | serdes.SessionWindowedSerde):
+        return Slot(raw=raw, serde=serde, not_null=True)
+    window, inner = e.temp("o"), e.temp("k")
+    e.line(f"{window} = {e.bind('deserialize', serde.deserialize)}({raw})", "deserialization")
+    size = 8 if isinstance(serde, serdes.TimeWindowedSerde) else 16
+    e.line(f"{inner} = {raw}[:-{size}]")
+    key = Slot(raw=inner, serde=serde.inner, not_null=True)
+    ends = (f"{window}.start_ms", f"{window}.end_ms")
+    return WindowedSlot(obj=window, raw=raw, serde=serde, not_null=True, inner=key, start=ends[0], end=ends[1])

@@ -25,12 +25,14 @@ from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.records import decode_batches, encode_batch
 from tests.bench.measure import compare
 from topology import (
+    Buffer,
     EmitStrategy,
     JoinWindows,
     KStream,
     SessionWindows,
     SlidingWindows,
     StreamsBuilder,
+    Suppressed,
     TimeWindows,
     Topology,
     serdes,
@@ -158,6 +160,20 @@ def group_table(builder: StreamsBuilder) -> None:
     grouped.count(store="groups").to_stream().to("out", key=serdes.bytes, value=serdes.long)
 
 
+def suppressed(builder: StreamsBuilder) -> None:
+    windows = TimeWindows(5_000, grace=0)
+    table = (
+        text(builder).group_by_key().windowed_by(windows).count(store="s").suppress(Suppressed.until_window_closes())
+    )
+    table.to_stream(lambda window, _: window.key).to("out", key=serdes.bytes, value=serdes.long)
+
+
+def suppressed_at_limit(builder: StreamsBuilder) -> None:
+    table = builder.table("in", key=serdes.bytes, value=serdes.bytes, store="one")
+    held = table.suppress(Suppressed.until_time_limit(2_000, Buffer(max_records=2_000)))
+    held.to_stream().to("out", key=serdes.bytes, value=serdes.bytes)
+
+
 def once(builder: StreamsBuilder) -> None:
     stream = text(builder).deduplicate(
         lambda key, value: value, timedelta(seconds=10), serde=serdes.bytes, store="seen"
@@ -173,6 +189,8 @@ PROGRAMS: dict[str, Build] = {
     "sliding count": windowed(SlidingWindows(2_000, grace=1_000)),
     "session count": windowed(SessionWindows(2_000, grace=1_000)),
     "tumbling count, at close": windowed(TimeWindows(5_000), EmitStrategy.ON_WINDOW_CLOSE),
+    "suppress until close": suppressed,
+    "suppress at a limit": suppressed_at_limit,
     "stream-table join": stream_table,
     "stream-stream join": stream_stream,
     "table-table join": table_table,
