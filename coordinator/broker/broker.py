@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any, TypeAlias
 
+from coordinator.broker.access import EVERYTHING, Access
+from coordinator.broker.acls import Acls
 from coordinator.broker.broker_configs import BrokerConfigs
 from coordinator.broker.config_definitions import Value
 from coordinator.broker.credentials import Credentials
@@ -39,11 +41,12 @@ logger = logging.getLogger("coordinator.broker")
 
 @dataclass(slots=True)
 class Request:
-    """One decoded request. ``message`` is of the class of its API key."""
+    """One decoded request. ``message`` is of the class of its API key; ``access``: what who sent it may do."""
 
     header: RequestHeader
     message: Any
     client_host: str
+    access: Access = EVERYTHING
 
 
 class DisconnectError(Exception):
@@ -86,6 +89,7 @@ class Broker:
         self.producer_ids = ProducerIds(directory, fsync=self.fsync)
         self._rows = KeyedLog(directory, BROKER_LOG, fsync=self.fsync)
         self.credentials = Credentials(self._rows)
+        self.acls = Acls(self._rows, self.configs, self._acls_changed)
         group_configs = KeyedLog(directory, GROUP_CONFIGS_LOG, fsync=self.fsync)
         self.groups = GroupShards(
             self.topics,
@@ -129,6 +133,7 @@ class Broker:
         self._load_cluster_id(rows.get("cluster.id"))
         self.configs.load(rows)
         self.credentials.load(rows)
+        self.acls.load(rows)
         self.topics.set_defaults(self.configs)
         self.topics.load()
         self.producer_ids.load()
@@ -178,6 +183,11 @@ class Broker:
         except LogError as error:
             raise DisconnectError(f"what was written can't be acknowledged: {error}") from error
         return message
+
+    def _acls_changed(self) -> None:
+        """What members of groups see of the topics may be something else now."""
+        self.topics.renew_image()
+        self.topics_changed()
 
     def topics_changed(self) -> None:
         """To be called after topics came, went or grew."""

@@ -198,6 +198,14 @@ _OWN = (
     Definition(
         "advertised.host", ConfigType.STRING, "", documentation="Host that clients are told; empty: the bound one."
     ),
+    Definition("allow.everyone.if.no.acl.found", ConfigType.BOOLEAN, False),
+    Definition(
+        "authorizer.class.name",
+        ConfigType.STRING,
+        "",
+        allowed=("", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        documentation="What decides by ACLs; empty: nothing does, and everybody may do everything.",
+    ),
     Definition("auto.create.topics.enable", ConfigType.BOOLEAN, False),
     Definition("broker.id", ConfigType.INT, 1, minimum=0),
     Definition("broker.rack", ConfigType.STRING, ""),
@@ -242,12 +250,21 @@ _OWN = (
         "ssl.keystore.location", ConfigType.STRING, "", documentation="PEM file of the private key and its chain."
     ),
     Definition(
+        "ssl.principal.mapping.rules",
+        ConfigType.STRING,
+        "DEFAULT",
+        documentation="How a client's distinguished name becomes its principal's: RULE:pattern/replacement/[LU], DEFAULT.",
+    ),
+    Definition(
         "ssl.truststore.location",
         ConfigType.STRING,
         "",
         documentation="PEM file of those who sign clients' certificates.",
     ),
     Definition("socket.request.max.bytes", ConfigType.INT, 100 << 20, minimum=1024),
+    Definition(
+        "super.users", ConfigType.STRING, "", documentation="Principals that may do everything: User:ada;User:bob"
+    ),
 )
 
 BROKER_CONFIGS = _definitions(

@@ -14,7 +14,7 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -30,6 +30,7 @@ from coordinator.group.values import (
     GroupRequest,
     RequestContext,
     RetentionDue,
+    Rights,
     TopicCreationFailed,
 )
 from coordinator.log import LogError, PartitionLog
@@ -40,6 +41,8 @@ from streamsrt.wire.records import ControlRecord
 logger = logging.getLogger("coordinator.groups")
 
 _GROUPS_AT_ONCE = 100
+
+Caller: TypeAlias = tuple[str, str, int, Rights | None]
 
 JOINING = frozenset({"JoinGroupRequest", "ConsumerGroupHeartbeatRequest"})
 """Requests after which a member may have an id that the coordinator made."""
@@ -109,14 +112,14 @@ class GroupShards:
 
     # --------------------------------------------------------------------------------------------------------- requests
 
-    def execute(self, group_id: str, message: Any, context: tuple[str, str, int]) -> Any | Awaitable[Any]:
+    def execute(self, group_id: str, message: Any, context: Caller) -> Any | Awaitable[Any]:
         """Hands a request to the shard of its group: the answer, or a future of it.
 
-        ``context``: client id, client host, API version.
+        ``context``: client id, client host, API version, and the requester's rights if not all.
         """
         return self._execute(self._shard_of(group_id), message, context)
 
-    def execute_on_all(self, message: Any, context: tuple[str, str, int]) -> list[Any]:
+    def execute_on_all(self, message: Any, context: Caller) -> list[Any]:
         """The answers of all shards to a request that is about no group in particular and is answered at once."""
         return [self._execute(shard, message, context) for shard in self._shards]
 
@@ -140,11 +143,11 @@ class GroupShards:
             found.setdefault(self.partition_of(group_id), []).append(group_id)
         return list(found.values())
 
-    def _execute(self, shard: Shard, message: Any, context: tuple[str, str, int]) -> Any | Awaitable[Any]:
+    def _execute(self, shard: Shard, message: Any, context: Caller) -> Any | Awaitable[Any]:
         request_id = next(self._request_ids)
-        client_id, client_host, api_version = context
+        client_id, client_host, api_version, rights = context
         unique = self._new_id() if message.NAME in JOINING else ""
-        request = GroupRequest(RequestContext(request_id, client_id, client_host, api_version, unique), message)
+        request = GroupRequest(RequestContext(request_id, client_id, client_host, api_version, unique, rights), message)
         outcome = shard.execute(request, self._now_ms())
         answer = None
         for reply in outcome.replies:

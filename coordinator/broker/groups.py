@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 from inspect import isawaitable
-from typing import Any
+from typing import Any, TypeVar
 
+from coordinator.broker.access import EVERYTHING
 from coordinator.broker.broker import Answer, Broker, Handler, Request
+from coordinator.broker.group_shards import Caller
+from coordinator.security.acls import ResourceType
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.primitives import ZERO_UUID
 from streamsrt.wire.schema import ApiKey
@@ -32,15 +35,19 @@ from streamsrt.wire.types import (
     StreamsGroupDescribeResponse,
 )
 
+Described = TypeVar("Described", ConsumerGroupDescribeResponse, StreamsGroupDescribeResponse, DescribeGroupsResponse)
+
 TOPIC_ID_VERSION = 10
 BATCHED_FETCH_VERSION = 8
 BATCHED_COORDINATORS_VERSION = 4
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 
 
-def context_of(request: Request) -> tuple[str, str, int]:
-    """Client id, host and API version of a request, as the shards want them."""
-    return request.header.client_id or "", "/" + request.client_host, request.header.api_version
+def context_of(request: Request) -> Caller:
+    """Client id, host, API version and rights of a request, as the shards want them."""
+    header, access = request.header, request.access
+    rights = None if access is EVERYTHING else access
+    return header.client_id or "", "/" + request.client_host, header.api_version, rights
 
 
 def handle_find_coordinator(broker: Broker, request: Request) -> FindCoordinatorResponse:
@@ -221,20 +228,18 @@ def handle_describe_consumer_groups(broker: Broker, request: Request) -> Consume
         reply = broker.groups.execute(group_ids[0], one, context_of(request))
         assert not isawaitable(reply)
         groups.extend(reply.groups)
-    return ConsumerGroupDescribeResponse(groups=groups)
+    return _with_operations(request, ConsumerGroupDescribeResponse(groups=groups))
 
 
 def handle_describe_streams_groups(broker: Broker, request: Request) -> StreamsGroupDescribeResponse:
     message: StreamsGroupDescribeRequest = request.message
     groups = []
     for group_ids in broker.groups.by_shard(message.group_ids):
-        one = StreamsGroupDescribeRequest(
-            group_ids=group_ids, include_authorized_operations=message.include_authorized_operations
-        )
+        one = StreamsGroupDescribeRequest(group_ids=group_ids)
         reply = broker.groups.execute(group_ids[0], one, context_of(request))
         assert not isawaitable(reply)
         groups.extend(reply.groups)
-    return StreamsGroupDescribeResponse(groups=groups)
+    return _with_operations(request, StreamsGroupDescribeResponse(groups=groups))
 
 
 def handle_describe_groups(broker: Broker, request: Request) -> DescribeGroupsResponse:
@@ -243,7 +248,16 @@ def handle_describe_groups(broker: Broker, request: Request) -> DescribeGroupsRe
         reply = broker.groups.execute(group_ids[0], DescribeGroupsRequest(groups=group_ids), context_of(request))
         assert not isawaitable(reply)
         groups.extend(reply.groups)
-    return DescribeGroupsResponse(groups=groups)
+    return _with_operations(request, DescribeGroupsResponse(groups=groups))
+
+
+def _with_operations(request: Request, answer: Described) -> Described:
+    """The answer with what the requester may do with each group, if that was asked for."""
+    if request.message.include_authorized_operations:
+        for group in answer.groups:
+            if not group.error_code:
+                group.authorized_operations = request.access.operations(ResourceType.GROUP, group.group_id)
+    return answer
 
 
 HANDLERS: dict[int, Handler] = {

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from coordinator.broker.broker import Broker, Handler, Request
 from coordinator.broker.topics import Topic, TopicRefusedError, check_name
 from coordinator.log import LogError
+from coordinator.security.acls import ResourceType
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.primitives import ZERO_UUID
 from streamsrt.wire.schema import ApiKey
@@ -18,20 +19,26 @@ from streamsrt.wire.types import (
 )
 
 _BROKERS_ENDPOINT = 1
-_TOPIC_ID_VERSION = 12
+TOPIC_ID_VERSION = 12
 """Versions 10 and 11 of Metadata have the field, but no answer for it (KIP-516)."""
 _PARTITIONS_PER_PAGE_MAX = 2000
 
 
+def wants_everything(request: Request) -> bool:
+    """Whether a Metadata request asks for all topics."""
+    message: MetadataRequest = request.message
+    return message.topics is None or (request.header.api_version == 0 and not message.topics)
+
+
 def handle_metadata(broker: Broker, request: Request) -> MetadataResponse:
     message: MetadataRequest = request.message
-    everything = message.topics is None or (request.header.api_version == 0 and not message.topics)
-    if everything:
+    access = request.access
+    if wants_everything(request):
         topics = [_metadata_of(broker, topic) for topic in broker.topics]
     else:
-        by_id = request.header.api_version >= _TOPIC_ID_VERSION
+        by_id = request.header.api_version >= TOPIC_ID_VERSION
         topics = [_metadata_for(broker, message, wanted, by_id=by_id) for wanted in message.topics or ()]
-    return MetadataResponse(
+    answer = MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(
                 node_id=broker.node_id, host=broker.host, port=broker.port, rack=_rack(broker)
@@ -41,6 +48,13 @@ def handle_metadata(broker: Broker, request: Request) -> MetadataResponse:
         controller_id=broker.node_id,
         topics=topics,
     )
+    if message.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = access.cluster_operations()
+    if message.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.name:
+                topic.topic_authorized_operations = access.operations(ResourceType.TOPIC, topic.name)
+    return answer
 
 
 def _rack(broker: Broker) -> str | None:
@@ -136,6 +150,8 @@ def handle_describe_topic_partitions(broker: Broker, request: Request) -> Descri
                 topic_name=name, partition_index=first + len(described.partitions)
             )
             break
+    for described in answer.topics:
+        described.topic_authorized_operations = request.access.operations(ResourceType.TOPIC, described.name or "")
     return answer
 
 
@@ -194,6 +210,8 @@ def handle_describe_cluster(broker: Broker, request: Request) -> DescribeCluster
         answer.error_code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         answer.error_message = "This node has no separate controller endpoint: ask for brokers (endpoint type 1)."
         return answer
+    if request.message.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = request.access.cluster_operations()
     answer.brokers.append(
         DescribeClusterResponse.DescribeClusterBroker(
             broker_id=broker.node_id, host=broker.host, port=broker.port, rack=_rack(broker)

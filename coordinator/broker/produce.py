@@ -92,7 +92,7 @@ def _append(
         return _failed(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is written by the broker only")
     if not data.records:
         return _failed(data.index, ErrorCode.INVALID_RECORD, "the partition's data holds no record batch")
-    if _is_transactional(data.records):
+    if is_transactional(data.records):
         code = _check_transaction(broker, message, topic, data.index, data.records)
         if code:
             return _failed(data.index, code, "the batch does not belong to an open transaction of this producer")
@@ -117,7 +117,7 @@ def _lacks_a_key(records: bytes | memoryview) -> bool:
         return False
 
 
-def _is_transactional(records: bytes | memoryview | None) -> bool:
+def is_transactional(records: bytes | memoryview | None) -> bool:
     """Whether the (first, and with a producer id only) batch says so; a batch too short to say it is the log's matter."""
     return records is not None and len(records) > _ATTRIBUTES and bool(records[_ATTRIBUTES] & _TRANSACTIONAL)
 

@@ -4,9 +4,9 @@ Most requests of a settled group are byte for byte the member's last one but for
 from them but a later end of its session. They are answered from memory.
 
 1. An answer is remembered if the heartbeat changed nothing: the group is the same object before and after, is at its
-   newest assignment, and has nothing to tell its members. It is then a function of the request, its sender's address, the
-   group, the topics and the settings.
-2. It holds while those are the same objects. Whatever changes them makes new ones.
+   newest assignment, and has nothing to tell its members. It is then a function of the request, its sender's address and
+   principal, the ACLs, the group, the topics and the settings.
+2. It holds while those are the same objects. Whatever changes them makes new ones; the ACLs have a version.
 3. The session is prolonged as ever.
 4. Nothing is remembered where answers wait for the disk.
 """
@@ -39,18 +39,23 @@ class RepeatedHeartbeats:
     def __init__(self, broker: Broker) -> None:
         self._groups = broker.groups
         self._is_on = broker.fsync is not Fsync.GROUP
-        self._known: dict[tuple[bytes, str], _Known] = {}
+        self._acls = broker.acls
+        self._acl_version = broker.acls.version
+        self._known: dict[tuple[bytes, str, str], _Known] = {}
 
-    def answer(self, frame: memoryview | bytes, client_host: str) -> list[bytes] | None:
+    def answer(self, frame: memoryview | bytes, client_host: str, principal: str) -> list[bytes] | None:
         """The answer to a heartbeat that is the same as before, None for anything else."""
         if frame[:2] != _KEY:
             return None
+        if self._acls.version != self._acl_version:
+            self._acl_version = self._acls.version
+            self._known.clear()
         data = bytes(frame)
-        known = self._known.get((data[:4] + data[8:], client_host))
+        known = self._known.get((data[:4] + data[8:], client_host, principal))
         if known is None:
             return None
         if not self._groups.prolong(known.settled):
-            del self._known[data[:4] + data[8:], client_host]
+            del self._known[data[:4] + data[8:], client_host, principal]
             return None
         return [known.size + data[_CORRELATION] + known.rest]
 
@@ -59,9 +64,18 @@ class RepeatedHeartbeats:
         return self._groups.streams_group(message.group_id) if self._is_on else None
 
     def note(
-        self, frame: memoryview | bytes, client_host: str, message: Any, before: StreamsGroup, answer: Any, parts: Any
+        self,
+        frame: memoryview | bytes,
+        sender: tuple[str, str],
+        message: Any,
+        before: StreamsGroup,
+        answer: Any,
+        parts: Any,
     ) -> None:
-        """Remembers an answer if nothing followed from the heartbeat. ``before``: the group as it was."""
+        """Remembers an answer if nothing followed from the heartbeat.
+
+        ``before``: the group as it was; ``sender``: host and principal.
+        """
         if answer.error_code or answer.status or answer.member_epoch <= 0 or before.epoch != before.assignment_epoch:
             return
         settled = self._groups.settled(message.group_id, message.member_id)
@@ -71,4 +85,4 @@ class RepeatedHeartbeats:
             self._known.clear()
         whole = b"".join(parts)
         data = bytes(frame)
-        self._known[data[:4] + data[8:], client_host] = _Known(whole[:4], whole[8:], settled)
+        self._known[data[:4] + data[8:], *sender] = _Known(whole[:4], whole[8:], settled)

@@ -1,4 +1,4 @@
-"""SCRAM credentials by request, and SASL where a listener has none: see :mod:`coordinator.server.sasl` for where it has."""
+"""ACLs and SCRAM credentials by request; SASL where a listener has none (else: :mod:`coordinator.server.sasl`)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,18 @@ def handle_describe_user_scram_credentials(broker: Broker, request: Request) -> 
     return broker.credentials.described(request.message)
 
 
+def handle_create_acls(broker: Broker, request: Request) -> Answer:
+    return broker.acknowledged(broker.acls.create(request.message))
+
+
+def handle_describe_acls(broker: Broker, request: Request) -> Answer:
+    return broker.acls.describe(request.message)
+
+
+def handle_delete_acls(broker: Broker, request: Request) -> Answer:
+    return broker.acknowledged(broker.acls.delete(request.message))
+
+
 def handle_sasl_handshake(broker: Broker, request: Request) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
 
@@ -29,6 +41,9 @@ def handle_sasl_authenticate(broker: Broker, request: Request) -> SaslAuthentica
 
 HANDLERS: dict[int, Handler] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: handle_alter_user_scram_credentials,
+    ApiKey.CREATE_ACLS: handle_create_acls,
+    ApiKey.DELETE_ACLS: handle_delete_acls,
+    ApiKey.DESCRIBE_ACLS: handle_describe_acls,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: handle_describe_user_scram_credentials,
     ApiKey.SASL_AUTHENTICATE: handle_sasl_authenticate,
     ApiKey.SASL_HANDSHAKE: handle_sasl_handshake,

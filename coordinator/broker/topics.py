@@ -176,6 +176,10 @@ class TopicRegistry:
             )
         return self._image
 
+    def renew_image(self) -> None:
+        """The next image is another object, though the topics are the same: what is seen of them has changed."""
+        self._image = None
+
     # ----------------------------------------------------------------------------------------------------------- change
 
     def load(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from streamsrt.wire.types import Message
 
@@ -95,11 +95,20 @@ class TopicsImage(Mapping[str, TopicImage]):
 NO_TOPICS = TopicsImage()
 
 
+class Rights(Protocol):
+    """What who asks may do with topics."""
+
+    def may_describe(self, topic: str) -> bool: ...
+
+    def may_create(self, topic: str) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class RequestContext:
     """Who asks: ``request_id`` is the server's own number of the request, by which a reply finds its connection.
 
     ``unique`` is a text that no other request ever had, for the id of a new member; only requests that join have one.
+    ``rights``: None where everybody may do everything.
     """
 
     request_id: int
@@ -107,6 +116,11 @@ class RequestContext:
     client_host: str
     api_version: int
     unique: str = ""
+    rights: Rights | None = None
+
+    def may_describe(self, topic: str) -> bool:
+        """Whether who asks may know of this topic."""
+        return self.rights is None or self.rights.may_describe(topic)
 
 
 class TimerKey(NamedTuple):

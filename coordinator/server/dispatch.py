@@ -19,9 +19,11 @@ from coordinator.broker import (
     topic_admin,
     transactions,
 )
+from coordinator.broker.authorization.rules import guarded
 from coordinator.broker.broker import Broker, DisconnectError, Handler, Request
 from coordinator.broker.refusals import refusal
 from coordinator.broker.repeated_heartbeats import RepeatedHeartbeats
+from coordinator.security.acls import ANONYMOUS
 from coordinator.server.tcp import Answer, Parts, ProtocolViolationError
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import RequestHeader, decode_request, encode_response_parts
@@ -50,10 +52,12 @@ class Dispatcher:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._repeats = RepeatedHeartbeats(broker)
+        self._is_guarded = broker.acls.is_on
+        self._handlers = guarded(HANDLERS) if self._is_guarded else HANDLERS
 
-    def handle(self, frame: memoryview | bytes, client_host: str) -> Answer:
+    def handle(self, frame: memoryview | bytes, client_host: str, principal: str = ANONYMOUS) -> Answer:
         """The answer to one frame. Raises :class:`ProtocolViolationError` where there is none."""
-        repeated = self._repeats.answer(frame, client_host)
+        repeated = self._repeats.answer(frame, client_host, principal)
         if repeated is not None:
             return repeated
         try:
@@ -64,13 +68,13 @@ class Dispatcher:
             raise ProtocolViolationError(f"a request that can't be decoded: {error}") from error
         low, high = api_versions.SERVED.get(header.api_key, (0, -1))
         if not low <= header.api_version <= high:
-            refused = refusal(header.api_key) if high < 0 else None
-            if refused is not None:
-                return _encode(header, refused)
-            return self._refuse(header.api_key, header.api_version, header.correlation_id)
+            return self._unserved(header, is_known=high >= 0)
         settled = self._repeats.group_of(message) if header.api_key == ApiKey.STREAMS_GROUP_HEARTBEAT else None
         try:
-            answer = HANDLERS[header.api_key](self._broker, Request(header, message, client_host))
+            request = Request(header, message, client_host)
+            if self._is_guarded:
+                request.access = self._broker.acls.access_of(principal, client_host)
+            answer = self._handlers[header.api_key](self._broker, request)
         except DisconnectError as error:
             raise ProtocolViolationError(str(error)) from error
         if answer is None:
@@ -79,7 +83,7 @@ class Dispatcher:
             return self._when_ready(header, answer)
         parts = _encode(header, answer)
         if settled is not None:
-            self._repeats.note(frame, client_host, message, settled, answer, parts)
+            self._repeats.note(frame, (client_host, principal), message, settled, answer, parts)
         return parts
 
     async def _when_ready(self, header: RequestHeader, answer: Awaitable[Any]) -> Parts | None:
@@ -88,6 +92,12 @@ class Dispatcher:
         except DisconnectError as error:
             raise ProtocolViolationError(str(error)) from error
         return None if message is None else _encode(header, message)
+
+    def _unserved(self, header: RequestHeader, *, is_known: bool) -> Parts:
+        refused = None if is_known else refusal(header.api_key)
+        if refused is not None:
+            return _encode(header, refused)
+        return self._refuse(header.api_key, header.api_version, header.correlation_id)
 
     def _unsupported(self, error: UnsupportedVersionError) -> Parts:
         return self._refuse(error.api_key, error.api_version, error.correlation_id)

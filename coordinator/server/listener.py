@@ -11,9 +11,8 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable
 
-from coordinator.server.tcp import Connection, Handler
+from coordinator.server.tcp import Connection, NewHandler
 
 logger = logging.getLogger("coordinator.server")
 
@@ -27,7 +26,7 @@ class Listener:
 
     def __init__(
         self,
-        new_handler: Callable[[], Handler],
+        new_handler: NewHandler,
         *,
         frame_bytes_max: int,
         connections_max: int,
@@ -49,7 +48,7 @@ class Listener:
         # One address only: with port 0, each of several would get a port of its own.
         family, _, _, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
         self._server = await loop.create_server(
-            lambda: Connection(self._new_handler(), self),
+            lambda: Connection(self._new_handler, self),
             str(address[0]),
             port,
             family=family,

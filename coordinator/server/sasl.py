@@ -15,9 +15,10 @@ from typing import Any, Protocol
 
 from coordinator.broker.api_versions import SERVED
 from coordinator.broker.credentials import Credentials
+from coordinator.security.acls import ANONYMOUS
 from coordinator.security.plain import PlainServer
 from coordinator.security.scram import Mechanism, RefusedError, ScramServer
-from coordinator.server.tcp import Answer, Handler, Parts, ProtocolViolationError
+from coordinator.server.tcp import Answer, Parts, ProtocolViolationError
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import RequestHeader, decode_request, encode_response_parts
 from streamsrt.wire.primitives import DecodeError
@@ -37,6 +38,12 @@ class Exchange(Protocol):
     user: str | None
 
     def step(self, message: bytes) -> bytes: ...
+
+
+class Serve(Protocol):
+    """Answers a frame of a client: of an anonymous one, or of one that is known."""
+
+    def __call__(self, frame: memoryview | bytes, client_host: str, principal: str = ANONYMOUS) -> Answer: ...
 
 
 Exchanges = Mapping[str, Callable[[], Exchange]]
@@ -59,7 +66,7 @@ def exchanges(names: tuple[str, ...], users: Mapping[str, str], credentials: Cre
 class SaslSession:
     """The handler of one connection: ``handle`` passes frames on to ``serve`` once the client is known."""
 
-    def __init__(self, serve: Handler, offered: Exchanges) -> None:
+    def __init__(self, serve: Serve, offered: Exchanges) -> None:
         self._serve = serve
         self._offered = offered
         self._exchange: Exchange | None = None
@@ -71,7 +78,7 @@ class SaslSession:
         if self._refused:
             raise ProtocolViolationError("the client's credentials were refused")
         if self.user is not None and _key_of(frame) not in _SASL:
-            return self._serve(frame, client_host)
+            return self._serve(frame, client_host, f"User:{self.user}")
         if len(frame) > FRAME_BYTES_MAX:
             raise ProtocolViolationError(f"{len(frame)} bytes before the client has said who it is")
         if _key_of(frame) == ApiKey.API_VERSIONS:

@@ -6,18 +6,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
 import secrets
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from coordinator.broker.broker import Broker
 from coordinator.broker.config_definitions import InvalidConfigError, Value
 from coordinator.security.plain import users_of
+from coordinator.security.principal import NoMatchingRuleError, PrincipalMapper, distinguished_name
 from coordinator.security.scram import ITERATIONS_MIN, Mechanism, credential_of, salted_password
-from coordinator.server.sasl import SaslSession, exchanges
-from coordinator.server.tcp import Handler
+from coordinator.server.sasl import SaslSession, Serve, exchanges
+from coordinator.server.tcp import Handler, NewHandler, ProtocolViolationError
 
 _SCRAM = re.compile(r"(SCRAM-SHA-256|SCRAM-SHA-512)=\[name=([^,\]]+),password=([^\]]+)\]")
 _SALT_BYTES = 20
@@ -76,10 +78,10 @@ def tls_context(configs: Mapping[str, Value]) -> ssl.SSLContext | None:
     return context
 
 
-def handlers(broker: Broker, serve: Handler) -> Callable[[], Handler]:
+def handlers(broker: Broker, serve: Serve) -> NewHandler:
     """What makes the handler of a new connection. Raises InvalidConfigError."""
     if not str(broker.configs["security.protocol"]).startswith("SASL"):
-        return lambda: serve
+        return _by_certificate(serve, str(broker.configs["ssl.principal.mapping.rules"]))
     names, users = broker.configs["sasl.enabled.mechanisms"], users_of(str(broker.configs["plain.sasl.jaas.config"]))
     assert isinstance(names, tuple)
     if not names:
@@ -90,7 +92,27 @@ def handlers(broker: Broker, serve: Handler) -> Callable[[], Handler]:
             'user_NAME="PASSWORD" ...'
         )
     offered = exchanges(names, users, broker.credentials)
-    return lambda: SaslSession(serve, offered).handle
+    return lambda transport: SaslSession(serve, offered).handle
+
+
+def _by_certificate(serve: Serve, rules: str) -> NewHandler:
+    """A client is who its certificate says; without one it is anonymous."""
+    try:
+        mapper = PrincipalMapper(rules)
+    except ValueError as error:
+        raise InvalidConfigError(str(error)) from None
+
+    def new_handler(transport: asyncio.Transport) -> Handler:
+        certificate = transport.get_extra_info("peercert")
+        if not certificate:
+            return serve
+        try:
+            principal = mapper.principal_of(distinguished_name(certificate["subject"]))
+        except NoMatchingRuleError as error:
+            raise ProtocolViolationError(str(error)) from None
+        return lambda frame, client_host: serve(frame, client_host, principal)
+
+    return new_handler
 
 
 def add_scram(broker: Broker, entry: str) -> None:

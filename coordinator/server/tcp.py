@@ -26,6 +26,8 @@ logger = logging.getLogger("coordinator.server")
 Parts: TypeAlias = "Sequence[bytes | memoryview | bytearray]"
 Answer: TypeAlias = "Parts | Awaitable[Parts | None] | None"
 Handler: TypeAlias = "Callable[[memoryview | bytes, str], Answer]"
+NewHandler: TypeAlias = "Callable[[asyncio.Transport], Handler]"
+"""Makes what answers the frames of a new connection. Raises ProtocolViolationError for one that is not let in."""
 
 RECEIVE_BUFFER_BYTES = 1 << 16
 QUEUED_FRAMES_MAX = 64
@@ -44,6 +46,10 @@ class ProtocolViolationError(Exception):
     """The client sent what can't be answered: the connection is closed. The message is for the log."""
 
 
+def _not_connected(frame: memoryview | bytes, client_host: str) -> Answer:
+    raise ProtocolViolationError("the connection is not let in")
+
+
 class Door(Protocol):
     """Who the connections belong to."""
 
@@ -59,8 +65,9 @@ class Door(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """Cuts frames, keeps answers in order. ``handler(frame, client_host)`` gives the answer, or something to await."""
 
-    def __init__(self, handler: Handler, door: Door) -> None:
-        self._handler = handler
+    def __init__(self, new_handler: NewHandler, door: Door) -> None:
+        self._new_handler = new_handler
+        self._handler: Handler = _not_connected
         self._door = door
         self._frame_bytes_max = door.frame_bytes_max
         self._view: memoryview | None = None
@@ -89,6 +96,12 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) else "local"
         if not self._door.enter(self):
+            transport.abort()
+            return
+        try:
+            self._handler = self._new_handler(transport)
+        except ProtocolViolationError as violation:
+            logger.warning("closed the connection from %s: %s", self.host, violation)
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

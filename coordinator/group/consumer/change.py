@@ -105,7 +105,10 @@ class GroupChange:
         topics_changed = self.before.soft.image is not self.image
         if not needs_bump and not topics_changed:
             return
-        self.write(*regex_records(self.group, self.image, self.now_ms, all_of_them=topics_changed))
+        may_describe = self.context.may_describe
+        self.write(
+            *regex_records(self.group, self.image, self.now_ms, all_of_them=topics_changed, is_visible=may_describe)
+        )
         self.soft["image"] = self.image
         group = self.group
         digest = metadata_hash(group.all_subscribed_topics(), self.image)

@@ -3,13 +3,14 @@
 1. Regular expressions have RE2's syntax and match whole names. Internal topics are matched by none.
 2. The topics of an expression are a record: after a failover members subscribe to what they subscribed to before, and new
    topics are seen with the first heartbeat.
-3. Names and expressions are looked at again when a subscription or the topics have changed, and only then.
+3. An expression means only topics that the member whose request it is resolved for may describe.
+4. Names and expressions are looked at again when a subscription or the topics have changed, and only then.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from coordinator.group.consumer.records import regex_record, regex_tombstone
 from coordinator.group.consumer.state import ConsumerGroup
@@ -22,17 +23,20 @@ def matching_topics(regex: str, image: TopicsImage) -> frozenset[str]:
     return matching(regex, image)
 
 
-def regex_records(group: ConsumerGroup, image: TopicsImage, now_ms: int, *, all_of_them: bool) -> list[Record]:
+def regex_records(
+    group: ConsumerGroup, image: TopicsImage, now_ms: int, *, all_of_them: bool, is_visible: Callable[[str], bool]
+) -> list[Record]:
     """Records of regular expressions whose topics have changed, that are new, or that nobody uses any more.
 
-    ``all_of_them``: those that are known are looked at too, because the topics have changed.
+    ``all_of_them``: those that are known are looked at too, because the topics have changed. ``is_visible``: whether a
+    topic may be described.
     """
     records = []
     for regex in sorted(group.patterns):
         known = group.regexes.get(regex)
         if known is not None and not all_of_them:
             continue
-        topics = matching_topics(regex, image)
+        topics = frozenset(filter(is_visible, matching_topics(regex, image)))
         if known is None or known.topics != topics:
             version = known.version + 1 if known is not None else 1
             records.append(regex_record(group.group_id, regex, topics, version=version, timestamp_ms=now_ms))

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator.group.streams.patterns import resolve
@@ -68,9 +68,12 @@ class _Mismatch(Exception):
     """Partition counts that do not fit; the text is the detail of the status."""
 
 
-def configure(topology: Topology, image: TopicsImage) -> Configuration:
-    """Resolves ``topology``, which ``check_topology`` has passed, against the topics that exist."""
-    resolution = resolve(topology, image)
+def configure(topology: Topology, image: TopicsImage, is_visible: Callable[[str], bool] | None = None) -> Configuration:
+    """Resolves ``topology``, which ``check_topology`` has passed, against the topics that exist.
+
+    ``is_visible``: which of them patterns may mean; None: all.
+    """
+    resolution = resolve(topology, image, is_visible)
     resolved = resolution.topology
     digest = metadata_hash(resolved, image)
     missing = sorted({n for part in resolved.subtopologies for n in part.source_topics if n not in image})

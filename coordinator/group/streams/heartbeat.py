@@ -343,7 +343,8 @@ class _Heartbeat:
         known = self.before.soft.configuration
         if known is not None and self.before.soft.image is self.image and known.topology is topology:
             return known
-        made = configure(topology, self.image)
+        rights = self.context.rights
+        made = configure(topology, self.image, None if rights is None else rights.may_describe)
         self.soft |= {"configuration": made, "image": self.image}
         return made
 
@@ -421,18 +422,26 @@ class _Heartbeat:
         if request.shutdown_application:
             self.soft["shutdown_requested_by"] = member.member_id
 
-    def _problems(self, member: Member, configuration: Configuration) -> list[tuple[int, str]]:
-        statuses = []
-        problem = configuration.problem
-        creation, effect = next_creation(
-            self.before.soft.creation, self.group.group_id, configuration.to_create, self.now_ms
-        )
-        if creation is not self.before.soft.creation:
+    def _create(self, configuration: Configuration) -> str:
+        """Has internal topics made if some are missing; what there is to say of that. Who may not make one makes none."""
+        rights, missing = self.context.rights, configuration.to_create
+        forbidden = [] if rights is None else [spec.name for spec in missing if not rights.may_create(spec.name)]
+        if forbidden:
+            return f"; Unauthorized to CREATE on topics {', '.join(forbidden)}."
+        known = self.before.soft.creation
+        creation, effect = next_creation(known, self.group.group_id, missing, self.now_ms)
+        if creation is not known:
             self.soft["creation"] = creation
         if effect is not None:
             self.effects.append(effect)
+        return creation_detail(creation)
+
+    def _problems(self, member: Member, configuration: Configuration) -> list[tuple[int, str]]:
+        statuses = []
+        problem = configuration.problem
+        creation_problem = self._create(configuration)
         if problem is not None:
-            statuses.append((problem.status_code, problem.detail + creation_detail(creation)))
+            statuses.append((problem.status_code, problem.detail + creation_problem))
         missing = [tag for tag in self.config.rack_tags if tag not in dict(member.client_tags)]
         if missing and self.context.api_version >= 1:
             detail = (

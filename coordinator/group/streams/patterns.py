@@ -1,6 +1,7 @@
 """Source topics by pattern: what the patterns of a topology mean for the topics that there are.
 
-1. A pattern never means an internal topic, of the broker or of the group itself.
+1. A pattern never means an internal topic, of the broker or of the group itself, nor one that the member whose heartbeat it
+   is resolved for may not describe.
 2. A topic belongs to one subtopology. One that two patterns of different subtopologies match, or a pattern of one and the
    name of another, is a mismatch: two tasks would read one partition.
 3. With new topics a topology means something else: that shows in the metadata hash, which bumps the group epoch.
@@ -8,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from coordinator.group.streams.topology import Subtopology, Topology
@@ -25,12 +27,12 @@ class Resolution:
     contested: tuple[str, str, str] | None = None
 
 
-def resolve(topology: Topology, image: TopicsImage) -> Resolution:
+def resolve(topology: Topology, image: TopicsImage, is_visible: Callable[[str], bool] | None = None) -> Resolution:
     if not any(part.source_patterns for part in topology.subtopologies):
         return Resolution(topology)
     internal = {topic.name for part in topology.subtopologies for topic in part.repartition_sources + part.changelogs}
     internal.update(*(part.repartition_sinks for part in topology.subtopologies))
-    candidates = [name for name in image if name not in internal]
+    candidates = [name for name in image if name not in internal and (is_visible is None or is_visible(name))]
     meanings = {
         pattern: matching(pattern, candidates) for part in topology.subtopologies for pattern in part.source_patterns
     }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.security.acls import ANONYMOUS
 from streamsrt.wire import types
 from streamsrt.wire.messages import decode_response, encode_request
 from tests.coordinator.broker.in_process import InProcessBroker, creation
@@ -69,7 +70,7 @@ def test_the_same_answer_with_the_correlation_id_of_the_request(settled: InProce
     assert (first[0], second[0]) == (5, 77)
     assert first[1] == second[1]
     assert first[1].error_code == 0
-    assert settled.dispatcher._repeats.answer(memoryview(frame(correlation_id=9)), "127.0.0.1") is not None
+    assert settled.dispatcher._repeats.answer(memoryview(frame(correlation_id=9)), "127.0.0.1", ANONYMOUS) is not None
 
 
 def test_the_session_is_prolonged(settled: InProcessBroker) -> None:

@@ -39,7 +39,7 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes:
 
 @asynccontextmanager
 async def listening(handler: Handler, *, connections_max: int = 100) -> AsyncIterator[tuple[Listener, int]]:
-    listener = Listener(lambda: handler, frame_bytes_max=FRAME_BYTES_MAX, connections_max=connections_max)
+    listener = Listener(lambda _: handler, frame_bytes_max=FRAME_BYTES_MAX, connections_max=connections_max)
     _, port = await listener.start("127.0.0.1", 0)
     yield listener, port
     await listener.drain(0)
@@ -380,7 +380,7 @@ class TestListener:
 
         async def run() -> None:
             listener = Listener(
-                lambda: lambda frame, host: late(bytes(frame)), frame_bytes_max=FRAME_BYTES_MAX, connections_max=10
+                lambda _: lambda frame, host: late(bytes(frame)), frame_bytes_max=FRAME_BYTES_MAX, connections_max=10
             )
             _, port = await listener.start("127.0.0.1", 0)
             async with connected(port) as (idle, _), connected(port) as (reader, writer):

@@ -1,0 +1,63 @@
+"""What guards have in common: their type, and how the refused part of an answer is joined to the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Any, TypeAlias, TypeVar
+
+from coordinator.broker.broker import Answer, Broker, Handler, Request
+from coordinator.security.acls import Operation, ResourceType
+from streamsrt.wire.error_codes import ErrorCode
+
+Guard: TypeAlias = "Callable[[Handler, Broker, Request], Answer]"
+"""Stands before a handler: calls it with what the requester may ask for, and answers for the rest itself."""
+
+Entry = TypeVar("Entry")
+
+TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
+CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+TRANSACTION_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+CLUSTER_MESSAGE = "Cluster authorization failed."
+TOPIC_MESSAGE = "Topic authorization failed."
+GROUP_MESSAGE = "Not authorized to access group: Group authorization failed."
+TRANSACTION_MESSAGE = "The transactional id authorization failed."
+
+
+def unguarded(handler: Handler, broker: Broker, request: Request) -> Answer:
+    """For what everybody may ask."""
+    return handler(broker, request)
+
+
+def then(answer: Answer, change: Callable[[Any], Any]) -> Answer:
+    """The answer, now or later, after ``change``."""
+    return _later(answer, change) if isawaitable(answer) else change(answer)
+
+
+async def _later(answer: Awaitable[Any], change: Callable[[Any], Any]) -> Any:
+    return change(await answer)
+
+
+def parted(entries: list[Entry], is_allowed: Callable[[Entry], bool]) -> tuple[list[Entry], list[Entry]]:
+    """The entries that are allowed, and the others."""
+    allowed = [entry for entry in entries if is_allowed(entry)]
+    if len(allowed) == len(entries):
+        return entries, []
+    return allowed, [entry for entry in entries if not is_allowed(entry)]
+
+
+def for_cluster(*operations: Operation, refusal: Callable[[Any], Any]) -> Guard:
+    """A guard that asks for one of these operations on the cluster; ``refusal`` makes the answer without it."""
+
+    def guard(handler: Handler, broker: Broker, request: Request) -> Answer:
+        if any(request.access.may_with_cluster(operation) for operation in operations):
+            return handler(broker, request)
+        return refusal(request.message)
+
+    return guard
+
+
+def may_read_group(request: Request, group_id: str) -> bool:
+    return request.access.may(Operation.READ, ResourceType.GROUP, group_id)
