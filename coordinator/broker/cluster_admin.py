@@ -1,10 +1,9 @@
-"""What administrators ask about the cluster as a whole: disks, leaders, replicas, features, quotas, markers.
+"""What administrators ask about the cluster as a whole: disks, leaders, replicas, features, quotas.
 
 1. One node is leader and only replica of everything. What would move a replica or a leader is answered as Kafka answers
    where there is nothing to move it to.
 2. What this broker does not have (quotas, a metadata quorum, other log directories) is described as empty where that is
    true, and refused with an error that says so where somebody wants to change it.
-3. Transaction markers come from this broker's own coordinator only.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from coordinator.broker.api_versions import FEATURES
-from coordinator.broker.broker import Answer, Broker, Handler, Request
+from coordinator.broker.broker import Broker, Handler, Request
 from coordinator.broker.configs import BROKER, GROUP, TOPIC
 from coordinator.broker.topics import Topic
 from coordinator.log import PartitionLog
@@ -36,8 +35,6 @@ from streamsrt.wire.types import (
     ListPartitionReassignmentsResponse,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
 )
 
 _ALL_RESOURCES_VERSION = 1
@@ -260,35 +257,7 @@ def handle_list_config_resources(broker: Broker, request: Request) -> ListConfig
     )
 
 
-# --------------------------------------------------------------------------------------------------------------- markers
-
-
-def handle_write_txn_markers(broker: Broker, request: Request) -> Answer:
-    message: WriteTxnMarkersRequest = request.message
-    return WriteTxnMarkersResponse(
-        markers=[
-            WriteTxnMarkersResponse.WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
-                topics=[
-                    WriteTxnMarkersResponse.WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=[
-                            WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult(
-                                partition_index=number, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-                            )
-                            for number in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
-            )
-            for marker in message.markers
-        ]
-    )
-
-
 HANDLERS: dict[int, Handler] = {
-    ApiKey.WRITE_TXN_MARKERS: handle_write_txn_markers,
     ApiKey.ALTER_REPLICA_LOG_DIRS: handle_alter_replica_log_dirs,
     ApiKey.DESCRIBE_LOG_DIRS: handle_describe_log_dirs,
     ApiKey.ELECT_LEADERS: handle_elect_leaders,

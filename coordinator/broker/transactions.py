@@ -16,9 +16,11 @@ from coordinator.broker.groups import context_of
 from coordinator.broker.topics import OFFSETS_TOPIC, Topic
 from coordinator.group.transactional import failed_commit
 from coordinator.log import Fsync, LogError, PartitionLog
+from coordinator.shard.journal import AppendFailedError
 from coordinator.txn.describe import described, listed, unknown_states
 from coordinator.txn.values import AddPartitions, EndTransaction, InitProducer, Producer, TopicPartition
 from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.records import ControlRecord, ControlType, encode_control_batch
 from streamsrt.wire.schema import ApiKey
 from streamsrt.wire.types import (
     AddOffsetsToTxnRequest,
@@ -35,6 +37,8 @@ from streamsrt.wire.types import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 
 _FENCED_VERSION = {
@@ -201,6 +205,48 @@ def handle_describe_producers(broker: Broker, request: Request) -> DescribeProdu
     return answer
 
 
+def handle_write_txn_markers(broker: Broker, request: Request) -> Answer:
+    """Ends transactions on partitions, whatever the coordinator knows of them: how hanging ones are aborted (KIP-664)."""
+    message: WriteTxnMarkersRequest = request.message
+    response = WriteTxnMarkersResponse
+    written: list[PartitionLog] = []
+    answer = response(markers=[])
+    for marker in message.markers:
+        kind = ControlType.COMMIT if marker.transaction_result else ControlType.ABORT
+        control = ControlRecord(kind, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch)
+        result = response.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=[])
+        answer.markers.append(result)
+        for topic in marker.topics:
+            partitions = [
+                response.WritableTxnMarkerPartitionResult(
+                    partition_index=number, error_code=_mark(broker, topic.name, number, control, written)
+                )
+                for number in topic.partition_indexes
+            ]
+            result.topics.append(response.WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
+    return broker.acknowledged(answer, written)
+
+
+def _mark(broker: Broker, name: str, number: int, control: ControlRecord, written: list[PartitionLog]) -> int:
+    topic = broker.topics.get(name)
+    if topic is None or not 0 <= number < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    log = topic.partitions[number]
+    now_ms = broker.surroundings.now_ms()
+    try:
+        if name == OFFSETS_TOPIC:
+            broker.groups.end_transaction(number, control)
+        else:
+            log.append(encode_control_batch(control, timestamp_ms=now_ms), now_ms=now_ms, from_coordinator=True)
+            broker.appended(log)
+    except LogError as error:
+        return error.error_code
+    except AppendFailedError:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    written.append(log)
+    return 0
+
+
 def _producers(log: PartitionLog) -> list[DescribeProducersResponse.ProducerState]:
     return [
         DescribeProducersResponse.ProducerState(
@@ -224,4 +270,5 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.LIST_TRANSACTIONS: handle_list_transactions,
     ApiKey.DESCRIBE_TRANSACTIONS: handle_describe_transactions,
     ApiKey.DESCRIBE_PRODUCERS: handle_describe_producers,
+    ApiKey.WRITE_TXN_MARKERS: handle_write_txn_markers,
 }

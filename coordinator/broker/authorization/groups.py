@@ -195,6 +195,8 @@ def offset_delete(handler: Handler, broker: Broker, request: Request) -> Answer:
         )
         for topic in denied
     ]
+    if denied and not message.topics:
+        return response(topics=refused)
     return then(handler(broker, request), lambda answer: answer if answer.error_code else _extended(answer, refused))
 
 

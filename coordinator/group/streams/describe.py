@@ -21,7 +21,7 @@ def configuration_of(group: StreamsGroup, image: TopicsImage) -> Configuration |
     if group.topology is None:
         return None
     known = group.soft.configuration
-    if known is not None and known.topology is group.topology and group.soft.image is image:
+    if known is not None and known.topology == group.topology and group.soft.image is image:
         return known
     return configure(group.topology, image)
 

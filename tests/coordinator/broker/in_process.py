@@ -11,6 +11,7 @@ from typing import Any
 from coordinator.broker.api_versions import SERVED
 from coordinator.broker.broker import Broker, Surroundings
 from coordinator.log import LogDirectory
+from coordinator.security.acls import ANONYMOUS, Acl, Operation, PatternType, Permission, ResourceType
 from coordinator.server.dispatch import Dispatcher
 from coordinator.server.main import read_configs
 from streamsrt.wire import types
@@ -18,6 +19,12 @@ from streamsrt.wire.messages import decode_response, encode_request
 from streamsrt.wire.records import decode_batches, encode_batch
 
 START_MS = 1_700_000_000_000
+SUPER_USER = "User:admin"
+AUTHORIZED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": SUPER_USER,
+}
+"""Settings of a broker with ACLs."""
 
 
 class InProcessBroker:
@@ -28,6 +35,7 @@ class InProcessBroker:
         self.now_ms = START_MS
         self._given = dict(configs or {})
         self._ids = 0
+        self.principal = ANONYMOUS
         self._open()
 
     def _open(self) -> None:
@@ -68,7 +76,7 @@ class InProcessBroker:
         assert message.API_KEY is not None
         version = SERVED[message.API_KEY][1] if version is None else version
         frame = encode_request(message, version, 7, "test")[4:]
-        answer = self.dispatcher.handle(frame, "127.0.0.1")
+        answer = self.dispatcher.handle(frame, "127.0.0.1", self.principal)
         if isawaitable(answer):
             return self._later(answer, message.API_KEY, version)
         return self._decoded(answer, message.API_KEY, version)
@@ -85,6 +93,42 @@ class InProcessBroker:
         correlation_id, message = decode_response(data[4:], api_key, version)
         assert correlation_id == 7
         return message
+
+    # ------------------------------------------------------------------------------------------------------------ ACLs
+
+    def grant(self, *acls: Acl) -> None:
+        """Makes ACLs, whoever asks at the moment."""
+        creation = types.CreateAclsRequest.AclCreation
+        answer = self.broker.acls.create(
+            types.CreateAclsRequest(
+                creations=[
+                    creation(
+                        resource_type=acl.resource_type,
+                        resource_pattern_type=acl.pattern_type,
+                        resource_name=acl.name,
+                        principal=acl.principal,
+                        host=acl.host,
+                        operation=acl.operation,
+                        permission_type=acl.permission,
+                    )
+                    for acl in acls
+                ]
+            )
+        )
+        assert not any(result.error_code for result in answer.results), answer
+
+    def revoke_all(self) -> None:
+        """Removes all ACLs."""
+        anything = types.DeleteAclsRequest.DeleteAclsFilter(
+            resource_type_filter=ResourceType.ANY,
+            pattern_type_filter=PatternType.ANY,
+            operation=Operation.ANY,
+            permission_type=Permission.ANY,
+            resource_name_filter=None,
+            principal_filter=None,
+            host_filter=None,
+        )
+        self.broker.acls.delete(types.DeleteAclsRequest(filters=[anything]))
 
     # ------------------------------------------------------------------------------------------------------ shorthands
 

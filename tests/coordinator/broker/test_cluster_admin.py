@@ -8,10 +8,10 @@ import pytest
 
 from streamsrt.wire import types
 from streamsrt.wire.schema import ApiKey, version_range
-from tests.coordinator.broker.in_process import InProcessBroker
+from tests.coordinator.broker.in_process import InProcessBroker, batch
 
 ABSENT, LOG_DIR_NOT_FOUND, INVALID_REPLICAS, NOT_NEEDED, NO_REASSIGNMENT = 3, 57, 39, 84, 85
-UNSUPPORTED, NOT_AUTHORIZED, INVALID_UPDATE = 35, 31, 95
+UNSUPPORTED, INVALID_UPDATE, FENCED = 35, 95, 47
 
 
 @pytest.mark.parametrize("version", range(1, 6))
@@ -120,19 +120,33 @@ def test_resources_with_settings(broker: InProcessBroker) -> None:
     assert broker.ask(types.ListConfigResourcesRequest(resource_types=[8])).error_code == UNSUPPORTED
 
 
-def test_nobody_else_writes_transaction_markers(broker: InProcessBroker) -> None:
+def test_a_marker_ends_a_transaction_that_hangs(broker: InProcessBroker) -> None:
     broker.create("t")
+    open_batch = batch(b"v", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
+    topic = broker.broker.topics.get("t")
+    assert topic is not None
+    log = topic.partitions[0]
+    log.append(open_batch, now_ms=broker.now_ms)
+    assert log.last_stable_offset == 0
     request = types.WriteTxnMarkersRequest
     marker = request.WritableTxnMarker(
         producer_id=1,
         producer_epoch=0,
         transaction_result=False,
-        topics=[request.WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+        topics=[
+            request.WritableTxnMarkerTopic(name="t", partition_indexes=[0, 7]),
+            request.WritableTxnMarkerTopic(name="nowhere", partition_indexes=[0]),
+        ],
         coordinator_epoch=0,
     )
     (result,) = broker.ask(request(markers=[marker])).markers
-    assert result.topics[0].partitions[0].error_code == NOT_AUTHORIZED
-    assert broker.values("t") == []
+    codes = [[each.error_code for each in topic.partitions] for topic in result.topics]
+    assert codes == [[0, ABSENT], [ABSENT]]
+    assert log.last_stable_offset == log.high_watermark == 2
+    assert list(log.aborted_transactions(0, 2)) == [(1, 0)]
+    marker.producer_epoch = -5
+    (result,) = broker.ask(request(markers=[marker])).markers
+    assert result.topics[0].partitions[0].error_code == FENCED
 
 
 @pytest.mark.parametrize(
