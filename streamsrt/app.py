@@ -514,7 +514,7 @@ class KafkaStreams(Queryable):
             refuse_running_backfill(config.application_id, network.admin.committed(config.application_id))
             (group,) = network.admin.describe_streams_groups([config.application_id])
             check_members(config.application_id, self.topology, group)
-            loop, self._queries = assemble(
+            loop, self._queries, _ = assemble(
                 config,
                 self.topology,
                 self.store_directory,

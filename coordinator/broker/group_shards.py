@@ -128,6 +128,14 @@ class GroupShards:
         group = self._shard_of(group_id).state.groups.get(group_id)
         return group if isinstance(group, StreamsGroup) else None
 
+    def committed(self, group_id: str) -> dict[tuple[str, int], int]:
+        """The offsets of a group that count, by topic and partition."""
+        return {
+            (topic, partition): committed.offset
+            for topic, partitions in self._shard_of(group_id).state.offsets.get(group_id, {}).items()
+            for partition, committed in partitions.items()
+        }
+
     def settled(self, group_id: str, member_id: str) -> Settled | None:
         """What the answer to a member's heartbeat follows from, if it belongs to a streams group."""
         return self._shard_of(group_id).settled(group_id, member_id)

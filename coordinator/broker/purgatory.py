@@ -16,7 +16,7 @@ class Purgatory:
     """Wakes waiting fetches. Belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._waiting: dict[PartitionLog, set[asyncio.Event]] = {}
+        self._waiting: dict[PartitionLog, dict[asyncio.Event, None]] = {}
         self._closing = False
         self.round = 0
         """Counts the calls of :meth:`wake`: who looked in this round and begins to wait in it has missed nothing."""
@@ -44,9 +44,9 @@ class Purgatory:
         if self._closing:
             return False
         event = asyncio.Event()
-        watched = set(logs)
+        watched = dict.fromkeys(logs)
         for log in watched:
-            self._waiting.setdefault(log, set()).add(event)
+            self._waiting.setdefault(log, {})[event] = None
         try:
             async with asyncio.timeout(timeout_s):
                 await event.wait()
@@ -55,7 +55,7 @@ class Purgatory:
         finally:
             for log in watched:
                 waiting = self._waiting[log]
-                waiting.discard(event)
+                waiting.pop(event, None)
                 if not waiting:
                     del self._waiting[log]
         return not self._closing

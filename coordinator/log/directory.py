@@ -50,7 +50,7 @@ _PARTITION_DIRECTORY = re.compile(r"([A-Za-z0-9._-]{1,249})-(0|[1-9][0-9]*)")
 class LogDirectory:
     """The open data directory of one broker.
 
-    ``fsync_interval_ms`` and ``deliver`` are the syncer's (:class:`~coordinator.log.fsync.Syncer`).
+    ``fsync_interval_ms`` and ``deliver`` are the syncer's (:class:`~coordinator.log.fsync.Syncer`), unless one is given.
     Raises :class:`LogDirectoryLockedError` or :class:`FormatVersionError`, and ``OSError`` if the directory cannot be
     made or read.
     """
@@ -61,6 +61,7 @@ class LogDirectory:
         *,
         fsync_interval_ms: int = 1000,
         deliver: Callable[[Callable[[], None]], object] | None = None,
+        syncer: Syncer | None = None,
     ) -> None:
         self.path = path
         path.mkdir(parents=True, exist_ok=True)
@@ -70,7 +71,7 @@ class LogDirectory:
         except BaseException:
             os.close(self._lock_fd)
             raise
-        self.syncer = Syncer(interval_ms=fsync_interval_ms, deliver=deliver)
+        self.syncer = syncer or Syncer(interval_ms=fsync_interval_ms, deliver=deliver)
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._closed = False
 
@@ -147,6 +148,13 @@ class LogDirectory:
             attempt += 1
         os.rename(path, target)
         self.syncer.run(bind(_remove_tree, target))
+
+    def abandon(self) -> None:
+        """Lets go of everything as it is, as the end of the process does: the next start finds what a crash leaves."""
+        self._closed = True
+        for log in self._logs.values():
+            log.abandon()
+        os.close(self._lock_fd)
 
     def close(self) -> None:
         """Flushes and closes every log and leaves the clean-shutdown marker. A second call does nothing.

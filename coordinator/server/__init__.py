@@ -8,5 +8,6 @@ module          what is in it
 ``listener``    the listening socket and all its connections
 ``tcp``         one connection: frames in, answers out, in order
 ``dispatch``    from a frame to the bytes of its answer
+``embedded``    the same on somebody else's event loop, for a simulation
 ==============  =================================================================================
 """

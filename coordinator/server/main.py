@@ -210,10 +210,10 @@ async def _serve(options: argparse.Namespace, broker: Broker, listener: Listener
     gc.collect()
     gc.freeze()
     print(f"[{broker.host}]:{broker.port}" if ":" in broker.host else f"{broker.host}:{broker.port}", flush=True)
-    return await _run(broker, listener, stopping)
+    return await serve(broker, listener, stopping)
 
 
-async def _run(broker: Broker, listener: Listener, stopping: asyncio.Event) -> int:
+async def serve(broker: Broker, listener: Listener, stopping: asyncio.Event) -> int:
     """Serves until ``stopping`` is set; the exit code. A chore that fails ends the broker: nothing else would notice."""
     loop = asyncio.get_running_loop()
     chores = [

@@ -6,11 +6,11 @@ The machine is pure and decides everything; it has this shape so that membership
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.cluster import Cluster, Purpose
 from streamsrt.client.signal import Signal
 from streamsrt.errors import RequestFailedError, StreamsError, UnsupportedBrokerError
@@ -54,13 +54,15 @@ class GroupMachine(Protocol):
 class GroupDriver:
     """See the module, and :class:`streamsrt.client.interface.GroupMember` for what may be called from other threads."""
 
-    def __init__(self, machine: GroupMachine, cluster: Cluster, signal: Signal) -> None:
+    def __init__(
+        self, machine: GroupMachine, cluster: Cluster, signal: Signal, blocking: Blocking = THREADS
+    ) -> None:
         self._machine = machine
         self._cluster = cluster
         self._signal = signal
         self._loop = asyncio.get_running_loop()
         self._events: deque[Any] = deque()
-        self._ended = threading.Event()
+        self._ended = blocking.flag()
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._polled_at_ms = self._now_ms()

@@ -16,6 +16,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
 
 from streamsrt.client.admin import Admin
+from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.cluster import Cluster, Purpose, backoff_s
 from streamsrt.client.fetcher import Fetcher
 from streamsrt.client.group import GroupDriver, GroupMachine
@@ -54,9 +55,10 @@ class NetworkThread:
     transactions: Transactions
     admin: BlockingAdmin
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ClientConfig, blocking: Blocking = THREADS) -> None:
         self._config = config
-        self._signal = Signal()
+        self.blocking = blocking
+        self._signal = Signal(blocking)
         self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=self._run, name="streamsrt-network", daemon=True)
         self._cluster: Cluster
@@ -91,11 +93,14 @@ class NetworkThread:
     def _make_producer(self, metadata: Metadata) -> Producer:
         config = self._config.producer
         if config.transactional_id is None:
-            return Producer(self._cluster, metadata, config)
+            return Producer(self._cluster, metadata, config, blocking=self.blocking)
         coordination = TransactionCoordination(self._cluster, config.transactional_id, config.transaction_timeout_ms)
-        producer = Producer(self._cluster, metadata, config, coordination)
+        producer = Producer(self._cluster, metadata, config, coordination, self.blocking)
         self.transactions = Transactions(
-            coordination, producer, lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            coordination,
+            producer,
+            lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, self._loop),
+            self.blocking,
         )
         return producer
 
@@ -132,16 +137,21 @@ class NetworkThread:
     async def _close(self) -> None:
         for group in self._groups:
             group.close()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        tasks = self._running_tasks() - {asyncio.current_task()}
         if hasattr(self, "producer"):
             await self.producer.close()
-        for task in tasks:
+        others = [task for task in tasks if task is not None]
+        for task in others:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*others, return_exceptions=True)
         if hasattr(self, "_cluster"):
             await self._cluster.close()
         # One more turn: transports close their sockets in it.
         await asyncio.sleep(0)
+
+    def _running_tasks(self) -> set[asyncio.Task[Any] | None]:
+        """Everything that runs on the loop is this network's."""
+        return {*asyncio.all_tasks()}
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -156,7 +166,7 @@ class NetworkThread:
     def _call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return future.result(timeout_s)
+            return self.blocking.result(future, timeout_s)
         except FutureTimeoutError as error:
             future.cancel()
             raise RequestTimedOutError(f"The network thread did not answer within {timeout_s:g} s.") from error
@@ -180,7 +190,7 @@ class NetworkThread:
 
     async def _join(self, machine: GroupMachine) -> GroupDriver:
         self._groups = [group for group in self._groups if not group.has_ended]
-        driver = GroupDriver(machine, self._cluster, self._signal)
+        driver = GroupDriver(machine, self._cluster, self._signal, self.blocking)
         self._groups.append(driver)
         driver.start()
         return driver

@@ -24,12 +24,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s, may_be_retried
 from streamsrt.client.metadata import NO_TOPIC_ID, Metadata
 from streamsrt.client.refused_batches import FATAL, Part, Refusal, halves, records_of, refusal_text, without
@@ -162,6 +162,7 @@ class Producer:
         metadata: Metadata,
         config: ProducerConfig,
         transaction: TransactionCoordination | None = None,
+        blocking: Blocking = THREADS,
     ) -> None:
         self._cluster = cluster
         self._metadata = metadata
@@ -170,7 +171,7 @@ class Producer:
         self._adding: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = blocking.condition(self._lock)
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._acked: dict[TopicPartition, int] = {}
         self._buffered_bytes = 0
@@ -204,7 +205,7 @@ class Producer:
             if self._buffered_bytes + size > self._config.buffer_memory and not self._settling:
                 self._wait_for_room(size)
             self._number += 1
-            expires_at = time.monotonic() + self._config.delivery_timeout_ms / 1000
+            expires_at = self._loop.time() + self._config.delivery_timeout_ms / 1000
             tp = (topic, partition)
             queue = self._partitions.get(tp)
             if queue is None:
@@ -219,10 +220,10 @@ class Producer:
             self._wake_from_outside()
 
     def _wait_for_room(self, size: int) -> None:
-        deadline = time.monotonic() + self._config.max_block_ms / 1000
+        deadline = self._loop.time() + self._config.max_block_ms / 1000
         while self._buffered_bytes and self._buffered_bytes + size > self._config.buffer_memory:
             self._wake_from_outside()
-            if not self._changed.wait(max(0.0, deadline - time.monotonic())) and time.monotonic() >= deadline:
+            if not self._changed.wait(max(0.0, deadline - self._loop.time())) and self._loop.time() >= deadline:
                 raise DeliveryTimeoutError(
                     f"{self._config.buffer_memory} bytes (buffer.memory) have been waiting for the brokers for "
                     f"{self._config.max_block_ms} ms (max.block.ms). Are they running?"
@@ -230,7 +231,7 @@ class Producer:
             self._raise_error()
 
     def flush(self, timeout_s: float | None = None) -> dict[TopicPartition, int]:
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline = None if timeout_s is None else self._loop.time() + timeout_s
         with self._changed:
             self._flushing += 1
             try:
@@ -239,7 +240,7 @@ class Producer:
                         self._settle_refused()
                         continue
                     self._wake_from_outside()
-                    left = None if deadline is None else deadline - time.monotonic()
+                    left = None if deadline is None else deadline - self._loop.time()
                     if left is not None and left <= 0:
                         raise DeliveryTimeoutError(
                             f"{self._pending} batches were not acknowledged within {timeout_s} s."
@@ -392,7 +393,7 @@ class Producer:
                 failures += 1
 
     def _check_expired(self) -> None:
-        now, expired = time.monotonic(), []
+        now, expired = self._loop.time(), []
         with self._lock:
             for partition in self._partitions.values():
                 first = next(iter(partition.in_flight.values()), None) or next(iter(partition.queue), None)

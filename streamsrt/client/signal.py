@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
+from streamsrt.client.blocking import THREADS, Blocking
 
 
 class Signal:
     """One bit that is set by many and waited for by one. Setting it twice is setting it once."""
 
-    def __init__(self) -> None:
-        self._event = threading.Event()
+    def __init__(self, blocking: Blocking = THREADS) -> None:
+        self._event = blocking.flag()
 
     def set(self) -> None:
         """End the wait; also the next one, if nobody is waiting."""

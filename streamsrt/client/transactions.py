@@ -7,11 +7,11 @@ transaction as it was: they may be sent again with a newer epoch, or the transac
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.producer import Producer
 from streamsrt.client.transaction_coordination import TransactionCoordination
 from streamsrt.client.values import (
@@ -37,7 +37,10 @@ class Transactions:
         coordination: TransactionCoordination,
         producer: Producer,
         submit: Callable[[Coroutine[Any, Any, Any]], Future[Any]],
+        blocking: Blocking = THREADS,
     ) -> None:
+        self._blocking = blocking
+        self._loop = asyncio.get_running_loop()
         self._coordination = coordination
         self._producer = producer
         self._submit = submit
@@ -67,7 +70,7 @@ class Transactions:
         timeout_s: float,
     ) -> dict[TopicPartition, int]:
         self._check_ready()
-        deadline = time.monotonic() + timeout_s
+        deadline = self._loop.time() + timeout_s
         sending = None
         if offsets:
             sending = self._submit(self._send_offsets(group_id, offsets, member_id, member_epoch, timeout_s))
@@ -83,7 +86,7 @@ class Transactions:
             if sending is not None:
                 sending.cancel()
             raise
-        left_s = max(0.0, deadline - time.monotonic())
+        left_s = max(0.0, deadline - self._loop.time())
         self._wait(self._end(committed=True, timeout_s=left_s), left_s)
         self._ready = True
         ends, self._ends = self._ends, {}
@@ -100,11 +103,11 @@ class Transactions:
             raise TransactionLostError("The producer must be initialized before it can be used again.")
 
     def _wait(self, coroutine: Coroutine[Any, Any, Any], timeout_s: float) -> Any:
-        return self._result(self._submit(coroutine), time.monotonic() + timeout_s)
+        return self._result(self._submit(coroutine), self._loop.time() + timeout_s)
 
     def _result(self, future: Future[Any], deadline: float) -> Any:
         try:
-            return future.result(max(0.0, deadline - time.monotonic()) + ANSWER_SLACK_S)
+            return self._blocking.result(future, max(0.0, deadline - self._loop.time()) + ANSWER_SLACK_S)
         except TimeoutError as error:
             future.cancel()
             raise TransactionLostError("The network thread did not answer in time.") from error

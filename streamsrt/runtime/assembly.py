@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -45,10 +46,19 @@ logger = logging.getLogger(__name__)
 
 
 class Assembled(NamedTuple):
-    """A processing thread that has begun to join its group, and what asks its stores."""
+    """A processing thread that has begun to join its group, what asks its stores, and its tasks."""
 
     loop: StreamThread
     queries: LocalQueries
+    manager: TaskManager
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is taken from outside: a clock in epoch milliseconds that never goes back, and ids for members."""
+
+    now_ms: Callable[[], int]
+    new_id: Callable[[], uuid.UUID]
 
 
 def assemble(
@@ -62,11 +72,13 @@ def assemble(
     on_failure: OnFailure,
     listeners: tuple[RestoreListener, StandbyListener] = (NO_RESTORE_LISTENER, NO_STANDBY_LISTENER),
     replica: int = 0,
+    surroundings: Surroundings | None = None,
 ) -> Assembled:
     """Joins the group. ``on_state``, ``on_failure``: see :class:`StreamThread`.
 
     ``replica``: the number of this process among those that share the directory; each has global stores of its own.
     """
+    surroundings = surroundings or Surroundings(wall_clock(), uuid.uuid4)
     partitions = PartitionCounts(network)
     desk = QueryDesk()
     collector = RecordCollector(
@@ -90,7 +102,7 @@ def assemble(
     )
     routing = Routing(stores, partitions, own_host(config))
     on_disk = SetTaskOffsets(*manager.task_offsets())
-    member = network.join_group(Member(_membership(config, topology, str(directory.process_id)), on_disk))
+    member = network.join_group(Member(_membership(config, topology, str(directory.process_id), surroundings.new_id()), on_disk))
     loop = StreamThread(
         LoopSettings(
             commit_interval_ms=config.commit_interval_ms,
@@ -104,18 +116,19 @@ def assemble(
         manager,
         _committer(config, network, collector, member, desk.idle),
         flush_outputs=collector.flush,
-        now_ms=wall_clock(),
+        now_ms=surroundings.now_ms,
         on_state=on_state,
         on_failure=on_failure,
         desk=desk,
         routing=routing,
         is_static=config.group_instance_id is not None,
         memory=lambda: memory_use(config, manager, directory.rocksdb),
+        blocking=network.blocking,
     )
     loop.on_work = spans_of(config)
     if not config.is_exactly_once:
         loop.on_undone = partial(_bury, refused, network)
-    return Assembled(loop, LocalQueries(manager, desk, routing, lambda: manager.global_consumer))
+    return Assembled(loop, LocalQueries(manager, desk, routing, lambda: manager.global_consumer), manager)
 
 
 def _bury(refused: RefusedRecords, network: NetworkThread) -> None:
@@ -177,13 +190,14 @@ def _committer(
         member,
         timeout_s=config.max_block_ms / 1000,
         idle=idle,
+        blocking=network.blocking,
     )
 
 
-def _membership(config: StreamsConfig, topology: Topology, process_id: str) -> GroupMembership:
+def _membership(config: StreamsConfig, topology: Topology, process_id: str, member_id: uuid.UUID) -> GroupMembership:
     return GroupMembership(
         group_id=config.application_id,
-        member_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),
+        member_id=base64.urlsafe_b64encode(member_id.bytes).decode().rstrip("="),
         process_id=process_id,
         topology=topology_metadata(topology, config.application_id, subtopology_id=config.subtopology_id),
         instance_id=config.group_instance_id,

@@ -16,10 +16,10 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Container, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
+from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.interface import GroupMember, Producing, Transacting
 from streamsrt.client.values import (
     OffsetAndMetadata,
@@ -72,7 +72,9 @@ class ExactlyOnceCommitter:
         *,
         timeout_s: float,
         idle: AbstractContextManager[None] | None = None,
+        blocking: Blocking = THREADS,
     ) -> None:
+        self._blocking = blocking
         self._idle = idle or nullcontext()
         self._group_id = group_id
         self._transactions = transactions
@@ -127,7 +129,6 @@ class ExactlyOnceCommitter:
         self.committed_records_end.update({place: at.offset for place, at in offsets.items()})
 
     def _commit_transaction(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, int]:
-        pause = threading.Event()
         for _ in range(_EPOCH_ATTEMPTS):
             epoch = self._member.member_epoch
             if epoch < 0:
@@ -142,7 +143,7 @@ class ExactlyOnceCommitter:
                 )
             except StaleMemberEpochError as error:
                 logger.info("the transaction waits for the next member epoch: %s", error)
-                pause.wait(_EPOCH_POLL_S)
+                self._blocking.pause(_EPOCH_POLL_S)
             except UnknownMemberError as error:
                 raise TransactionLostError(f"this member's tasks are others' by now: {error}") from error
         raise TransactionLostError(

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.interface import GroupMember, Network
 from streamsrt.client.values import LATEST, DeliveryTimeoutError, TransactionLostError
 from streamsrt.errors import BrokerError, MissingTopicError, RecordError, StreamsError, UserError
@@ -107,7 +108,9 @@ class StreamThread:
         routing: Routing | None = None,
         is_static: bool = False,
         memory: Callable[[], MemoryUse] = MemoryUse,
+        blocking: Blocking = THREADS,
     ) -> None:
+        self._blocking = blocking
         self._look_at_memory = memory
         self._memory = MemoryUse()
         self._memory_at_ms = 0
@@ -388,11 +391,10 @@ class StreamThread:
     def _commit_before_they_go(self, leaving: list[OwnedTask]) -> None:
         """Commits, and insists: what is not committed now is done a second time by the next owner."""
         self._commit(leaving)
-        pause = threading.Event()
         for _ in range(_EPOCH_ATTEMPTS):
             if not self._committer.is_stale or self._member.member_epoch < 0:
                 break
-            pause.wait(_EPOCH_POLL_S)
+            self._blocking.pause(_EPOCH_POLL_S)
             self._committer.commit_pending(self._member.member_id, self._member.member_epoch)
 
     def _release(self) -> None:
@@ -484,6 +486,10 @@ class StreamThread:
             line = where_is(self._thread_id)
             return " ".join(([f"it processes {places[0]}"] if places else []) + ([f"at {line}"] if line else []))
         return ""
+
+    @property
+    def member_id(self) -> str:
+        return self._member.member_id
 
     @property
     def processed_records(self) -> int:

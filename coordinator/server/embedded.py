@@ -1,0 +1,168 @@
+"""The broker on somebody else's event loop, under their clock and their chance.
+
+This is what a simulation of a whole application runs (``streamsrt.testing.simulator`` finds it by its name, so that the
+client never imports the broker). All of it is the broker that ``python -m coordinator`` starts, from the frames on a
+connection to the files on the disk. What differs:
+
+1. Nothing happens on another thread: ``log.fsync`` is ``never``, and files are deleted at once.
+2. It can be :meth:`~EmbeddedBroker.abandon`\\ ed at any moment, as by ``kill -9``; another one then goes on with the files.
+3. Whoever runs it may look inside, beside the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from coordinator.broker.broker import Broker, Surroundings
+from coordinator.group.streams.describe import state_name
+from coordinator.log import LogDirectory
+from coordinator.log.fsync import OnSynced, Syncable, Syncer
+from coordinator.server.dispatch import Dispatcher
+from coordinator.server.listener import Listener
+from coordinator.server.main import read_configs, serve
+from coordinator.server.security import handlers
+
+_READ_BYTES_MAX = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A streams group as its coordinator has it now. ``owners``: by task, the members that have it as an active task or
+    have not confirmed yet that they closed it. ``epochs``: by member, the epoch that it has reached."""
+
+    state: str
+    epoch: int
+    epochs: Mapping[str, int]
+    owners: Mapping[tuple[str, int], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a partition holds. ``aborted``: (producer id, first offset) of aborted transactions; ``stable_end``: the offset up
+    to which everything is decided."""
+
+    batches: bytes
+    start: int
+    end: int
+    stable_end: int
+    aborted: tuple[tuple[int, int], ...]
+
+
+class _NoSyncer(Syncer):
+    """Has no thread, and forces nothing to the disk."""
+
+    def sync_then(self, log: Syncable, callback: OnSynced) -> None:
+        callback(None)
+
+    def note(self, log: Syncable, *, checkpoint: bool = False) -> int:
+        return self.round
+
+    def run(self, action: Callable[[], None]) -> None:
+        action()
+
+
+class EmbeddedBroker:
+    """One life of a broker: from :meth:`start` to :meth:`abandon`. Belongs to the running event loop.
+
+    ``configs``: ``KEY=VALUE`` by Kafka's names. Raises what opening the data directory raises.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        configs: Iterable[str],
+        *,
+        now_ms: Callable[[], int],
+        random_bytes: Callable[[int], bytes],
+        host: str,
+        port: int,
+    ) -> None:
+        settings, group_config = read_configs(None, [*configs, "log.fsync=never"])
+        self._directory = LogDirectory(path, syncer=_NoSyncer())
+        self._now_ms = now_ms
+        self._broker = Broker(self._directory, settings, group_config, Surroundings(now_ms, random_bytes))
+        self._broker.host, self._broker.port = host, port
+        self._serving: asyncio.Task[int] | None = None
+
+    async def start(self) -> None:
+        """Loads what there is, and listens."""
+        broker = self._broker
+        broker.load()
+        listener = Listener(
+            handlers(broker, Dispatcher(broker).handle),
+            frame_bytes_max=broker.integer("socket.request.max.bytes"),
+            connections_max=broker.integer("max.connections"),
+        )
+        await listener.start(broker.host, broker.port)
+        self._serving = asyncio.create_task(serve(broker, listener, asyncio.Event()))
+
+    def abandon(self) -> None:
+        """Lets go of the files as they are. Whoever runs it sees to it that nothing of it runs any more."""
+        self._directory.abandon()
+
+    # -------------------------------------------------------------------------------------------------------- operating
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """Raises TopicRefusedError."""
+        self._broker.topics.create(name, partitions, {})
+        self._broker.topics_changed()
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        """Gives a topic more partitions."""
+        topic = self._broker.topics.get(name)
+        assert topic is not None
+        self._broker.topics.add_partitions(topic, partitions)
+        self._broker.topics_changed()
+
+    def append(self, topic: str, partition: int, batch: bytes) -> None:
+        """Appends one record batch, as a producer without an id does."""
+        found = self._broker.topics.get(topic)
+        assert found is not None
+        log = found.partitions[partition]
+        log.append(batch, now_ms=self._now_ms())
+        self._broker.appended(log)
+
+    # ---------------------------------------------------------------------------------------------------------- looking
+
+    def topics(self) -> dict[str, int]:
+        """Partition counts by topic, internal ones too."""
+        return {topic.name: len(topic.partitions) for topic in self._broker.topics}
+
+    def ends(self, topic: str) -> list[tuple[int, int]]:
+        """By partition, the end and the stable end; nothing for a topic that is not there."""
+        found = self._broker.topics.get(topic)
+        partitions = [] if found is None else found.partitions
+        return [(log.log_end_offset, log.last_stable_offset) for log in partitions]
+
+    def read(self, topic: str, partition: int) -> Stored:
+        """Everything that is in a partition."""
+        found = self._broker.topics.get(topic)
+        assert found is not None
+        log = found.partitions[partition]
+        result = log.read(log.log_start_offset, _READ_BYTES_MAX)
+        return Stored(
+            b"".join(result.buffers),
+            log.log_start_offset,
+            log.log_end_offset,
+            log.last_stable_offset,
+            tuple(log.aborted_transactions(log.log_start_offset, log.log_end_offset)),
+        )
+
+    def group(self, group_id: str) -> GroupView | None:
+        """None: there is none."""
+        group = self._broker.groups.streams_group(group_id)
+        if group is None:
+            return None
+        return GroupView(
+            state_name(group, self._broker.topics.image()),
+            group.epoch,
+            {member_id: group.current[member_id].epoch for member_id in group.members},
+            group.active_owners,
+        )
+
+    def committed(self, group_id: str) -> dict[tuple[str, int], int]:
+        """The group's offsets that count."""
+        return self._broker.groups.committed(group_id)

@@ -1,0 +1,57 @@
+"""Runs an application of several instances against a cluster, all simulated, with seeded faults, and checks what comes of it.
+
+::
+
+    from streamsrt.testing.simulator import Faults, Input, simulate
+
+    simulate(topology, inputs={"orders": [Input("ada", 3, 1_000), ...]}, seed=7, instances=3, faults=Faults(crashes=3))
+
+What runs is what runs anywhere: client, membership, tasks, stores' logic, commits and transactions of this package, and the
+bundled broker down to its files. Simulated are the network, disks, the clock and the computers, in one thread with one queue
+of events. A seed is always the same run: :class:`SimulationFailure` says which call repeats it.
+
+==============  =================================================================================
+module          what is in it
+==============  =================================================================================
+``simulation``  one run: input, instances, faults, the end
+``nemesis``     what goes wrong when
+``invariants``  what must hold
+``instance``    the application on a host
+``broker``      the bundled broker on a host
+``loop``        the event loop with virtual time
+``hosts``       hosts, and threads that are greenlets
+``net``         connections, and how they fail
+``disk``        stores, and what a crash leaves of them
+``trace``       what happened
+==============  =================================================================================
+"""
+
+from streamsrt.testing.simulator.running import simulate, simulate_seeds, uninterrupted
+from streamsrt.testing.simulator.values import (
+    NO_FAULTS,
+    Check,
+    Compare,
+    Faults,
+    Input,
+    Inputs,
+    Output,
+    Outputs,
+    SimulationFailure,
+    SimulationResult,
+)
+
+__all__ = [
+    "NO_FAULTS",
+    "Check",
+    "Compare",
+    "Faults",
+    "Input",
+    "Inputs",
+    "Output",
+    "Outputs",
+    "SimulationFailure",
+    "SimulationResult",
+    "simulate",
+    "simulate_seeds",
+    "uninterrupted",
+]

@@ -1,0 +1,166 @@
+"""The disk of a simulated host: what an instance leaves there, and what a crash leaves of it.
+
+The contract of a store (:mod:`streamsrt.state.store`) says that nothing is durable before a flush, unless the store chose to,
+and that batches become durable in their order. So after a crash a store holds what it held at its last flush and any number
+of the batches that came after it: a generator of the host's decides how many.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from streamsrt.errors import StateError
+from streamsrt.state.directory import LocalStore, StateDirectory
+from streamsrt.state.kinds import LaidOut, check_kind, lay_out
+from streamsrt.state.memory import MemoryStore
+from topology.nodes import StoreSpec
+
+Batch = tuple[tuple[tuple[bytes, bytes | None], ...], int | None]
+
+
+class Disk:
+    """What outlives the process: the process id, and the files of its stores."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.process_id = uuid.UUID(int=chance.getrandbits(128), version=4)
+        self.files: dict[tuple[str, int], File] = {}
+        self.positions: dict[tuple[str, int], dict[int, int]] = {}
+
+    def crash(self) -> None:
+        """The process ended without a word: of each file is left what a crash leaves."""
+        for file in self.files.values():
+            file.crash(self.chance)
+
+    def lose(self) -> None:
+        """The disk is replaced by an empty one; the process that starts there is another one."""
+        self.files.clear()
+        self.positions.clear()
+        self.process_id = uuid.UUID(int=self.chance.getrandbits(128), version=4)
+
+
+class File:
+    """A store on disk: what is durable, and the batches that may be."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, bytes] = {}
+        self.changelog_offset: int | None = None
+        self.unflushed: list[Batch] = []
+
+    def flush(self) -> None:
+        for batch in self.unflushed:
+            self._apply(batch)
+        self.unflushed.clear()
+
+    def crash(self, chance: random.Random) -> None:
+        del self.unflushed[chance.randint(0, len(self.unflushed)) :]
+        self.flush()
+
+    def _apply(self, batch: Batch) -> None:
+        puts, changelog_offset = batch
+        for key, value in puts:
+            if value is None:
+                self.rows.pop(key, None)
+            else:
+                self.rows[key] = value
+        if changelog_offset is not None:
+            self.changelog_offset = changelog_offset
+
+
+class DiskStore(MemoryStore):
+    """A store over a file, for as long as the process lives."""
+
+    persistent = True
+
+    def __init__(self, name: str, file: File) -> None:
+        super().__init__(name)
+        self.file = file
+        super().write(file.rows.items(), changelog_offset=file.changelog_offset)
+
+    def write(self, puts: Iterable[tuple[bytes, bytes | None]], *, changelog_offset: int | None = None) -> None:
+        written = tuple(puts)
+        super().write(written, changelog_offset=changelog_offset)
+        self.file.unflushed.append((written, changelog_offset))
+
+    def flush(self) -> None:
+        super().flush()
+        self.file.flush()
+
+    def close(self) -> None:
+        if self.is_open:
+            self.file.flush()
+        super().close()
+
+    def wipe(self) -> None:
+        super().wipe()
+        self.file.rows.clear()
+        self.file.unflushed.clear()
+        self.file.changelog_offset = None
+
+
+class SimulatedDirectory(StateDirectory):
+    """The state directory of one process on a :class:`Disk`. When the process is dead nothing that it does reaches the disk:
+    :meth:`detach` it then."""
+
+    def __init__(self, disk: Disk) -> None:
+        self.path = Path("/simulated")
+        self.process_id = disk.process_id
+        self._disk = disk
+        self._opened: dict[tuple[str, int], LaidOut] = {}
+        self._stores: list[DiskStore] = []
+
+    def detach(self) -> None:
+        """The process is dead: what its code still does while it is cleared away goes nowhere."""
+        self._disk = Disk(random.Random(0))
+        for store in self._stores:
+            store.file = File()
+
+    def open_store(self, spec: StoreSpec, partition: int) -> LaidOut:
+        place = (spec.name, partition)
+        if self.is_open(*place):
+            raise StateError(f"state store {spec.name!r} of partition {partition} is already open in this process")
+        check_kind(spec)
+        if spec.persistent:
+            file = self._disk.files.setdefault(place, File())
+            store = DiskStore(spec.name, file)
+            self._stores.append(store)
+            opened = self._opened[place] = lay_out(spec, store)
+        else:
+            opened = self._opened[place] = lay_out(spec, MemoryStore(spec.name))
+        return opened
+
+    def is_open(self, store: str, partition: int) -> bool:
+        opened = self._opened.get((store, partition))
+        return opened is not None and opened.is_open
+
+    def list_stores(self) -> list[LocalStore]:
+        return [
+            LocalStore(
+                *place,
+                self._opened[place].changelog_offset() if self.is_open(*place) else file.changelog_offset,
+            )
+            for place, file in sorted(self._disk.files.items())
+        ]
+
+    def wipe(self, store: str, partition: int) -> None:
+        opened = self._opened.pop((store, partition), None)
+        if opened is not None:
+            opened.wipe()
+        self._disk.files.pop((store, partition), None)
+
+    def clean_obsolete(self, now_ms: int, cleanup_delay_ms: int) -> list[tuple[str, int]]:
+        return []
+
+    def read_positions(self, store: str, replica: int) -> dict[int, int]:
+        return dict(self._disk.positions.get((store, replica), {}))
+
+    def write_positions(self, store: str, replica: int, positions: Mapping[int, int]) -> None:
+        self._disk.positions[store, replica] = dict(positions)
+
+    def close(self) -> None:
+        for store in self._opened.values():
+            store.close()
+        self._opened.clear()

@@ -1,0 +1,200 @@
+"""A simulated computer: what runs on it, and how it ends.
+
+1. Event loop callbacks belong to the host that is in :data:`HOST` when they are asked for.
+2. The processing thread of an application is a greenlet: code that blocks gives the one real thread to the event loop, and
+   goes on when what it waits for is there. Only :class:`GreenletBlocking` blocks, so only there a thread can be lost.
+3. A host that is killed does nothing any more, at once: no callback, no line of its thread, no ``finally`` with an effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, TypeVar
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from streamsrt.client.blocking import Condition, Flag
+
+T = TypeVar("T")
+
+HOST: contextvars.ContextVar[Host | None] = contextvars.ContextVar("simulated host", default=None)
+
+
+class Host:
+    """One life of a computer. ``name`` is unique among those that live."""
+
+    def __init__(self, name: str, chance: random.Random) -> None:
+        self.name = name
+        self.chance = chance
+        self.is_dead = False
+        self.is_frozen = False
+        self.held: deque[tuple[asyncio.Handle, Host | None]] = deque()
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        self.threads: list[HostThread] = []
+        self.context = contextvars.copy_context()
+        self.context.run(HOST.set, self)
+
+    def kill(self) -> None:
+        """Ends it as a power cut does."""
+        self.is_dead = True
+        self.held.clear()
+        for task in self.tasks:
+            # Nobody will ever let it go on; asyncio is not to warn of that.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+class HostKilled(GreenletExit):
+    """Unwinds the thread of a host that is dead, when the simulation is over."""
+
+
+class HostThread:
+    """A thread of a host. It begins with the next turn of the loop."""
+
+    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
+        self.host = host
+        self.stalled_until_s = 0.0
+        self._loop = loop
+        self._main = getcurrent()
+        self._token = 0
+        self._greenlet = greenlet(work)
+        self._greenlet.gr_context = host.context.copy()
+        self._context = host.context.copy()
+        host.threads.append(self)
+        loop.call_soon(self._resume, 0, True, context=self._context)
+
+    @property
+    def has_ended(self) -> bool:
+        return self._greenlet.dead
+
+    def park(self, timeout_s: float | None) -> bool:
+        """Called by the thread: waits for :meth:`wake`; False when the time is up before."""
+        if self.host.is_dead:
+            raise HostKilled
+        token = self._token
+        timer = None
+        if timeout_s is not None:
+            timer = self._loop.call_later(max(0.0, timeout_s), self._resume, token, False)
+        woken: bool = self._main.switch()
+        if timer is not None:
+            timer.cancel()
+        if self.host.is_dead:
+            raise HostKilled
+        return woken
+
+    def waker(self) -> Callable[[], None]:
+        """What ends the next :meth:`park`, once."""
+        token = self._token
+
+        def wake() -> None:
+            self._loop.call_soon(self._resume, token, True, context=self._context)
+
+        return wake
+
+    def _resume(self, token: int, woken: bool) -> None:
+        if token != self._token or self._greenlet.dead:
+            return
+        now_s = self._loop.time()
+        if self.stalled_until_s > now_s:
+            self._loop.call_at(self.stalled_until_s, self._resume, token, woken, context=self._context)
+            return
+        self._token += 1
+        self._greenlet.switch(*([woken] if token else []))
+
+    def unwind(self) -> None:
+        """Frees what the thread of a dead host holds."""
+        for _ in range(_UNWINDINGS_MAX):
+            if self._greenlet.dead or not self._greenlet:
+                return
+            self._greenlet.throw(HostKilled)
+
+
+_UNWINDINGS_MAX = 100
+
+
+class GreenletBlocking:
+    """How the thread of a host waits: the contract is :class:`streamsrt.client.blocking.Blocking`."""
+
+    def __init__(self) -> None:
+        self.thread: HostThread | None = None
+
+    def _park(self, timeout_s: float | None) -> bool:
+        assert self.thread is not None
+        return self.thread.park(timeout_s)
+
+    def flag(self) -> Flag:
+        return _Flag(self)
+
+    def condition(self, lock: threading.Lock) -> Condition:
+        return _Condition(self, lock)
+
+    def result(self, future: Future[T], timeout_s: float | None) -> T:
+        assert self.thread is not None
+        if not future.done():
+            wake = self.thread.waker()
+            future.add_done_callback(lambda _: wake())
+            if not self._park(timeout_s) and not future.done():
+                raise TimeoutError
+        return future.result(0)
+
+    def pause(self, timeout_s: float) -> None:
+        self._park(timeout_s)
+
+
+class _Flag:
+    def __init__(self, blocking: GreenletBlocking) -> None:
+        self._blocking = blocking
+        self._is_set = False
+        self._wake: Callable[[], None] | None = None
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+        if self._wake is not None:
+            self._wake()
+            self._wake = None
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self._is_set:
+            return True
+        assert self._blocking.thread is not None
+        self._wake = self._blocking.thread.waker()
+        self._blocking._park(timeout)
+        self._wake = None
+        return self._is_set
+
+
+class _Condition:
+    def __init__(self, blocking: GreenletBlocking, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._flag = _Flag(blocking)
+
+    def __enter__(self) -> bool:
+        return self._lock.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._flag.clear()
+        self._lock.release()
+        try:
+            return self._flag.wait(timeout)
+        finally:
+            self._lock.acquire()
+
+    def notify_all(self) -> None:
+        self._flag.set()

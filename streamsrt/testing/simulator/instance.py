@@ -1,0 +1,205 @@
+"""An instance of the application on a simulated host: the processing thread, tasks, membership and client that run anywhere
+else, over a simulated network, disk and clock."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.transactions import ANSWER_SLACK_S
+from streamsrt.client.values import ClientConfig, ClusterInfo
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import StreamsError
+from streamsrt.queries.routing import StoreDirectory
+from streamsrt.runtime.assembly import Assembled, Surroundings, assemble, client_config
+from streamsrt.runtime.lifecycle import Response
+from streamsrt.runtime.stream_thread import StreamThread
+from streamsrt.runtime.values import State
+from streamsrt.tasks.offset_metadata import refuse_running_backfill
+from streamsrt.tasks.task_manager import TaskManager
+from streamsrt.testing.simulator.disk import Disk, SimulatedDirectory
+from streamsrt.testing.simulator.hosts import GreenletBlocking, Host, HostThread
+from streamsrt.testing.simulator.loop import VirtualLoop
+from topology.nodes import Topology
+
+
+class World(Protocol):
+    """What an instance needs to know of the simulation."""
+
+    loop: VirtualLoop
+    config: StreamsConfig
+
+    def now_ms(self) -> int: ...
+    def note(self, host: str, text: str) -> None: ...
+    def turned(self, instance: Instance) -> None: ...
+    def ended(self, instance: Instance, error: StreamsError | None) -> None: ...
+
+
+class SimulatedNetwork(NetworkThread):
+    """The network of an instance, on the loop that all hosts share instead of a thread of its own."""
+
+    def __init__(self, config: ClientConfig, blocking: GreenletBlocking, loop: VirtualLoop, host: Host) -> None:
+        super().__init__(config, blocking)
+        self._loop = loop
+        self._host = host
+
+    def start(self, timeout_s: float = 30.0) -> ClusterInfo:
+        self._started = True
+        return self._call(self._open(timeout_s), timeout_s + ANSWER_SLACK_S)
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        if self._started:
+            self._started = False
+            self._call(self._close(), timeout_s)
+
+    def _running_tasks(self) -> set[asyncio.Task[Any] | None]:
+        return {*self._host.tasks}
+
+
+class _Life:
+    """One process: from its start to its end."""
+
+    def __init__(self, host: Host, directory: SimulatedDirectory) -> None:
+        self.host = host
+        self.directory = directory
+        self.assembled: Assembled | None = None
+        self.thread: HostThread | None = None
+        self.stopping = False
+
+
+class Instance:
+    """A host with a disk, on which the application is started, ends, and is started again."""
+
+    def __init__(self, world: World, name: str, seed: str) -> None:
+        self.name = name
+        self.disk = Disk(random.Random(f"{seed}/disk"))
+        self.starts = 0
+        self._world = world
+        self._seed = seed
+        self._life: _Life | None = None
+        self._past: list[_Life] = []
+
+    # -------------------------------------------------------------------------------------------------------- looking
+
+    @property
+    def is_alive(self) -> bool:
+        return self._life is not None
+
+    @property
+    def host(self) -> Host | None:
+        return None if self._life is None else self._life.host
+
+    @property
+    def manager(self) -> TaskManager | None:
+        """The tasks of the process that runs, once it has begun to join the group."""
+        return None if self._life is None or self._life.assembled is None else self._life.assembled.manager
+
+    @property
+    def member_id(self) -> str:
+        """Of the process that runs; empty before it joins."""
+        if self._life is None or self._life.assembled is None:
+            return ""
+        return self._life.assembled.loop.member_id
+
+    # ----------------------------------------------------------------------------------------------------- life, death
+
+    def start(self, topology: Topology, epoch: int) -> None:
+        """Starts the application with this version of the topology. Nothing happens where it runs already."""
+        if self._life is not None:
+            return
+        self.starts += 1
+        host = Host(self.name, random.Random(f"{self._seed}/{self.starts}"))
+        life = self._life = _Life(host, SimulatedDirectory(self.disk))
+        self._world.note(self.name, f"starts, topology epoch {epoch}")
+        blocking = GreenletBlocking()
+        work = self._work(life, blocking, replace(topology, epoch=epoch))
+        life.thread = blocking.thread = HostThread(host, self._world.loop, work)
+
+    def kill(self) -> Host | None:
+        """Ends it as ``kill -9`` does; the host that it was on."""
+        life, self._life = self._life, None
+        if life is None:
+            return None
+        life.host.kill()
+        life.directory.detach()
+        self.disk.crash()
+        self._past.append(life)
+        return life.host
+
+    def stop(self) -> None:
+        """Asks it to commit, leave the group and end."""
+        if self._life is not None:
+            self._life.stopping = True
+            if self._life.assembled is not None:
+                loop = self._life.assembled.loop
+                self._life.host.context.copy().run(loop.stop)
+
+    def stall(self, seconds: float) -> None:
+        """Its processing thread stands still from its next wait on."""
+        if self._life is not None and self._life.thread is not None:
+            self._life.thread.stalled_until_s = self._world.loop.time() + seconds
+
+    def clear_away(self) -> None:
+        """Frees what its threads hold. The simulation is over."""
+        self.kill()
+        for life in self._past:
+            if life.thread is not None:
+                life.thread.unwind()
+            life.host.tasks.clear()
+        self._past.clear()
+
+    # ---------------------------------------------------------------------------------------------------------- process
+
+    def _work(self, life: _Life, blocking: GreenletBlocking, topology: Topology) -> Callable[[], None]:
+        def work() -> None:
+            error: StreamsError | None = None
+            try:
+                self._run(life, blocking, topology)
+            except StreamsError as caught:
+                error = caught
+            if not life.host.is_dead:
+                life.directory.close()
+                life.host.kill()
+                self._life = None
+                self._past.append(life)
+                self._world.ended(self, error)
+
+        return work
+
+    def _run(self, life: _Life, blocking: GreenletBlocking, topology: Topology) -> None:
+        world, config = self._world, self._world.config
+        network = SimulatedNetwork(
+            client_config(config, str(life.directory.process_id)), blocking, world.loop, life.host
+        )
+        network.start(config.default_api_timeout_ms / 1000)
+        try:
+            refuse_running_backfill(config.application_id, network.admin.committed(config.application_id))
+            life.assembled = assemble(
+                config,
+                topology,
+                StoreDirectory(topology, config.application_id),
+                network,
+                life.directory,
+                on_state=self._entered,
+                on_failure=lambda error: Response.SHUTDOWN_CLIENT,
+                surroundings=Surroundings(
+                    world.now_ms, lambda: uuid.UUID(int=life.host.chance.getrandbits(128), version=4)
+                ),
+            )
+            if life.stopping:
+                life.assembled.loop.stop()
+            life.assembled.loop.run(self._turned)
+        finally:
+            network.stop()
+
+    def _entered(self, state: State) -> None:
+        """States are in the log already, as tasks that open and close."""
+
+    def _turned(self, _loop: StreamThread) -> bool:
+        self._world.turned(self)
+        return False

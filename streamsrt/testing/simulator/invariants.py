@@ -1,0 +1,205 @@
+"""What must hold at every moment, and at the end.
+
+1. Of the members that the group knows no two have an active task open that reads the same source partition, or writes the
+   same changelog partition, whatever the ids and epochs of the tasks. The coordinator never gives a task to two members.
+2. A committed offset never goes back.
+3. When faults have stopped, in bounded time the group is stable, and everything that lies in the source topics and the
+   repartition topics is processed and committed; no transaction is left undecided.
+4. What a reader of committed records gets is what one uninterrupted run gives (:func:`compare`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from streamsrt.testing.simulator.broker import BrokerLife, Stored
+from streamsrt.testing.simulator.instance import Instance
+from streamsrt.testing.simulator.values import Compare, Output, Outputs
+from streamsrt.wire.records import decode_batches
+from topology.nodes import Topology, internal_topic_name
+
+TopicPartition = tuple[str, int]
+
+
+class ViolationError(Exception):
+    """An invariant does not hold. The message says which, where and how."""
+
+
+class Monitor:
+    """Looks at the instances and at the broker. ``broker`` gives None while that is down."""
+
+    def __init__(self, application_id: str, topology: Topology, broker: Callable[[], BrokerLife | None]) -> None:
+        self._application_id = application_id
+        self._broker = broker
+        self._open: dict[str, frozenset[TopicPartition]] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._read_topics = sorted(
+            {topic for each in topology.subtopologies for topic in each.source_topics}
+            | {
+                internal_topic_name(application_id, topic.name)
+                for each in topology.subtopologies
+                for topic in each.repartition_source_topics
+            }
+        )
+        self.written_topics = sorted(
+            {
+                sink.topic
+                for each in topology.subtopologies
+                for sink in each.sinks
+                if sink.topic is not None and not sink.repartition
+            }
+        )
+
+    # ------------------------------------------------------------------------------------------------------- ownership
+
+    def look_at(self, instance: Instance, others: Iterable[Instance]) -> None:
+        """After a turn of an instance. Raises ViolationError."""
+        claims = _claims(instance)
+        if claims == self._open.get(instance.name):
+            return
+        self._open[instance.name] = claims
+        broker = self._broker()
+        group = None if broker is None else broker.group(self._application_id)
+        if group is None or instance.member_id not in group.epochs:
+            return
+        for other in others:
+            if other is instance or not other.is_alive or other.member_id not in group.epochs:
+                continue
+            both = claims & _claims(other)
+            if both:
+                listed = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(both))
+                raise ViolationError(
+                    f"owned twice: {instance.name} and {other.name}, both members of the group, have tasks open for {listed}"
+                )
+        for task, owners in group.owners.items():
+            if len(owners) > 1:
+                raise ViolationError(f"the coordinator gave task {task[0]}_{task[1]} to {' and '.join(owners)}")
+
+    # --------------------------------------------------------------------------------------------------------- offsets
+
+    def look_at_offsets(self) -> None:
+        """Raises ViolationError where a committed offset went back."""
+        broker = self._broker()
+        if broker is None:
+            return
+        committed = broker.committed(self._application_id)
+        for place, offset in self._committed.items():
+            now = committed.get(place)
+            if now is None or now < offset:
+                raise ViolationError(f"the committed offset of {place[0]}-{place[1]} went back from {offset} to {now}")
+        self._committed = committed
+
+    # ---------------------------------------------------------------------------------------------------------- settled
+
+    def why_not_settled(self, instances: Iterable[Instance]) -> str:
+        """What is still to be done; empty where nothing is."""
+        broker = self._broker()
+        if broker is None:
+            return "the broker is down"
+        group = broker.group(self._application_id)
+        if group is None or group.state != "Stable":
+            return f"the group is {'absent' if group is None else group.state}"
+        for instance in instances:
+            if not instance.is_alive or instance.member_id not in group.epochs:
+                return f"{instance.name} is no member of the group"
+            if instance.manager is None or not instance.manager.is_settled:
+                return f"tasks of {instance.name} are not running"
+        return self._backlog(broker)
+
+    def _backlog(self, broker: BrokerLife) -> str:
+        committed = broker.committed(self._application_id)
+        for topic in self._read_topics:
+            for partition, (end, stable_end) in enumerate(broker.ends(topic)):
+                if stable_end < end:
+                    return f"a transaction on {topic}-{partition} is undecided"
+                at = committed.get((topic, partition), 0)
+                if at < end and _records_behind(broker.read(topic, partition), at):
+                    return f"{topic}-{partition} is committed up to {at} of {end}"
+        for topic in self.written_topics:
+            for partition, (end, stable_end) in enumerate(broker.ends(topic)):
+                if stable_end < end:
+                    return f"a transaction on {topic}-{partition} is undecided"
+        return ""
+
+    # ---------------------------------------------------------------------------------------------------------- outputs
+
+    def outputs(self, broker: BrokerLife) -> dict[str, list[Output]]:
+        """What a reader of committed records gets, by topic."""
+        found: dict[str, list[Output]] = {}
+        for topic in self.written_topics:
+            records = found[topic] = []
+            for partition in range(len(broker.ends(topic))):
+                stored = broker.read(topic, partition)
+                for columns in decode_batches(stored.batches, aborted=stored.aborted):
+                    records += [
+                        Output(partition, *row)
+                        for row in zip(columns.keys, columns.values, columns.timestamps, strict=True)
+                    ]
+        return found
+
+
+def _claims(instance: Instance) -> frozenset[TopicPartition]:
+    """The source and changelog partitions of the active tasks that are open in an instance."""
+    if instance.manager is None:
+        return frozenset()
+    claimed = set()
+    for owned in instance.manager:
+        if owned.is_active:
+            claimed.update(owned.task.source_partitions)
+            for spec in owned.subtopology.stores:
+                changelog = owned.task.restore_target(spec.name)
+                if changelog is not None:
+                    claimed.add(changelog)
+    return frozenset(claimed)
+
+
+def _records_behind(stored: Stored, offset: int) -> bool:
+    """Whether data lies behind an offset: markers of transactions are none."""
+    return any(columns.keys for columns in decode_batches(stored.batches, from_offset=offset, aborted=stored.aborted))
+
+
+# ------------------------------------------------------------------------------------------------------------- comparison
+
+
+def compare(how: Compare, found: Outputs, expected: Outputs) -> str | None:
+    """What is wrong with the outputs, key by key; None: nothing.
+
+    ``each``: the values of a key are those of the other run, in the same order. ``last``: the last one is. ``none lost``: a
+    key has as many values at least.
+    """
+    for topic in sorted({*found, *expected}):
+        theirs, ours = _by_key(expected.get(topic, ())), _by_key(found.get(topic, ()))
+        for key in sorted({*theirs, *ours}, key=lambda each: each or b""):
+            wrong = _wrong(how, ours.get(key, []), theirs.get(key, []))
+            if wrong:
+                return f"{topic}, key {key!r}: {wrong}"
+    return None
+
+
+def _by_key(records: Iterable[Output]) -> dict[bytes | None, list[bytes | None]]:
+    found: dict[bytes | None, list[bytes | None]] = defaultdict(list)
+    for record in records:
+        found[record.key].append(record.value)
+    return found
+
+
+def _wrong(how: Compare, found: list[bytes | None], expected: list[bytes | None]) -> str | None:
+    if how == "none lost":
+        return f"{len(found)} records, expected at least {len(expected)}" if len(found) < len(expected) else None
+    if how == "last":
+        found, expected = found[-1:], expected[-1:]
+    if found == expected:
+        return None
+    at = next(
+        (place for place, (one, other) in enumerate(zip(found, expected, strict=False)) if one != other),
+        min(len(found), len(expected)),
+    )
+    return (
+        f"{len(found)} values, expected {len(expected)}; from value {at} on it is "
+        f"{_shown(found[at:])} instead of {_shown(expected[at:])}"
+    )
+
+
+def _shown(values: list[bytes | None]) -> str:
+    return ", ".join(map(repr, values[:4])) + (", ..." if len(values) > 4 else "") if values else "nothing"

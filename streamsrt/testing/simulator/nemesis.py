@@ -1,0 +1,178 @@
+"""What goes wrong when: the plan of a seed, and carrying it out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from streamsrt.testing.simulator.broker import HOST_NAME, SimulatedBroker
+from streamsrt.testing.simulator.instance import Instance
+from streamsrt.testing.simulator.loop import VirtualLoop
+from streamsrt.testing.simulator.net import SimulatedNet, Weather
+from streamsrt.testing.simulator.values import Faults
+
+KINDS = (
+    "crashes",
+    "restarts",
+    "lost_disks",
+    "broker_crashes",
+    "cut_offs",
+    "freezes",
+    "stalls",
+    "scalings",
+    "epoch_bumps",
+    "growths",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """``kind`` of :data:`KINDS`; ``length_s``: until it is over. ``chance`` decides the rest."""
+
+    at_s: float
+    kind: str
+    length_s: float
+    chance: float
+
+
+def plan(faults: Faults, chance: random.Random, chaos_s: float) -> tuple[Faults, list[Event]]:
+    """The faults that this seed has at all, and what happens when, within ``chaos_s`` from the start."""
+    if faults.varied:
+        left_out = {kind: 0.0 for kind in (*KINDS, "broken", "slow") if chance.random() < 0.5}
+        faults = replace(faults, **left_out)  # type: ignore[arg-type]
+    events = []
+    for kind in KINDS:
+        at_s, mean = 0.0, getattr(faults, kind)
+        while mean > 0:
+            at_s += chance.expovariate(mean / chaos_s)
+            if at_s >= chaos_s:
+                break
+            events.append(Event(at_s, kind, _length_s(kind, chance), chance.random()))
+    return faults, sorted(events, key=lambda event: event.at_s)
+
+
+def _length_s(kind: str, chance: random.Random) -> float:
+    """Short ones, that nobody may notice, and long ones, after which everybody has gone on without."""
+    if kind in ("cut_offs", "freezes", "stalls"):
+        return chance.choice((chance.uniform(0.05, 1.0), chance.uniform(1.0, 5.0), chance.uniform(5.0, 15.0)))
+    return chance.choice((chance.uniform(0.01, 0.5), chance.uniform(0.5, 3.0), chance.uniform(3.0, 8.0)))
+
+
+class Victims(Protocol):
+    """What can be broken."""
+
+    loop: VirtualLoop
+    net: SimulatedNet
+    broker: SimulatedBroker
+    instances: list[Instance]
+
+    def note(self, host: str, text: str) -> None: ...
+    def start(self, instance: Instance) -> None: ...
+    def add_instance(self) -> Instance: ...
+    def remove_instance(self, instance: Instance) -> None: ...
+    def raise_epoch(self) -> None: ...
+    def grow_topics(self) -> None: ...
+
+
+class Nemesis:
+    """Carries out a plan. :meth:`end` undoes what lasts."""
+
+    def __init__(self, victims: Victims, faults: Faults, events: list[Event]) -> None:
+        self._victims = victims
+        self._timers = []
+        victims.net.weather = Weather(slow=faults.slow, broken=faults.broken)
+        for event in events:
+            act: Callable[[Event], None] = getattr(self, f"_{event.kind}")
+            self._timers.append(victims.loop.call_later(event.at_s, act, event))
+
+    def end(self) -> None:
+        """Everything is whole again, and whoever is down starts."""
+        victims = self._victims
+        for timer in self._timers:
+            timer.cancel()
+        victims.net.weather = Weather()
+        victims.broker.start()
+        for instance in victims.instances:
+            victims.net.heal(instance.name)
+            self._thaw(instance)
+            victims.start(instance)
+
+    def _later(self, event: Event, act: Callable[..., None], *args: object) -> None:
+        self._timers.append(self._victims.loop.call_later(event.length_s, act, *args))
+
+    def _one(self, event: Event) -> Instance:
+        instances = self._victims.instances
+        return instances[int(event.chance * len(instances))]
+
+    # --------------------------------------------------------------------------------------------------------- instances
+
+    def _kill(self, instance: Instance) -> None:
+        host = instance.kill()
+        if host is not None:
+            self._victims.net.host_died(host)
+
+    def _crashes(self, event: Event) -> None:
+        instance = self._one(event)
+        self._victims.note(instance.name, "is killed")
+        self._kill(instance)
+        self._later(event, self._victims.start, instance)
+
+    def _lost_disks(self, event: Event) -> None:
+        instance = self._one(event)
+        self._victims.note(instance.name, "is killed, and its disk is lost")
+        self._kill(instance)
+        instance.disk.lose()
+        self._later(event, self._victims.start, instance)
+
+    def _restarts(self, event: Event) -> None:
+        instance = self._one(event)
+        self._victims.note(instance.name, "is told to stop")
+        instance.stop()
+        self._later(event, self._victims.start, instance)
+
+    def _cut_offs(self, event: Event) -> None:
+        instance = self._one(event)
+        self._victims.note(instance.name, f"is cut off for {event.length_s:.3f} s")
+        self._victims.net.cut_off(instance.name)
+        self._later(event, self._victims.net.heal, instance.name)
+
+    def _freezes(self, event: Event) -> None:
+        instance = self._one(event)
+        if instance.host is not None:
+            self._victims.note(instance.name, f"freezes for {event.length_s:.3f} s")
+            instance.host.is_frozen = True
+            self._later(event, self._thaw, instance)
+
+    def _thaw(self, instance: Instance) -> None:
+        if instance.host is not None and instance.host.is_frozen:
+            self._victims.note(instance.name, "thaws")
+            self._victims.loop.thaw(instance.host)
+
+    def _stalls(self, event: Event) -> None:
+        instance = self._one(event)
+        self._victims.note(instance.name, f"its processing thread stalls for {event.length_s:.3f} s")
+        instance.stall(event.length_s)
+
+    def _scalings(self, event: Event) -> None:
+        instance = self._victims.add_instance()
+        self._later(event, self._victims.remove_instance, instance)
+
+    def _epoch_bumps(self, event: Event) -> None:
+        """A rolling upgrade: one instance after the other is closed, and started with the next epoch."""
+        self._victims.raise_epoch()
+        for number, instance in enumerate(list(self._victims.instances)):
+            at_s = number * event.length_s / 2
+            self._timers.append(self._victims.loop.call_later(at_s, instance.stop))
+
+    # ------------------------------------------------------------------------------------------------------------ broker
+
+    def _broker_crashes(self, event: Event) -> None:
+        self._victims.broker.kill()
+        self._later(event, self._victims.broker.start)
+
+    def _growths(self, event: Event) -> None:
+        if self._victims.broker.life is not None:
+            self._victims.note(HOST_NAME, "source topics get a partition more")
+            self._victims.grow_topics()

@@ -1,0 +1,126 @@
+"""The calls: one seed, many seeds, and the run that they are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from streamsrt.config import StreamsConfig
+from streamsrt.testing.simulator.invariants import compare as compare_outputs
+from streamsrt.testing.simulator.simulation import CONFIG, Simulation
+from streamsrt.testing.simulator.values import (
+    NO_FAULTS,
+    Check,
+    Compare,
+    Faults,
+    Inputs,
+    Outputs,
+    SimulationFailure,
+    SimulationResult,
+)
+from topology.nodes import Topology
+
+CHAOS_S = 20.0
+SETTLE_S = 60.0
+
+
+def simulate(
+    topology: Topology,
+    *,
+    inputs: Inputs,
+    seed: int = 0,
+    instances: int = 3,
+    faults: Faults | None = None,
+    config: Mapping[str, Any] | None = None,
+    partitions: int = 2,
+    broker_config: Mapping[str, str] | None = None,
+    chaos_s: float = CHAOS_S,
+    settle_s: float = SETTLE_S,
+    expected: Outputs | None = None,
+    compare: Compare | None = None,
+    check: Check | None = None,
+) -> SimulationResult:
+    """Runs one seed, and checks it: :mod:`streamsrt.testing.simulator.invariants`.
+
+    ``inputs`` are written over the first four fifths of ``chaos_s`` seconds of virtual time, in which ``faults`` happen; then
+    everything is whole again, and has ``settle_s`` to come to rest. ``expected``: the outputs of an uninterrupted run, which
+    is made where they are not given. ``compare``: how they must be the same; by default ``each`` under exactly_once_v2,
+    else ``none lost``. ``check``: a comparison of your own instead. ``config``: of the application, over
+    :data:`~streamsrt.testing.simulator.simulation.CONFIG`.
+
+    Raises :class:`SimulationFailure`, which names the seed, what was wrong, what happened last, and the call to repeat it.
+    """
+    settings = dict(config or {})
+    arguments: dict[str, Any] = {"config": settings, "partitions": partitions, "broker_config": dict(broker_config or {})}
+    if expected is None:
+        expected = uninterrupted(topology, inputs=inputs, **arguments)
+    how = compare or ("each" if StreamsConfig.of({**CONFIG, **settings}).is_exactly_once else "none lost")
+    simulation = Simulation(
+        topology,
+        inputs,
+        seed=seed,
+        instances=instances,
+        faults=Faults() if faults is None else faults,
+        chaos_s=chaos_s,
+        settle_s=settle_s,
+        **arguments,
+    )
+    try:
+        wrong = simulation.run()
+        if wrong is None:
+            outputs = simulation.outputs()
+            wrong = check(outputs, expected) if check is not None else compare_outputs(how, outputs, expected)
+        if wrong is not None:
+            raise SimulationFailure(
+                seed, wrong, _call(seed, instances, faults, arguments), tuple(simulation.trace.lines)
+            )
+        return simulation.result(outputs)
+    finally:
+        simulation.clear_away()
+
+
+def simulate_seeds(topology: Topology, *, seeds: Iterable[int], **arguments: Any) -> Iterator[SimulationResult]:
+    """:func:`simulate` for each seed; the run that they are compared with is made once. Raises at the first that fails."""
+    if arguments.get("expected") is None:
+        known = ("inputs", "config", "partitions", "broker_config")
+        arguments["expected"] = uninterrupted(
+            topology, **{name: arguments[name] for name in known if arguments.get(name) is not None}
+        )
+    for seed in seeds:
+        yield simulate(topology, seed=seed, **arguments)
+
+
+def uninterrupted(
+    topology: Topology,
+    *,
+    inputs: Inputs,
+    config: Mapping[str, Any] | None = None,
+    partitions: int = 2,
+    broker_config: Mapping[str, str] | None = None,
+) -> Outputs:
+    """What one instance gives when nothing goes wrong. Raises SimulationFailure where something does."""
+    simulation = Simulation(
+        topology,
+        inputs,
+        seed=0,
+        instances=1,
+        faults=NO_FAULTS,
+        config=dict(config or {}),
+        partitions=partitions,
+        broker_config=dict(broker_config or {}),
+        chaos_s=CHAOS_S,
+        settle_s=SETTLE_S,
+    )
+    try:
+        wrong = simulation.run()
+        if wrong is not None:
+            raise SimulationFailure(0, f"without any fault: {wrong}", "uninterrupted(...)", tuple(simulation.trace.lines))
+        return simulation.outputs()
+    finally:
+        simulation.clear_away()
+
+
+def _call(seed: int, instances: int, faults: Faults | None, arguments: Mapping[str, Any]) -> str:
+    given = {"seed": seed, "instances": instances, "faults": faults, **arguments}
+    shown = ", ".join(f"{name}={value!r}" for name, value in given.items() if value)
+    return f"simulate(topology, inputs=inputs, {shown})"

@@ -1,0 +1,320 @@
+"""One run: a cluster, instances of the application, input that comes bit by bit, faults, and the end of it.
+
+The order of what happens follows from the seed and the arguments alone: one thread, one queue of events, no clock but the
+loop's, no chance but generators made of the seed.
+"""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import BrokerError, StreamsError
+from streamsrt.runtime.assembly import topology_settings
+from streamsrt.testing.simulator.broker import HOST_NAME, PORT, SimulatedBroker
+from streamsrt.testing.simulator.instance import Instance
+from streamsrt.testing.simulator.invariants import Monitor, ViolationError
+from streamsrt.testing.simulator.loop import VirtualLoop
+from streamsrt.testing.simulator.nemesis import Nemesis, plan
+from streamsrt.testing.simulator.net import SimulatedNet
+from streamsrt.testing.simulator.trace import Trace
+from streamsrt.testing.simulator.values import Faults, Inputs, Outputs, SimulationResult
+from streamsrt.wire.murmur2 import partition_for_key
+from streamsrt.wire.records import encode_batch
+from topology.nodes import Topology
+
+EPOCH_MS = 1_700_000_000_000
+START_S = 1_000.0
+_LOOK_S = 0.25
+_RESTART_S = 0.5
+_BATCH_MAX = 4
+
+CONFIG: Mapping[str, Any] = {
+    "application.id": "simulated",
+    "bootstrap.servers": f"{HOST_NAME}:{PORT}",
+    "commit.interval.ms": 500,
+    "poll.ms": 500,
+    "linger.ms": 20,
+    "statestore.cache.max.bytes": 0,
+    "fetch.max.wait.ms": 5_000,
+    "request.timeout.ms": 4_000,
+    "default.api.timeout.ms": 6_000,
+    "delivery.timeout.ms": 12_000,
+    "max.block.ms": 8_000,
+    "max.poll.interval.ms": 8_000,
+    "transaction.timeout.ms": 6_000,
+    "repartition.purge.interval.ms": 5_000,
+    "retry.backoff.ms": 50,
+}
+"""What a simulation sets where the application does not."""
+
+PartitionRows = tuple[list[bytes | None], list[bytes | None], list[int]]
+
+
+class Simulation:
+    """One run. Made once, run once."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        inputs: Inputs,
+        *,
+        seed: int,
+        instances: int,
+        faults: Faults,
+        config: Mapping[str, Any],
+        partitions: int,
+        broker_config: Mapping[str, str],
+        chaos_s: float,
+        settle_s: float,
+        trace: Trace | None = None,
+    ) -> None:
+        self.seed = seed
+        self.config = StreamsConfig.of({**CONFIG, **config})
+        self.loop = VirtualLoop(START_S)
+        self.trace = trace or Trace(self.elapsed_s)
+        self.net = SimulatedNet(self.loop, seed, self.note)
+        self.broker = SimulatedBroker(self.loop, self.net, seed, broker_config, self.now_ms, self.note)
+        self.instances: list[Instance] = []
+        self.topology = topology.configured(topology_settings(self.config)).with_default_serdes(
+            self.config.default_key_serde, self.config.default_value_serde
+        )
+        self.epoch = self.topology.epoch
+        self.monitor = Monitor(self.config.application_id, self.topology, lambda: self.broker.life)
+        self._faults = faults
+        self._chaos_s, self._settle_s = chaos_s, settle_s
+        self._partitions = partitions
+        self._count = instances
+        self._made = 0
+        self._chance = random.Random(f"{seed}/plan")
+        self._inputs = _encoded(self.topology, inputs, partitions)
+        self._left = 0
+        self._is_calm = False
+        self._settled = False
+        self._why_not = ""
+        self._violation = ""
+        self._failures: list[str] = []
+        self._leaving: list[Instance] = []
+
+    # ------------------------------------------------------------------------------------------------------------- clock
+
+    def elapsed_s(self) -> float:
+        return self.loop.time() - START_S
+
+    def now_ms(self) -> int:
+        return EPOCH_MS + int(self.elapsed_s() * 1000)
+
+    def note(self, host: str, text: str) -> None:
+        self.trace.note(host, text)
+        self.trace.counts[text.partition(" for ")[0] if host != HOST_NAME else f"broker {text}"] += 1
+
+    # --------------------------------------------------------------------------------------------------------------- run
+
+    def run(self) -> str | None:
+        """Runs it to its end. What is wrong; None: nothing."""
+        state = random.getstate()
+        # The client's own chance: jitter of its back-offs.
+        random.seed(f"{self.seed}/client")
+        try:
+            with self.trace:
+                return self._run()
+        finally:
+            random.setstate(state)
+
+    def _run(self) -> str | None:
+        self.broker.start()
+        self._until(lambda: self.broker.life is not None and self.broker.is_up, 10.0)
+        self._create_topics()
+        for _ in range(self._count):
+            self.start(self.add_instance(start=False))
+        faults, events = plan(self._faults, self._chance, self._chaos_s)
+        self._write_inputs()
+        nemesis = Nemesis(self, faults, events)
+        self.loop.call_later(_LOOK_S, self._look)
+        self._until(lambda: False if events else self._left == 0, self._chaos_s)
+        nemesis.end()
+        self._is_calm = True
+        self.note("", "faults have stopped")
+        self._until(lambda: self._settled, self._settle_s)
+        return self._verdict()
+
+    def _until(self, is_over: Callable[[], bool], seconds: float) -> None:
+        self.loop.run_until(lambda: bool(self._violation) or is_over(), self.loop.time() + seconds)
+
+    def _verdict(self) -> str | None:
+        if self.loop.errors:
+            error = self.loop.errors[0]["exception"]
+            return "a program failed:\n" + "".join(traceback.format_exception(error))
+        if self._violation:
+            return self._violation
+        if self._failures:
+            return self._failures[0]
+        if not self._settled:
+            return f"not settled {self._settle_s:g} s after faults have stopped: {self._why_not or self._backlog()}"
+        return None
+
+    def _backlog(self) -> str:
+        return f"{self._left} input batches are not written" if self._left else "it was not looked at"
+
+    def outputs(self) -> Outputs:
+        assert self.broker.life is not None
+        return self.monitor.outputs(self.broker.life)
+
+    def result(self, outputs: Outputs) -> SimulationResult:
+        return SimulationResult(
+            self.seed,
+            outputs,
+            self.trace.digest,
+            tuple(self.trace.lines),
+            self.elapsed_s(),
+            self.loop.steps,
+            dict(self.trace.counts),
+        )
+
+    def clear_away(self) -> None:
+        """Frees what the run holds."""
+        for instance in [*self.instances, *self._leaving]:
+            instance.clear_away()
+        self.broker.clear_away()
+        self.loop.close()
+
+    # --------------------------------------------------------------------------------------------------------- invariants
+
+    def _look(self) -> None:
+        self.loop.call_later(_LOOK_S, self._look)
+        try:
+            self.monitor.look_at_offsets()
+        except ViolationError as violation:
+            self._violation = str(violation)
+        broker_failure = self.broker.failure()
+        if broker_failure is not None:
+            self._violation = "the broker failed:\n" + "".join(traceback.format_exception(broker_failure))
+        if self._is_calm and not self._left:
+            self._why_not = self.monitor.why_not_settled(self.instances)
+            self._settled = not self._why_not
+
+    def turned(self, instance: Instance) -> None:
+        """After every turn of an instance's processing thread."""
+        try:
+            self.monitor.look_at(instance, self.instances)
+        except ViolationError as violation:
+            self._violation = str(violation)
+
+    def ended(self, instance: Instance, error: StreamsError | None) -> None:
+        """An instance has ended by itself, or since it was told to."""
+        self.note(instance.name, "has ended" if error is None else f"has ended: {type(error).__name__}: {error}")
+        if error is not None and not isinstance(error, BrokerError):
+            self._failures.append(f"{instance.name} ended with {type(error).__name__}: {error}")
+        if instance in self.instances:
+            self.loop.call_later(_RESTART_S, self.start, instance)
+
+    # ---------------------------------------------------------------------------------------------------------- instances
+
+    def start(self, instance: Instance) -> None:
+        """Starts it with the topology of now, unless it runs or is to leave."""
+        if instance in self.instances:
+            instance.start(self.topology, self.epoch)
+
+    def add_instance(self, *, start: bool = True) -> Instance:
+        """One more."""
+        self._made += 1
+        instance = Instance(self, f"i{self._made}", f"{self.seed}/i{self._made}")
+        self.instances.append(instance)
+        if start:
+            self.start(instance)
+        return instance
+
+    def remove_instance(self, instance: Instance) -> None:
+        """One less: it leaves."""
+        self.instances.remove(instance)
+        self._leaving.append(instance)
+        instance.stop()
+
+    def raise_epoch(self) -> None:
+        """Instances that start from now on have the next topology epoch."""
+        self.epoch += 1
+
+    # ------------------------------------------------------------------------------------------------------------- input
+
+    def _create_topics(self) -> None:
+        broker = self.broker.life
+        assert broker is not None
+        for topic in sorted({*self._inputs, *self.monitor.written_topics, *_source_topics(self.topology)}):
+            if topic not in broker.topics():
+                broker.create_topic(topic, self._partitions)
+
+    def grow_topics(self) -> None:
+        """A partition more for every source topic."""
+        broker = self.broker.life
+        assert broker is not None
+        for topic in sorted(_source_topics(self.topology)):
+            broker.grow_topic(topic, broker.topics()[topic] + 1)
+
+    def _write_inputs(self) -> None:
+        """Spread over the time of faults: small batches at times of chance, in the order of each partition."""
+        chance = random.Random(f"{self.seed}/input")
+        span_s = self._chaos_s * 0.8
+        for topic, partitions in self._inputs.items():
+            for partition, rows in enumerate(partitions):
+                batches = _batches(rows, chance)
+                times = sorted(chance.uniform(0, span_s) for _ in batches)
+                self._left += len(batches)
+                if batches:
+                    pairs = list(zip(times, batches, strict=True))
+                    self.loop.call_later(times[0], self._write, topic, partition, pairs, START_S + self.elapsed_s())
+
+    def _write(self, topic: str, partition: int, pairs: list[tuple[float, bytes]], began_s: float) -> None:
+        """The next batch of a partition; while the broker is down it waits."""
+        if self.broker.life is None or not self.broker.is_up:
+            self.loop.call_later(_LOOK_S, self._write, topic, partition, pairs, began_s)
+            return
+        _, batch = pairs.pop(0)
+        self.broker.append(topic, partition, batch)
+        self._left -= 1
+        if pairs:
+            self.loop.call_at(max(self.loop.time(), began_s + pairs[0][0]), self._write, topic, partition, pairs, began_s)
+
+
+def _source_topics(topology: Topology) -> set[str]:
+    return {topic for each in topology.all_subtopologies for topic in each.source_topics}
+
+
+def _encoded(topology: Topology, inputs: Inputs, partitions: int) -> dict[str, list[PartitionRows]]:
+    """The inputs as bytes, by topic and partition."""
+    serdes = {
+        topic: (source.key_serde, source.value_serde)
+        for each in topology.all_subtopologies
+        for source in each.sources
+        for topic in source.topics
+    }
+    found: dict[str, list[PartitionRows]] = {}
+    for topic, records in inputs.items():
+        key_serde, value_serde = serdes.get(topic, (None, None))
+        rows = found[topic] = [([], [], []) for _ in range(partitions)]
+        for number, record in enumerate(records):
+            key, value = _bytes(key_serde, record.key), _bytes(value_serde, record.value)
+            place = number % partitions if key is None else partition_for_key(key, partitions)
+            for column, each in zip(rows[place], (key, value, record.timestamp), strict=True):
+                column.append(each)  # type: ignore[arg-type]
+    return found
+
+
+def _bytes(serde: Any, value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    made: bytes = serde.serialize(value)
+    return made
+
+
+def _batches(rows: PartitionRows, chance: random.Random) -> list[bytes]:
+    keys, values, timestamps = rows
+    batches, start = [], 0
+    while start < len(keys):
+        end = start + chance.randint(1, _BATCH_MAX)
+        batches.append(encode_batch(keys[start:end], values[start:end], timestamps[start:end]))
+        start = end
+    return batches
+
