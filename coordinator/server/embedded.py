@@ -35,14 +35,15 @@ class GroupView:
 
     state: str
     epoch: int
+    topology_epoch: int
     epochs: Mapping[str, int]
     owners: Mapping[tuple[str, int], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a partition holds. ``aborted``: (producer id, first offset) of aborted transactions; ``stable_end``: the offset up
-    to which everything is decided."""
+    """What a partition holds. ``aborted``: (producer id, first offset) of aborted transactions; ``stable_end``: the offset
+    up to which everything is decided."""
 
     batches: bytes
     start: int
@@ -159,8 +160,9 @@ class EmbeddedBroker:
         return GroupView(
             state_name(group, self._broker.topics.image()),
             group.epoch,
+            -1 if group.topology is None else group.topology.epoch,
             {member_id: group.current[member_id].epoch for member_id in group.members},
-            group.active_owners,
+            {(*task,): owners for task, owners in group.active_owners.items()},
         )
 
     def committed(self, group_id: str) -> dict[tuple[str, int], int]:

@@ -54,9 +54,7 @@ class GroupMachine(Protocol):
 class GroupDriver:
     """See the module, and :class:`streamsrt.client.interface.GroupMember` for what may be called from other threads."""
 
-    def __init__(
-        self, machine: GroupMachine, cluster: Cluster, signal: Signal, blocking: Blocking = THREADS
-    ) -> None:
+    def __init__(self, machine: GroupMachine, cluster: Cluster, signal: Signal, blocking: Blocking = THREADS) -> None:
         self._machine = machine
         self._cluster = cluster
         self._signal = signal

@@ -438,8 +438,10 @@ class Producer:
             else:
                 partition.node_id = leader.node_id
                 by_node.setdefault(leader.node_id, []).append(partition)
-        if to_add and self._adding is None and self._producer_id >= 0:
+        if to_add and (self._adding is None or self._adding.done()) and self._producer_id >= 0:
             self._adding = asyncio.create_task(self._add_partitions(to_add, self._generation))
+            # Not in the coroutine: a task that is cancelled before it has begun runs no line of it.
+            self._adding.add_done_callback(lambda _: self._wake.set())
         for node_id, ready in by_node.items():
             while self._may_send(node_id, ready):
                 self._start_request(node_id, ready)
@@ -453,9 +455,6 @@ class Producer:
         except StreamsError as error:
             if generation == self._generation:
                 self._fail(as_production_error(error, partitions))
-        finally:
-            self._adding = None
-            self._wake.set()
 
     def _may_send(self, node_id: int, ready: list[_Partition]) -> bool:
         in_flight = self._requests.get(node_id, 0)

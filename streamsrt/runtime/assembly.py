@@ -102,7 +102,8 @@ def assemble(
     )
     routing = Routing(stores, partitions, own_host(config))
     on_disk = SetTaskOffsets(*manager.task_offsets())
-    member = network.join_group(Member(_membership(config, topology, str(directory.process_id), surroundings.new_id()), on_disk))
+    membership = _membership(config, topology, str(directory.process_id), surroundings.new_id())
+    member = network.join_group(Member(membership, on_disk))
     loop = StreamThread(
         LoopSettings(
             commit_interval_ms=config.commit_interval_ms,

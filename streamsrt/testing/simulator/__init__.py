@@ -1,4 +1,4 @@
-"""Runs an application of several instances against a cluster, all simulated, with seeded faults, and checks what comes of it.
+"""Runs several instances of an application against a cluster, all simulated, with seeded faults, and checks the results.
 
 ::
 

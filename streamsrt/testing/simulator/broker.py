@@ -42,6 +42,8 @@ class GroupView(Protocol):
     @property
     def state(self) -> str: ...
     @property
+    def topology_epoch(self) -> int: ...
+    @property
     def epochs(self) -> Mapping[str, int]: ...
     @property
     def owners(self) -> Mapping[tuple[str, int], tuple[str, ...]]: ...
@@ -99,6 +101,11 @@ class SimulatedBroker:
         """None: it is down."""
         self._starting: asyncio.Task[None] | None = None
 
+    @property
+    def directory(self) -> Path:
+        """Of its files."""
+        return Path(self._files.name) / "data"
+
     def start(self) -> None:
         """Starts it on the files that are there. Nothing happens where it runs."""
         if self.host is not None:
@@ -109,7 +116,7 @@ class SimulatedBroker:
 
     def _begin(self) -> None:
         life: BrokerLife = self._make(
-            Path(self._files.name) / "data",
+            self.directory,
             self._configs,
             now_ms=self._now_ms,
             random_bytes=self._chance.randbytes,
@@ -159,5 +166,3 @@ class SimulatedBroker:
 def _memory() -> str | None:
     """Where files cost no disk, if there is such a place."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
-
-

@@ -1,8 +1,8 @@
 """The disk of a simulated host: what an instance leaves there, and what a crash leaves of it.
 
-The contract of a store (:mod:`streamsrt.state.store`) says that nothing is durable before a flush, unless the store chose to,
-and that batches become durable in their order. So after a crash a store holds what it held at its last flush and any number
-of the batches that came after it: a generator of the host's decides how many.
+The contract of a store (:mod:`streamsrt.state.store`) says that nothing is durable before a flush, unless the store chose
+to, and that batches become durable in their order. So after a crash a store holds what it held at its last flush and any
+number of the batches that came after it: a generator of the host's decides how many.
 """
 
 from __future__ import annotations

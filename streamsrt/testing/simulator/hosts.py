@@ -50,7 +50,7 @@ class Host:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
-class HostKilled(GreenletExit):
+class HostKilled(GreenletExit):  # type: ignore[misc]  # greenlet says nothing of its types
     """Unwinds the thread of a host that is dead, when the simulation is over."""
 
 
@@ -71,7 +71,7 @@ class HostThread:
 
     @property
     def has_ended(self) -> bool:
-        return self._greenlet.dead
+        return bool(self._greenlet.dead)
 
     def park(self, timeout_s: float | None) -> bool:
         """Called by the thread: waits for :meth:`wake`; False when the time is up before."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.transactions import ANSWER_SLACK_S
@@ -23,9 +23,11 @@ from streamsrt.runtime.values import State
 from streamsrt.tasks.offset_metadata import refuse_running_backfill
 from streamsrt.tasks.task_manager import TaskManager
 from streamsrt.testing.simulator.disk import Disk, SimulatedDirectory
-from streamsrt.testing.simulator.hosts import GreenletBlocking, Host, HostThread
+from streamsrt.testing.simulator.hosts import GreenletBlocking, Host, HostKilled, HostThread
 from streamsrt.testing.simulator.loop import VirtualLoop
 from topology.nodes import Topology
+
+T = TypeVar("T")
 
 
 class World(Protocol):
@@ -57,6 +59,12 @@ class SimulatedNetwork(NetworkThread):
             self._started = False
             self._call(self._close(), timeout_s)
 
+    def _call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        if self._host.is_dead:
+            coroutine.close()
+            raise HostKilled
+        return super()._call(coroutine, timeout_s)
+
     def _running_tasks(self) -> set[asyncio.Task[Any] | None]:
         return {*self._host.tasks}
 
@@ -79,6 +87,8 @@ class Instance:
         self.name = name
         self.disk = Disk(random.Random(f"{seed}/disk"))
         self.starts = 0
+        self.epoch = -1
+        """The topology epoch of the process that started last."""
         self._world = world
         self._seed = seed
         self._life: _Life | None = None
@@ -113,6 +123,7 @@ class Instance:
         if self._life is not None:
             return
         self.starts += 1
+        self.epoch = epoch
         host = Host(self.name, random.Random(f"{self._seed}/{self.starts}"))
         life = self._life = _Life(host, SimulatedDirectory(self.disk))
         self._world.note(self.name, f"starts, topology epoch {epoch}")

@@ -143,7 +143,7 @@ def _claims(instance: Instance) -> frozenset[TopicPartition]:
     """The source and changelog partitions of the active tasks that are open in an instance."""
     if instance.manager is None:
         return frozenset()
-    claimed = set()
+    claimed: set[TopicPartition] = set()
     for owned in instance.manager:
         if owned.is_active:
             claimed.update(owned.task.source_partitions)

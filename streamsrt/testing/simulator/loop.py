@@ -74,7 +74,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         ready = self._ready
         for _ in range(len(ready)):
             handle, host = ready.popleft()
-            if handle._cancelled:  # type: ignore[attr-defined]
+            if handle._cancelled:
                 continue
             if host is not None:
                 if host.is_dead:
@@ -101,7 +101,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        context = context or contextvars.copy_context()
+        context = contextvars.copy_context() if context is None else context
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append((handle, context.get(HOST)))
         return handle
@@ -111,7 +111,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        context = context or contextvars.copy_context()
+        context = contextvars.copy_context() if context is None else context
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._order), handle, context.get(HOST)))
         return handle

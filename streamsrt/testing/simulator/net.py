@@ -3,8 +3,8 @@
 1. A connection carries bytes in order, each way with delays of its own; different connections overtake each other.
 2. A connection may break at any write: what was written then is lost, or it arrives and the answer is lost. Each side hears
    of it a little later.
-3. A host that is cut off hears nothing and nobody hears it. What is written meanwhile waits in the sender's buffers until the
-   network is whole again, and is lost when the sender gives up before.
+3. A host that is cut off hears nothing and nobody hears it. What is written meanwhile waits in the sender's buffers until
+   the network is whole again, and is lost when the sender gives up before.
 4. When a host dies its connections are reset; what it had sent still arrives.
 5. Chance comes from a generator for each connection, so that what happens to one does not depend on others.
 """

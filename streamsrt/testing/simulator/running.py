@@ -20,7 +20,7 @@ from streamsrt.testing.simulator.values import (
 )
 from topology.nodes import Topology
 
-CHAOS_S = 20.0
+CHAOS_S = 10.0
 SETTLE_S = 60.0
 
 
@@ -42,8 +42,8 @@ def simulate(
 ) -> SimulationResult:
     """Runs one seed, and checks it: :mod:`streamsrt.testing.simulator.invariants`.
 
-    ``inputs`` are written over the first four fifths of ``chaos_s`` seconds of virtual time, in which ``faults`` happen; then
-    everything is whole again, and has ``settle_s`` to come to rest. ``expected``: the outputs of an uninterrupted run, which
+    ``inputs`` are written over the first four fifths of ``chaos_s`` seconds of virtual time, in which ``faults`` happen;
+    then everything is whole again, and has ``settle_s`` to come to rest. ``expected``: the outputs of an uninterrupted run, which
     is made where they are not given. ``compare``: how they must be the same; by default ``each`` under exactly_once_v2,
     else ``none lost``. ``check``: a comparison of your own instead. ``config``: of the application, over
     :data:`~streamsrt.testing.simulator.simulation.CONFIG`.
@@ -51,7 +51,11 @@ def simulate(
     Raises :class:`SimulationFailure`, which names the seed, what was wrong, what happened last, and the call to repeat it.
     """
     settings = dict(config or {})
-    arguments: dict[str, Any] = {"config": settings, "partitions": partitions, "broker_config": dict(broker_config or {})}
+    arguments: dict[str, Any] = {
+        "config": settings,
+        "partitions": partitions,
+        "broker_config": dict(broker_config or {}),
+    }
     if expected is None:
         expected = uninterrupted(topology, inputs=inputs, **arguments)
     how = compare or ("each" if StreamsConfig.of({**CONFIG, **settings}).is_exactly_once else "none lost")
@@ -114,7 +118,9 @@ def uninterrupted(
     try:
         wrong = simulation.run()
         if wrong is not None:
-            raise SimulationFailure(0, f"without any fault: {wrong}", "uninterrupted(...)", tuple(simulation.trace.lines))
+            raise SimulationFailure(
+                0, f"without any fault: {wrong}", "uninterrupted(...)", tuple(simulation.trace.lines)
+            )
         return simulation.outputs()
     finally:
         simulation.clear_away()

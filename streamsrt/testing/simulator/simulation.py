@@ -6,6 +6,7 @@ loop's, no chance but generators made of the seed.
 
 from __future__ import annotations
 
+import contextvars
 import random
 import traceback
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from typing import Any
 
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import BrokerError, StreamsError
+from streamsrt.membership.errors import StreamsTopologyFencedError
 from streamsrt.runtime.assembly import topology_settings
 from streamsrt.testing.simulator.broker import HOST_NAME, PORT, SimulatedBroker
 from streamsrt.testing.simulator.instance import Instance
@@ -74,10 +76,12 @@ class Simulation:
     ) -> None:
         self.seed = seed
         self.config = StreamsConfig.of({**CONFIG, **config})
-        self.loop = VirtualLoop(START_S)
+        # What it lacks is what nothing here asks for: processes, files, signals.
+        self.loop = VirtualLoop(START_S)  # type: ignore[abstract]
         self.trace = trace or Trace(self.elapsed_s)
         self.net = SimulatedNet(self.loop, seed, self.note)
         self.broker = SimulatedBroker(self.loop, self.net, seed, broker_config, self.now_ms, self.note)
+        self.trace.unspoken = str(self.broker.directory)
         self.instances: list[Instance] = []
         self.topology = topology.configured(topology_settings(self.config)).with_default_serdes(
             self.config.default_key_serde, self.config.default_value_serde
@@ -98,6 +102,7 @@ class Simulation:
         self._violation = ""
         self._failures: list[str] = []
         self._leaving: list[Instance] = []
+        self._context = contextvars.copy_context()
 
     # ------------------------------------------------------------------------------------------------------------- clock
 
@@ -206,10 +211,12 @@ class Simulation:
     def ended(self, instance: Instance, error: StreamsError | None) -> None:
         """An instance has ended by itself, or since it was told to."""
         self.note(instance.name, "has ended" if error is None else f"has ended: {type(error).__name__}: {error}")
-        if error is not None and not isinstance(error, BrokerError):
+        is_outdated = isinstance(error, StreamsTopologyFencedError) and instance.epoch < self.epoch
+        if error is not None and not isinstance(error, BrokerError) and not is_outdated:
             self._failures.append(f"{instance.name} ended with {type(error).__name__}: {error}")
         if instance in self.instances:
-            self.loop.call_later(_RESTART_S, self.start, instance)
+            # Not in the context of the host that has just ended.
+            self.loop.call_later(_RESTART_S, self.start, instance, context=self._context)
 
     # ---------------------------------------------------------------------------------------------------------- instances
 
@@ -233,9 +240,13 @@ class Simulation:
         self._leaving.append(instance)
         instance.stop()
 
-    def raise_epoch(self) -> None:
-        """Instances that start from now on have the next topology epoch."""
+    def raise_epoch(self) -> bool:
+        """Instances that start from now on have the next topology epoch. Not while the upgrade before is not begun."""
+        group = None if self.broker.life is None else self.broker.life.group(self.config.application_id)
+        if group is None or group.topology_epoch != self.epoch:
+            return False
         self.epoch += 1
+        return True
 
     # ------------------------------------------------------------------------------------------------------------- input
 
@@ -275,7 +286,9 @@ class Simulation:
         self.broker.append(topic, partition, batch)
         self._left -= 1
         if pairs:
-            self.loop.call_at(max(self.loop.time(), began_s + pairs[0][0]), self._write, topic, partition, pairs, began_s)
+            self.loop.call_at(
+                max(self.loop.time(), began_s + pairs[0][0]), self._write, topic, partition, pairs, began_s
+            )
 
 
 def _source_topics(topology: Topology) -> set[str]:
@@ -297,8 +310,10 @@ def _encoded(topology: Topology, inputs: Inputs, partitions: int) -> dict[str, l
         for number, record in enumerate(records):
             key, value = _bytes(key_serde, record.key), _bytes(value_serde, record.value)
             place = number % partitions if key is None else partition_for_key(key, partitions)
-            for column, each in zip(rows[place], (key, value, record.timestamp), strict=True):
-                column.append(each)  # type: ignore[arg-type]
+            keys, values, timestamps = rows[place]
+            keys.append(key)
+            values.append(value)
+            timestamps.append(record.timestamp)
     return found
 
 
@@ -317,4 +332,3 @@ def _batches(rows: PartitionRows, chance: random.Random) -> list[bytes]:
         batches.append(encode_batch(keys[start:end], values[start:end], timestamps[start:end]))
         start = end
     return batches
-

@@ -1,0 +1,172 @@
+"""Seeds: each is a run of several instances through faults, always the same one; and wrong programs are found out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.group import transactional
+from streamsrt.client.values import OffsetAndMetadata
+from streamsrt.membership.values import ReportOwned, Tasks
+from streamsrt.runtime.commit import Committer, prepare_all, write_all
+from streamsrt.runtime.exactly_once import ExactlyOnceCommitter
+from streamsrt.runtime.stream_thread import StreamThread
+from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.testing.simulator import NO_FAULTS, Faults, SimulationFailure, simulate, simulate_seeds
+from streamsrt.wire.error_codes import ErrorCode
+from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, LINES, counted, word_count
+
+ROOT = Path(__file__).parents[4]
+
+
+def run(seeds: Sequence[int], *, exactly_once: bool, faults: Faults | None = None, **arguments: Any) -> None:
+    config = EXACTLY_ONCE if exactly_once else AT_LEAST_ONCE
+    expected = counted(exactly_once=exactly_once)
+    arguments = {"inputs": LINES, "config": config, "expected": expected, "faults": faults, **arguments}
+    for _ in simulate_seeds(word_count(), seeds=seeds, **arguments):
+        pass
+
+
+# ------------------------------------------------------------------------------------------------------------ many seeds
+
+
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_seeds_pass(exactly_once: bool) -> None:
+    run(range(20), exactly_once=exactly_once)
+
+
+def test_without_faults_all_instances_settle() -> None:
+    result = simulate(
+        word_count(),
+        inputs=LINES,
+        faults=NO_FAULTS,
+        config=EXACTLY_ONCE,
+        expected=counted(exactly_once=True),
+    )
+    assert len(result.outputs["word-counts"]) == 120
+    assert result.counts["broker starts"] == 1
+
+
+# --------------------------------------------------------------------------------------------------------------- the same
+
+
+def digest(seed: int) -> str:
+    return simulate(
+        word_count(), inputs=LINES, seed=seed, config=EXACTLY_ONCE, expected=counted(exactly_once=True)
+    ).digest
+
+
+def test_a_seed_is_always_the_same_run_whatever_the_hash_seed() -> None:
+    program = (
+        "from tests.streamsrt.testing.simulator.test_simulator import digest\n"
+        "print(digest(0), digest(7))"  # seeds with a crash of the broker, and with all instances coming and going
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hash_seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert found == {f"{digest(0)} {digest(7)}\n"}
+
+
+def test_other_seeds_are_other_runs() -> None:
+    assert digest(1) != digest(2)
+
+
+# --------------------------------------------------------------------------------------------------------- broken programs
+
+
+@contextmanager
+def broken(owner: Any, name: str, wrong: Any) -> Iterator[None]:
+    """The program with one rule of it broken."""
+    right = owner.__dict__[name]
+    setattr(owner, name, wrong)
+    try:
+        yield
+    finally:
+        setattr(owner, name, right)
+
+
+def found_out(seeds: Sequence[int], *, exactly_once: bool, faults: Faults | None = None) -> SimulationFailure:
+    with pytest.raises(SimulationFailure) as caught:
+        run(seeds, exactly_once=exactly_once, faults=faults)
+    return caught.value
+
+
+def test_offsets_that_are_committed_before_the_results_are_acknowledged_lose_results() -> None:
+    def commit_too_early(self: Any, tasks: Sequence[OwnedTask], member_id: str, member_epoch: int) -> None:
+        busy = [owned for owned in tasks if owned.task.commit_needed]
+        for _, state in prepare_all(busy, self._idle):
+            for place, (offset, metadata) in state.offsets.items():
+                self._pending[place] = OffsetAndMetadata(offset, metadata)
+        self.commit_pending(member_id, member_epoch)
+        self._collector.flush()
+        write_all(busy, self._network.producer.flush(), self._idle)
+
+    with broken(Committer, "commit", commit_too_early):
+        failure = found_out(range(60), exactly_once=False, faults=Faults(crashes=8, varied=False))
+    assert "expected at least" in failure.what
+
+
+def test_tasks_that_are_reported_as_closed_before_they_are_have_two_owners() -> None:
+    right = StreamThread._assign
+
+    def report_too_early(self: StreamThread, tasks: Tasks) -> None:
+        self._member.tell(ReportOwned(tasks))
+        right(self, tasks)
+
+    with broken(StreamThread, "_assign", report_too_early):
+        failure = found_out(range(60), exactly_once=False, faults=Faults(scalings=4, slow=0.3, varied=False))
+    assert "owned twice" in failure.what
+
+
+def test_without_fencing_what_a_member_did_that_was_given_up_counts_twice() -> None:
+    with broken(transactional, "transactional_commit_error", lambda group, request: ErrorCode.NONE):
+        failure = found_out(range(60), exactly_once=True, faults=Faults(freezes=5, cut_offs=5, varied=False))
+    assert "instead of" in failure.what or "went back" in failure.what
+
+
+def test_a_store_that_is_written_before_the_transaction_is_committed_counts_twice() -> None:
+    def write_too_early(self: Any, tasks: Sequence[OwnedTask], member_id: str, member_epoch: int) -> None:
+        busy = [owned for owned in tasks if owned.task.commit_needed]
+        states = prepare_all(busy, self._idle)
+        self._collector.flush()
+        if busy or self._transactions.is_open:
+            write_all(busy, {}, self._idle)
+            offsets = {at: OffsetAndMetadata(*to) for _, state in states for at, to in state.offsets.items()}
+            self._commit_transaction(offsets)
+
+    with broken(ExactlyOnceCommitter, "commit", write_too_early):
+        failure = found_out(range(60), exactly_once=True, faults=Faults(crashes=8, cut_offs=3, varied=False))
+    assert "instead of" in failure.what
+
+
+# ----------------------------------------------------------------------------------------------------------------- failure
+
+
+def test_a_failure_says_how_to_repeat_it() -> None:
+    with pytest.raises(SimulationFailure) as caught:
+        simulate(
+            word_count(),
+            inputs=LINES,
+            seed=3,
+            expected=counted(exactly_once=False),
+            check=lambda outputs, expected: "the sky is not green",
+        )
+    text = str(caught.value)
+    assert text.startswith("seed 3: the sky is not green\n")
+    assert "simulate(topology, inputs=inputs, seed=3, instances=3, " in text
+    assert "opened as active" in text
