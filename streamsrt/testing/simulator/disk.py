@@ -10,12 +10,14 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from streamsrt.errors import StateError
 from streamsrt.state.directory import LocalStore, StateDirectory
 from streamsrt.state.kinds import LaidOut, check_kind, lay_out
 from streamsrt.state.memory import MemoryStore
+from streamsrt.state.rocksdb import RocksDBOptions
 from topology.nodes import StoreSpec
 
 Batch = tuple[tuple[tuple[bytes, bytes | None], ...], int | None]
@@ -101,6 +103,12 @@ class DiskStore(MemoryStore):
         self.file.changelog_offset = None
 
 
+@lru_cache(maxsize=1)
+def _no_rocksdb() -> RocksDBOptions:
+    """Nothing is opened with them; they are asked for the memory that RocksDB uses."""
+    return RocksDBOptions()
+
+
 class SimulatedDirectory(StateDirectory):
     """The state directory of one process on a :class:`Disk`. When the process is dead nothing that it does reaches the disk:
     :meth:`detach` it then."""
@@ -108,6 +116,7 @@ class SimulatedDirectory(StateDirectory):
     def __init__(self, disk: Disk) -> None:
         self.path = Path("/simulated")
         self.process_id = disk.process_id
+        self.rocksdb = _no_rocksdb()
         self._disk = disk
         self._opened: dict[tuple[str, int], LaidOut] = {}
         self._stores: list[DiskStore] = []

@@ -43,9 +43,9 @@ def simulate(
     """Runs one seed, and checks it: :mod:`streamsrt.testing.simulator.invariants`.
 
     ``inputs`` are written over the first four fifths of ``chaos_s`` seconds of virtual time, in which ``faults`` happen;
-    then everything is whole again, and has ``settle_s`` to come to rest. ``expected``: the outputs of an uninterrupted run, which
-    is made where they are not given. ``compare``: how they must be the same; by default ``each`` under exactly_once_v2,
-    else ``none lost``. ``check``: a comparison of your own instead. ``config``: of the application, over
+    then everything is whole again, and has ``settle_s`` to come to rest. ``expected``: the outputs of an uninterrupted run,
+    which is made where they are not given. ``compare``: how they must be the same; by default ``each`` under
+    exactly_once_v2, else ``none lost``. ``check``: a comparison of your own instead. ``config``: of the application, over
     :data:`~streamsrt.testing.simulator.simulation.CONFIG`.
 
     Raises :class:`SimulationFailure`, which names the seed, what was wrong, what happened last, and the call to repeat it.

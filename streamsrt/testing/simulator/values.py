@@ -39,8 +39,8 @@ class Faults:
 
     ``crashes``: an instance ends as by ``kill -9``, and is started again. ``restarts``: it is closed and started again.
     ``lost_disks``: it crashes, and its state directory is gone. ``broker_crashes``: the broker ends as by ``kill -9``, and
-    is started again. ``cut_offs``: nothing gets from or to an instance for a while. ``freezes``: an instance stands still, its
-    heartbeats too; ``stalls``: its processing thread does. ``scalings``: an instance more, which leaves again.
+    is started again. ``cut_offs``: nothing gets from or to an instance for a while. ``freezes``: an instance stands still,
+    its heartbeats too; ``stalls``: its processing thread does. ``scalings``: an instance more, which leaves again.
     ``epoch_bumps``: the instances are restarted one by one with the next topology epoch. ``growths``: the source topics get
     a partition more (stateless topologies only: internal topics can't grow). ``broken``: a connection breaks at a write.
     ``slow``: something takes 20 to 300 ms. ``varied``: in every run each kind is left out with a probability of one half.
