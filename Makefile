@@ -30,8 +30,10 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# Users check their programs with mypy or pyright: the examples pass both (tests/topology/test_typing.py has more).
 types: $(STAMP)
 	$(BIN)/mypy
+	$(BIN)/basedpyright --pythonpath $(BIN)/python examples
 
 contracts: $(STAMP)
 	$(BIN)/lint-imports

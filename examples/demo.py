@@ -12,7 +12,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def _cluster(directory: Path, servers: str | None) -> Iterator[str]:
+def _cluster(directory: Path, servers: str | None) -> Generator[str, None, None]:
     if servers is not None:
         yield servers
         return

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -133,7 +133,7 @@ def _member(directory: Path, address: str, number: int, *, kill: bool) -> Member
 
 
 @contextmanager
-def _connected(address: str) -> Iterator[NetworkThread]:
+def _connected(address: str) -> Generator[NetworkThread, None, None]:
     committed = FetchConfig(isolation_level="read_committed")
     network = NetworkThread(ClientConfig(bootstrap_servers=address, client_id="demo", fetch=committed))
     network.start()
@@ -201,7 +201,7 @@ class _Load:
         held = next(weather)
         while not self._enough.wait(1 / CHUNKS_PER_SECOND) and (chunk := list(islice(rows, self._chunk))):
             self.departures += chunk
-            observed = []
+            observed: list[flights_v2.Row] = []
             while held.timestamp_ms < chunk[-1].timestamp_ms:
                 observed.append(held)
                 held = next(weather, held._replace(timestamp_ms=2**62))

@@ -108,13 +108,11 @@ class JsonSerde:
     read is validated, and a ValidationError (a ValueError) tells what does not fit.
     """
 
-    __slots__ = ("deserialize", "serialize")
+    __slots__ = ()
 
     name = "json"
-
-    def __init__(self) -> None:
-        self.serialize: Callable[[Any], bytes] = orjson.dumps
-        self.deserialize: Callable[[bytes], Any] = orjson.loads
+    serialize = staticmethod(orjson.dumps)
+    deserialize = staticmethod(orjson.loads)
 
     def __call__(self, model: type[T]) -> CallableSerde[T]:
         from pydantic import TypeAdapter

@@ -121,13 +121,17 @@ class Processor(Protocol[K, V, K2, V2]):
     Subclass it (``class Dedup(Processor[str, Order, str, Order])``) or match it.
     """
 
+    # A body that does something: without one a type checker takes a method of a protocol for abstract.
+
     def init(self, context: ProcessorContext[K2, V2]) -> None:
         """Called once before the first record: keep the context, get stores, schedule punctuations."""
+        return
 
     def process(self, record: Record[K, V]) -> None: ...
 
     def close(self) -> None:
         """Called once after the last record."""
+        return
 
 
 class FixedKeyProcessor(Protocol[K, V, V2]):
@@ -135,11 +139,13 @@ class FixedKeyProcessor(Protocol[K, V, V2]):
 
     def init(self, context: ProcessorContext[K, V2]) -> None:
         """Called once before the first record."""
+        return
 
     def process(self, record: Record[K, V]) -> None: ...
 
     def close(self) -> None:
         """Called once after the last record."""
+        return
 
 
 class ValueTransformer(Protocol[K, V_contra, V2]):
@@ -150,9 +156,11 @@ class ValueTransformer(Protocol[K, V_contra, V2]):
 
     def init(self, context: ProcessorContext[K, V2]) -> None:
         """Called once before the first row; the context gives stores and times, and forwards nothing."""
+        return
 
     def transform(self, key: K, value: V_contra | None) -> V2 | None:
         """The new value of a row; ``value`` None: the row was deleted. It may be asked for old values too."""
 
     def close(self) -> None:
         """Called once after the last row."""
+        return

@@ -1,25 +1,45 @@
-"""A user's program that must pass mypy in strict mode: inference through the DSL's operators, without annotations."""
+"""A user's program that must pass mypy and pyright in strict mode: every method of the DSL, types inferred."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import assert_type
+from typing import Any, assert_type
 
 from topology import (
+    BranchedKStream,
+    Buffer,
+    CogroupedKStream,
+    Count,
+    EmitStrategy,
+    FailedValue,
     FixedKeyProcessor,
+    GlobalKTable,
+    JoinWindows,
+    KeyValueStore,
     KGroupedStream,
+    KGroupedTable,
     KStream,
     KTable,
     Processor,
     ProcessorContext,
     PunctuationType,
     Record,
+    SessionWindowedKStream,
+    SessionWindows,
+    SlidingWindows,
     Store,
     StreamsBuilder,
+    Sum,
+    Suppressed,
+    TimeWindowedKStream,
     TimeWindows,
     Topology,
+    TopologyBuilder,
+    UnlimitedWindows,
+    ValueTransformer,
     Windowed,
+    agg,
     serdes,
 )
 
@@ -33,7 +53,7 @@ class Order:
 class Deduplicate(Processor[str, Order, str, Order]):
     def init(self, context: ProcessorContext[str, Order]) -> None:
         self.context = context
-        self.seen = context.get_state_store("seen")
+        self.seen: KeyValueStore[str, int] = context.get_state_store("seen")
         context.schedule(timedelta(seconds=1), PunctuationType.STREAM_TIME, self.punctuate)
 
     def punctuate(self, timestamp: int) -> None:
@@ -60,6 +80,23 @@ class Total:
 
 def total() -> FixedKeyProcessor[str, Order, int]:
     return Total()
+
+
+class Greeting:
+    """Matches ValueTransformer without inheriting."""
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        pass
+
+    def transform(self, key: str, value: str | None) -> str | None:
+        return None if value is None else f"hello {value}"
+
+    def close(self) -> None:
+        pass
+
+
+def greeting() -> ValueTransformer[str, str, str]:
+    return Greeting()
 
 
 def join_names(order: Order, name: str | None) -> str:
@@ -104,4 +141,176 @@ small, large = orders.branch(lambda key, order: order.cents < 100, default=True)
 small.merge(large).repartition(partitions=4).to("all")
 names.filter(lambda key, name: name != "").to_stream().to(lambda key, name, context: context.topic)
 
+
+# ------------------------------------------------------------------------------------------------------- more streams
+
+untyped = builder.stream(["a", "b"], value=serdes.json)
+assert_type(untyped, KStream[Any, Any])
+assert_type(builder.stream("keyed", key=serdes.string), KStream[str, Any])
+assert_type(orders.filter_not(lambda key, order: order.cents > 0), KStream[str, Order])
+assert_type(orders.peek(lambda key, order: None), KStream[str, Order])
+orders.foreach(lambda key, order: None)
+assert_type(orders.flat_map(lambda key, order: [(order.cents, key)]), KStream[int, str])
+assert_type(orders.to_table(store="latest-orders"), KTable[str, Order])
+assert_type(orders.group_by_key(), KGroupedStream[str, Order])
+split = orders.split(name="split-")
+assert_type(split, BranchedKStream[str, Order])
+branches = split.branch(lambda key, order: order.cents > 9, name="dear").default_branch(name="cheap")
+assert_type(branches, dict[str, KStream[str, Order]])
+orders.split().branch(lambda key, order: order.cents > 9).no_default_branch()
+
+good, bad = orders.try_map_values(lambda order: 1 / order.cents)
+assert_type(good, KStream[str, float])
+assert_type(bad, KStream[str, FailedValue[Order]])
+assert_type(
+    orders.deduplicate(lambda key, order: order.cents, timedelta(days=1), serde=serdes.long), KStream[str, Order]
+)
+assert_type(untyped.map_batches(lambda table: table), KStream[Any, Any])
+
+
+async def price(order: Order) -> float:
+    return order.cents / 100
+
+
+assert_type(orders.map_async(price, concurrency=4), KStream[str, float])
+
+# ----------------------------------------------------------------------------------------------------- aggregations
+
+cents = orders.map_values(lambda order: order.cents)
+assert_type(cents.group_by_key(value=serdes.long).reduce(lambda total, more: total + more), KTable[str, int])
+tumbling = grouped.windowed_by(TimeWindows(timedelta(hours=1)))
+assert_type(tumbling, TimeWindowedKStream[str, Order])
+assert_type(
+    tumbling.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).aggregate(
+        lambda: 0, lambda key, order, total: total + order.cents, value=serdes.long
+    ),
+    KTable[Windowed[str], int],
+)
+assert_type(grouped.windowed_by(SlidingWindows(1_000)).count(), KTable[Windowed[str], int])
+assert_type(grouped.windowed_by(UnlimitedWindows()).reduce(lambda one, other: other), KTable[Windowed[str], Order])
+sessions = grouped.windowed_by(SessionWindows(timedelta(minutes=5)))
+assert_type(sessions, SessionWindowedKStream[str, Order])
+assert_type(
+    sessions.emit_strategy(EmitStrategy.ON_WINDOW_UPDATE).aggregate(
+        lambda: 0,
+        lambda key, order, total: total + order.cents,
+        lambda key, one, other: one + other,
+        value=serdes.long,
+    ),
+    KTable[Windowed[str], int],
+)
+assert_type(sessions.count(), KTable[Windowed[str], int])
+assert_type(sessions.reduce(lambda one, other: other), KTable[Windowed[str], Order])
+named = agg(orders=Count(), cents=Sum("cents"))
+grouped.aggregate(named, named.add, value=serdes.json)
+
+
+def add_cents(customer: str, order: Order, total: int) -> int:
+    return total + order.cents
+
+
+def add_length(customer: str, name: str, total: int) -> int:
+    return total + len(name)
+
+
+def no_cents() -> int:
+    return 0
+
+
+together = grouped.cogroup(add_cents).cogroup(names.to_stream().group_by_key(), add_length)
+assert_type(together, CogroupedKStream[str, int])
+assert_type(together.aggregate(no_cents, value=serdes.long), KTable[str, int])
+assert_type(together.windowed_by(TimeWindows(1_000)).aggregate(no_cents, value=serdes.long), KTable[Windowed[str], int])
+assert_type(
+    together.windowed_by(SessionWindows(1_000)).aggregate(
+        no_cents, lambda key, one, other: one + other, value=serdes.long
+    ),
+    KTable[Windowed[str], int],
+)
+
+# ------------------------------------------------------------------------------------------------------------ tables
+
+assert_type(names.filter_not(lambda key, name: name == ""), KTable[str, str])
+assert_type(names.map_values(len), KTable[str, int])
+assert_type(names.map_values(lambda key, name: len(key + name), with_key=True), KTable[str, int])
+assert_type(names.transform_values(greeting), KTable[str, str])
+by_name = names.group_by(lambda key, name: (name, 1), key=serdes.string, value=serdes.long)
+assert_type(by_name, KGroupedTable[str, int])
+assert_type(by_name.count(), KTable[str, int])
+assert_type(by_name.reduce(lambda total, one: total + one, lambda total, one: total - one), KTable[str, int])
+assert_type(
+    by_name.aggregate(
+        lambda: 0.0, lambda key, one, total: total + one, lambda key, one, total: total - one, value=serdes.double
+    ),
+    KTable[str, float],
+)
+assert_type(hourly.suppress(Suppressed.until_window_closes()), KTable[Windowed[str], int])
+assert_type(names.suppress(Suppressed.until_time_limit(1_000, Buffer(max_records=10))), KTable[str, str])
+name_of_store: str | None = names.queryable_store_name
+
+# ------------------------------------------------------------------------------------------------------------- joins
+
+minute = JoinWindows(timedelta(minutes=1))
+assert_type(
+    orders.join(cents, lambda order, other: order.cents + other, minute, value=serdes.json(Order), store="joined"),
+    KStream[str, int],
+)
+assert_type(
+    orders.left_join(cents, lambda key, order, other: (key, other), minute, with_key=True),
+    KStream[str, tuple[str, int | None]],
+)
+assert_type(
+    orders.outer_join(cents, lambda order, other: (order, other), minute), KStream[str, tuple[Order | None, int | None]]
+)
+customers = builder.global_table("customers", key=serdes.long, value=serdes.string)
+assert_type(customers, GlobalKTable[int, str])
+assert_type(
+    orders.join(customers, lambda order, customer: customer, on=lambda key, order: order.cents), KStream[str, str]
+)
+assert_type(
+    orders.left_join(customers, lambda order, customer: customer, on=lambda key, order: order.cents),
+    KStream[str, str | None],
+)
+totals_by_customer = totals.filter(lambda customer, cents: cents > 0)
+assert_type(names.join(totals, lambda name, cents: (name, cents)), KTable[str, tuple[str, int]])
+assert_type(names.left_join(totals, lambda name, cents: cents), KTable[str, int | None])
+assert_type(names.outer_join(totals, lambda name, cents: (name, cents)), KTable[str, tuple[str | None, int | None]])
+people = builder.table("people", key=serdes.long, value=serdes.json(Order))
+assert_type(people.join(names, lambda person, name: name, foreign_key=lambda person: person.customer), KTable[int, str])
+assert_type(
+    people.left_join(names, lambda person, name: name, foreign_key=lambda person: person.customer),
+    KTable[int, str | None],
+)
+
+
+def keep_largest() -> Processor[int, Order, Any, Any]:
+    return KeepLargest()
+
+
+class KeepLargest(Processor[int, Order, Any, Any]):
+    def init(self, context: ProcessorContext[Any, Any]) -> None:
+        self.store: KeyValueStore[int, Order] = context.get_state_store("largest")
+
+    def process(self, record: Record[int, Order]) -> None:
+        self.store.put(record.key, record.value)
+
+
+largest = Store("largest", key=serdes.long, value=serdes.json(Order), logging=False)
+builder.add_global_store(largest, "large-orders", keep_largest, key=serdes.long, value=serdes.json(Order))
+
 topology: Topology = builder.build()
+
+# ----------------------------------------------------------------------------------------------------- processor API
+
+by_hand: Topology = (
+    TopologyBuilder()
+    .add_source("source", "orders", key=serdes.string, value=serdes.json(Order))
+    .add_processor("process", Deduplicate, parents="source")
+    .add_state_store(Store("seen", key=serdes.string, value=serdes.long))
+    .connect("process", "seen")
+    .add_read_only_store(
+        largest, "large", "large-orders", "keep", keep_largest, key=serdes.long, value=serdes.json(Order)
+    )
+    .add_sink("sink", "out", parents="process", key=serdes.string, value=serdes.json(Order))
+    .build()
+)
