@@ -3,7 +3,8 @@
 1. The store has one row for each id: the latest event time at which a record of it passed.
 2. A record is dropped when its time is within ``ttl`` of that, before or after. So the outcome depends on the records and
    their order only, and a replay gives the same.
-3. A row is deleted when stream time is ``ttl + grace`` beyond it: what comes later than that passes again.
+3. A row expires when stream time is ``ttl + grace`` beyond it (the store's ``ttl``): what comes later than that passes
+   again.
 """
 
 from __future__ import annotations
@@ -11,24 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from topology.processor import FixedKeyProcessor, ProcessorContext, PunctuationType, Record
-
-SWEEPS_PER_TTL = 4
+from topology.processor import FixedKeyProcessor, ProcessorContext, Record
 
 
 class Deduplicator(FixedKeyProcessor[Any, Any, Any]):
     """Forwards the first record of each id. Times in milliseconds."""
 
-    def __init__(self, store: str, id_of: Callable[[Any, Any], Any], ttl_ms: int, grace_ms: int) -> None:
+    def __init__(self, store: str, id_of: Callable[[Any, Any], Any], ttl_ms: int) -> None:
         self._name = store
         self._id_of = id_of
         self._ttl_ms = ttl_ms
-        self._kept_ms = ttl_ms + grace_ms
 
     def init(self, context: ProcessorContext[Any, Any]) -> None:
         self._context = context
         self._seen: Any = context.get_state_store(self._name)
-        context.schedule(max(1, self._ttl_ms // SWEEPS_PER_TTL), PunctuationType.STREAM_TIME, self._forget)
 
     def process(self, record: Record[Any, Any]) -> None:
         found = self._id_of(record.key, record.value)
@@ -39,11 +36,6 @@ class Deduplicator(FixedKeyProcessor[Any, Any, Any]):
             if passed is None or record.timestamp > passed:
                 self._seen.put(found, record.timestamp)
         self._context.forward(record)
-
-    def _forget(self, stream_time_ms: int) -> None:
-        old = [key for key, passed in self._seen.all() if passed + self._kept_ms <= stream_time_ms]
-        for key in old:
-            self._seen.delete(key)
 
     def close(self) -> None:
         """Nothing is held but the store, which is its task's."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from topology.errors import TopologyError, WindowError, call_site
+from topology.errors import TopologyError, UnsupportedError, WindowError, call_site
 from topology.names import check_name
 from topology.nodes import AnySerde, StoreSpec
 from topology.plan import Carried, Plan, PlannedStore, frozen_config
@@ -119,7 +119,8 @@ def added_store(store: Store) -> PlannedStore:
     spec = replace(
         store_spec(store, store.name, store.key, store.value),
         caching=bool(store.caching) and store.max_entries is None,
-        timestamped=bool(store.timestamped),
+        timestamped=bool(store.timestamped) or store.ttl_ms is not None,
+        bare_values=store.ttl_ms is not None and not store.timestamped,
         default_persistence=False,
     )
     if store.kind == "window":
@@ -138,19 +139,30 @@ def added_store(store: Store) -> PlannedStore:
 
 
 def read_only_store(store: Store, topic: str) -> PlannedStore:
-    """A store whose changelog is the topic that it is filled from."""
+    """A store whose changelog is the topic that it is filled from. Raises UnsupportedError for one with ttl."""
     planned = added_store(store)
+    _refuse_ttl(planned.spec, "is filled from a topic that is its changelog, so nothing may be deleted from it")
     return replace(planned, spec=replace(planned.spec, logging=False, source_topic=topic))
 
 
 def global_store(planned: PlannedStore) -> PlannedStore:
-    """The same as a global store: its topic is all that there is of it, so it is neither logged nor cached."""
+    """The same as a global store: its topic is all that there is of it, so it is neither logged nor cached.
+
+    Raises UnsupportedError for one with ttl.
+    """
+    _refuse_ttl(planned.spec, "is global: what it holds is what its topic says")
     return replace(
         planned, spec=replace(planned.spec, logging=False, caching=False, changelog_configs=()), shared=False
     )
 
 
+def _refuse_ttl(spec: StoreSpec, reason: str) -> None:
+    if spec.ttl_ms is not None:
+        raise UnsupportedError(f"store {spec.name!r} can't have ttl=: it {reason}", call_site())
+
+
 def windowed_spec(spec: StoreSpec, retention_ms: int, window_size_ms: int) -> StoreSpec:
+    _refuse_ttl(spec, "keeps windows, which expire by retention=")
     return replace(
         spec,
         kind="window",
@@ -184,6 +196,7 @@ def versioned_segment_interval_ms(retention_ms: int) -> int:
 
 
 def session_spec(spec: StoreSpec, retention_ms: int) -> StoreSpec:
+    _refuse_ttl(spec, "keeps sessions, which expire by retention=")
     return replace(
         spec,
         kind="session",
@@ -207,9 +220,10 @@ def store_spec(store: Store, name: str, key: AnySerde, value: AnySerde) -> Store
         persistent=not store.in_memory and store.max_entries is None,
         default_persistence=store.in_memory is None and store.max_entries is None,
         max_entries=store.max_entries,
+        ttl_ms=store.ttl_ms,
         plain_rows=store.plain_rows,
         keeps_headers=store.keeps_headers is True,
-        caching=store.caching is not False and store.max_entries is None,
+        caching=store.caching is not False and store.max_entries is None and store.ttl_ms is None,
         logging=store.logging,
         changelog_configs=frozen_config(store.changelog_config),
         retain_duplicates=store.retain_duplicates,

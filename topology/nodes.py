@@ -150,6 +150,10 @@ class StoreSpec:
     retain_duplicates: bool = False
     max_entries: int | None = None
     """How many entries a key-value store in memory keeps: those used last."""
+    ttl_ms: int | None = None
+    """How long after its last update, in stream time, an entry of a key-value store is deleted."""
+    bare_values: bool = False
+    """Processors see values without timestamps, though rows have some."""
     keeps_headers: bool = False
     """Rows may have headers (``dsl.store.format=headers``). The DSL's operators leave them empty; what shows is that the
     deletion of a session has its record's headers in the changelog."""

@@ -65,7 +65,8 @@ def reuse_source_topics(draft: Draft) -> Draft:
 
 def _reusing(step: TableSourceStep) -> TableSourceStep:
     store = step.table.store
-    if store is None:
+    if store is None or store.spec.ttl_ms is not None:
+        # Its source topic does not know what has expired.
         return step
     spec = replace(store.spec, source_topic=step.topics[0], logging=False, changelog_configs=())
     reusing = copy(step)

@@ -31,7 +31,9 @@ class Store:
     which keeps the values that a key had. ``key``, ``value``: serdes; None: the operator's. ``retention`` (all but
     key-value stores), ``window_size`` (window stores), ``segment_interval`` (what of them expires at once; None: Kafka
     Streams' default): timedelta or int milliseconds. ``max_entries``: a key-value store in memory that keeps only the
-    entries used last (Kafka Streams' LRU map); what it drops is gone from its changelog too. ``plain_rows``: rows
+    entries used last (Kafka Streams' LRU map); what it drops is gone from its changelog too. ``ttl``: an entry of a
+    key-value store is deleted when stream time is that far beyond its last update (timedelta or int milliseconds): with a
+    tombstone in the changelog, and the table forwards the deletion; such a store is not cached. ``plain_rows``: rows
     have no room for timestamps, as in Kafka Streams' plain suppliers; one that is read is -1.
     ``keeps_headers``: as with ``dsl.store.format=headers``, which is meant by None. ``caching`` None: on in the DSL's
     operators, off for stores added with ``add_state_store``. ``logging`` False: no changelog, the state is lost with
@@ -49,6 +51,7 @@ class Store:
     window_size_ms: int | None = None
     segment_interval_ms: int | None = None
     max_entries: int | None = None
+    ttl_ms: int | None = None
     plain_rows: bool = False
     keeps_headers: bool | None = None
     retain_duplicates: bool = False
@@ -69,6 +72,7 @@ class Store:
         window_size: Duration | None = None,
         segment_interval: Duration | None = None,
         max_entries: int | None = None,
+        ttl: Duration | None = None,
         plain_rows: bool = False,
         keeps_headers: bool | None = None,
         retain_duplicates: bool = False,
@@ -85,6 +89,11 @@ class Store:
                 f"stores of kind {kind!r} are not supported: use one of {', '.join(KINDS)}", call_site()
             )
         _check_max_entries(max_entries, kind, in_memory)
+        if ttl is not None and (kind != "key_value" or max_entries is not None or plain_rows or caching):
+            raise UnsupportedError(
+                "ttl= is for key-value stores with timestamps, without caching and max_entries; other kinds have retention=",
+                call_site(),
+            )
         if changelog_config and not logging:
             raise UnsupportedError("a store without logging has no changelog to configure", call_site())
         values: dict[str, Any] = {
@@ -96,6 +105,7 @@ class Store:
             "window_size_ms": _positive(window_size, "the window size"),
             "segment_interval_ms": _positive(segment_interval, "the segment interval"),
             "max_entries": max_entries,
+            "ttl_ms": _positive(ttl, "the ttl"),
             "plain_rows": plain_rows,
             "keeps_headers": keeps_headers,
             "retain_duplicates": retain_duplicates,

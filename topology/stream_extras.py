@@ -129,9 +129,9 @@ class StreamExtras(Generic[K, V]):
             raise TopologyError(f"deduplicate(ttl={ttl_ms} ms, grace={grace_ms} ms): ttl is 1 ms at least", call_site())
         stream = cast("KStream[K, V]", self)
         own = store or stream._plan.number("KSTREAM-DEDUPLICATE-STATE-STORE-")
-        seen = Store(own, key=serde, value=long, timestamped=False)
+        seen = Store(own, key=serde, value=long, ttl=ttl_ms + grace_ms)
         return stream.process_values(
-            lambda: Deduplicator(own, id, ttl_ms, grace_ms),
+            lambda: Deduplicator(own, id, ttl_ms),
             stores=[seen],
             name=name or stream._plan.number("KSTREAM-DEDUPLICATE-"),
         )

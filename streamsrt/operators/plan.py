@@ -120,7 +120,9 @@ class Plan:
         spec = self.specs.get(store)
         if spec is None:
             return True
-        return not (spec.kind == "versioned" or spec.max_entries or spec.plain_rows or spec.keeps_headers)
+        return not (
+            spec.kind == "versioned" or spec.max_entries or spec.ttl_ms or spec.plain_rows or spec.keeps_headers
+        )
 
     def is_versioned(self, table: str) -> bool:
         """Whether the changes of a table's node are versions: of its own versioned store, or of its parent's."""

@@ -412,7 +412,7 @@ class Context:
         if isinstance(cache, LruCache):
             cache.on_drop = on_change
         serde = self._env.plan.key_serde(spec)
-        return store_access(spec, cache, serde, self._now, on_change, timestamped=True)
+        return store_access(spec, cache, serde, self._now, on_change, timestamped=not spec.bare_values)
 
     def _now(self) -> tuple[int, Any, int]:
         if self.current is None:

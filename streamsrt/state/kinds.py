@@ -12,6 +12,7 @@ from streamsrt.errors import ConfigError
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import KeyValueCache, RowFormat, WindowCache
 from streamsrt.state.duplicates import DuplicatesBytesStore, DuplicatesCache
+from streamsrt.state.expiring import ExpiringCache
 from streamsrt.state.lru import LruCache
 from streamsrt.state.session_cache import SessionCache
 from streamsrt.state.sessions import SessionBytesStore
@@ -86,4 +87,6 @@ def cache_over(spec: StoreSpec, store: Any, row_format: RowFormat) -> Cache:
         return VersionedCache(spec.name, store, row_format)
     if spec.max_entries is not None:
         return LruCache(spec.name, store, row_format, max_entries=spec.max_entries)
+    if spec.ttl_ms is not None:
+        return ExpiringCache(spec.name, store, row_format, ttl_ms=spec.ttl_ms)
     return KeyValueCache(spec.name, store, row_format)

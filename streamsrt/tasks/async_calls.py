@@ -38,6 +38,8 @@ async def _call_all(op: MapAsync, arguments: Sequence[tuple[Any, ...]], tell: Ca
                 value = await _call(op, each)
             except Exception as error:  # noqa: BLE001  # a user's function may raise anything
                 tell(Outcome(place, None, error))
+            except BaseException as error:  # noqa: BLE001  # else whoever waits for the outcome would wait for ever
+                tell(Outcome(place, None, RuntimeError(f"the call ended with {type(error).__name__}: {error}")))
             else:
                 tell(Outcome(place, value, None))
 

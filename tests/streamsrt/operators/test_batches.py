@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from streamsrt.errors import ProcessingError, UserError
 from streamsrt.operators.handlers import ExceptionHandlers, log_and_continue
 from streamsrt.wire.records import RecordColumns
-from tests.streamsrt.operators.programs import Written, commit, final_rows, new_task
+from tests.streamsrt.operators.programs import Piped, Written, commit, final_rows, new_task
 from tests.streamsrt.operators.test_equivalence import restore
+from tests.streamsrt.operators.ways import Run
 from topology import Count, FailedValue, KStream, StreamsBuilder, Sum, TimeWindows, Topology, agg, serdes
 
 Rows = list[tuple[str, Any, int]]
@@ -174,6 +175,32 @@ def test_a_call_that_takes_too_long_fails() -> None:
         driver.read(("a", 1, 1))
 
 
+def test_records_that_wait_are_not_done_where_a_later_one_fails_elsewhere() -> None:
+    async def same(value: int) -> int:
+        return value
+
+    def branches(stream: KStream[str, Any]) -> KStream[Any, Any]:
+        results = stream.map_async(same)
+        stream.map_values(lambda value: 1 // value).foreach(lambda key, value: None)
+        return results
+
+    driver = started(branches)
+    with pytest.raises(ProcessingError, match="ZeroDivisionError") as failed:
+        driver.read(("a", 1, 1), ("b", 0, 2))
+    assert failed.value.offset == 1
+    assert not failed.value.is_in_order
+
+
+def test_a_call_that_is_cancelled_or_exits_fails_as_well() -> None:
+    async def gone(value: int) -> int:
+        raise asyncio.CancelledError if value else SystemExit(3)
+
+    for value, says in ((1, "CancelledError"), (0, "SystemExit")):
+        driver = started(lambda stream: stream.map_async(gone))
+        with pytest.raises(ProcessingError, match=says):
+            driver.read(("a", value, 1))
+
+
 def test_unordered_results_are_all_there() -> None:
     async def call(value: int) -> int:
         for _ in range(value % 7):
@@ -267,6 +294,19 @@ def test_duplicates_are_dropped_also_after_a_restart(records: list[tuple[str, in
     restore(second.task, "seen", first.written)
     found += second.read(*rows[cut:])
     assert found == [row for row, passes in zip(rows, passed(records), strict=True) if passes]
+
+
+def test_what_is_forgotten_does_not_depend_on_restarts() -> None:
+    rows = [("k", "a", 0), ("k", "b", 50), ("k", "c", TTL_MS - 1), ("k", "a", 10), ("k", "c", TTL_MS), ("k", "a", 20)]
+    wanted = [("k", "a", 0), ("k", "b", 50), ("k", "c", TTL_MS - 1), ("k", "a", 20)]
+    for cut in range(len(rows)):
+        run = Run(once())
+        run.feed([Piped("in", key, f'"{id_}"', time, ()) for key, id_, time in rows[:cut]])
+        run.commit()
+        run.restart()
+        run.feed([Piped("in", key, f'"{id_}"', time, ()) for key, id_, time in rows[cut:]])
+        found = [(row[0].decode(), serdes.json.deserialize(row[1]), row[2]) for row in run.written.topics["out"]]
+        assert found == wanted
 
 
 def test_ids_are_forgotten_when_their_time_is_over() -> None:
