@@ -31,11 +31,13 @@ from streamsrt.queries.errors import (
 from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.queryable import Queryable
 from streamsrt.queries.routing import Routing, StoreDirectory
+from streamsrt.queries.store_queries import StoreQueries
 from streamsrt.runtime.assembly import assemble, client_config, topology_settings
 from streamsrt.runtime.health import why_not_alive, why_not_ready
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response, application_shutdown
 from streamsrt.runtime.memory import budget_text
 from streamsrt.runtime.metrics import (
+    CLIENT,
     Metric,
     client_metrics,
     memory_metrics,
@@ -44,6 +46,7 @@ from streamsrt.runtime.metrics import (
     thread_metrics,
     updater_metrics,
 )
+from streamsrt.runtime.process_queries import ProcessQueries, QueryChannel, QueryServer
 from streamsrt.runtime.processes import StreamProcesses
 from streamsrt.runtime.stream_thread import StreamThread
 from streamsrt.runtime.supervisor import total_of
@@ -103,6 +106,7 @@ class KafkaStreams(Queryable):
         self._loop: StreamThread | None = None
         self.store_directory = StoreDirectory(topology, self.config.application_id)
         self._queries: LocalQueries | None = None
+        self._process_queries: ProcessQueries | None = None
         self._failed_threads = 0
         self._past = Progress()
         """What threads did that failed and were replaced."""
@@ -157,7 +161,7 @@ class KafkaStreams(Queryable):
     @property
     def routing(self) -> Routing:
         """Which instance has what. Raises InvalidStateStoreError where nothing runs."""
-        return self._local_queries().routing
+        return self.local_queries().routing
 
     def why_not_ready(self) -> list[str]:
         """Why not all tasks of this instance process; empty where they do."""
@@ -184,10 +188,9 @@ class KafkaStreams(Queryable):
                 failed=self._failed_threads if processes is None else processes.failed,
             )
         )
-        if processes is not None:
-            found += task_metrics(client, processes.progress.tasks)
-            found += updater_metrics(client, processes.progress)
-            found += memory_metrics(client, processes.progress.memory)
+        if self._process_queries is not None:
+            # What a stream thread says of itself as a client of its own is of no use beside what is said of the whole.
+            found += [metric for metric in self._process_queries.metrics() if metric.group != CLIENT]
         if loop is None:
             return found
         name = client["client-id"] if self._worker else f"{client['client-id']}-StreamThread-{self._thread_number}"
@@ -202,16 +205,14 @@ class KafkaStreams(Queryable):
                 found += store_metrics(thread, self._queries.store_sizes(timeout_s=_SIZES_TIMEOUT_S))
         return found
 
-    def _local_queries(self) -> LocalQueries:
+    def local_queries(self) -> StoreQueries:
         name, state = self.config.application_id, self._state
         if state is State.CREATED:
             raise StreamsNotStartedError(f"application {name!r} was not started: call start() first")
         if state in (State.NOT_RUNNING, State.ERROR):
             raise StreamsStoppedError(f"application {name!r} is {state.value} on this instance: ask another one")
-        if self._processes is not None:
-            raise InvalidStateStoreError(
-                "with num.stream.threads above 1 the stores are in other processes: set http.listen, and ask there"
-            )
+        if self._process_queries is not None:
+            return self._process_queries
         if self._queries is None:
             raise StreamsRebalancingError(f"application {name!r} has not joined its group yet: try again")
         return self._queries
@@ -395,7 +396,7 @@ class KafkaStreams(Queryable):
         return processes.threads
 
     def _start_processes(self, *, look_whether_quiet: bool) -> None:
-        config = self.config
+        config, channel = self.config, QueryChannel.new()
 
         def work(index: int, control: Connection) -> None:
             streams = KafkaStreams(
@@ -406,6 +407,7 @@ class KafkaStreams(Queryable):
                 standby_listener=self._standby_listener,
             )
             streams._worker = index
+            QueryServer(channel, index, streams)
             run_worker(streams, control, look_whether_quiet=look_whether_quiet)
 
         self._processes = StreamProcesses(
@@ -414,8 +416,10 @@ class KafkaStreams(Queryable):
             prepare=lambda: StateDirectory(config.state_dir, config.application_id),
             on_state=self._enter,
         )
+        processes = self._processes
+        self._process_queries = ProcessQueries(channel, self.store_directory, lambda: processes.threads)
         try:
-            self._processes.start()
+            processes.start()
         except BaseException:
             self._enter(State.PENDING_ERROR)
             self._enter(State.ERROR)

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from struct import Struct
 from typing import Any
@@ -17,16 +17,16 @@ from typing import Any
 from streamsrt.errors import StateError
 from streamsrt.queries.desk import DEFAULT_TIMEOUT_S, QueryDesk
 from streamsrt.queries.errors import StreamsRebalancingError
-from streamsrt.queries.preparation import Convert, Prepared, describe, prepare
+from streamsrt.queries.preparation import Prepared, describe
 from streamsrt.queries.readers import RawRow
 from streamsrt.queries.routing import Routing
+from streamsrt.queries.store_queries import CHUNK_ROWS, StoreQueries
 from streamsrt.queries.values import (
     FailureReason,
     Position,
     PositionBound,
     Query,
     QueryResult,
-    StateQueryResult,
     StoreSize,
 )
 from streamsrt.state.store import StoreClosedError
@@ -34,11 +34,10 @@ from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.owned_task import OwnedTask, Phase
 
 _timestamp_of = Struct(">q").unpack_from
-_CHUNK_ROWS = 500
 _ANSWERING = (Phase.RUNNING, Phase.STANDBY, Phase.RESTORING)
 
 
-class LocalQueries:
+class LocalQueries(StoreQueries):
     """Asks the tasks of one processing thread. ``tasks``: all that are open."""
 
     def __init__(
@@ -51,25 +50,25 @@ class LocalQueries:
         self._global_consumer = global_consumer
         self._tasks = tasks
         self._desk = desk
-        self.routing = routing
+        self._routing = routing
 
-    def query(
+    @property
+    def routing(self) -> Routing:
+        return self._routing
+
+    def ask(
         self,
         store: str,
         query: Query,
+        prepared: Prepared | None,
         *,
-        partitions: Collection[int] | None = None,
-        require_active: bool = False,
-        position_bound: PositionBound | None = None,
-        active_only: bool = False,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> StateQueryResult[Any]:
-        """See :meth:`streamsrt.app.KafkaStreams.query`. ``active_only``: standbys are left out, and an active task that does
-        not run yet raises StreamsRebalancingError."""
-        prepared = prepare(self.routing, store, query)
-        bound = position_bound or PositionBound.unbounded()
-
-        def ask() -> dict[int, QueryResult[Any]]:
+        partitions: Collection[int] | None,
+        require_active: bool,
+        bound: PositionBound,
+        active_only: bool,
+        timeout_s: float,
+    ) -> dict[int, QueryResult[Any]]:
+        def look() -> dict[int, QueryResult[Any]]:
             if self.routing.stores.is_global(store):
                 return {0: self._ask_global(store, prepared, query, bound)}
             chosen = [
@@ -84,11 +83,10 @@ class LocalQueries:
                 for owned in chosen
             }
 
-        found = self._desk.run(ask, timeout_s)
-        answers = {partition: self._typed(answer, prepared, timeout_s) for partition, answer in sorted(found.items())}
-        for partition in sorted(set(partitions or ()) - answers.keys()):
-            answers[partition] = self._absent(store, partition)
-        return StateQueryResult(answers)
+        return self._desk.run(look, timeout_s)
+
+    def more(self, rows: Any, timeout_s: float) -> list[RawRow]:
+        return self._desk.run(lambda: list(islice(rows, CHUNK_ROWS)), timeout_s)
 
     def local_partitions(self, store: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[int, tuple[str, Phase]]:
         """The partitions of a store that this instance has, with role and phase of their tasks."""
@@ -171,46 +169,12 @@ class LocalQueries:
             failure_message=f"store {store!r} ({kind}) can't answer a {type(query).__name__}",
         )
 
-    def _typed(self, answer: QueryResult[Any], prepared: Prepared | None, timeout_s: float) -> QueryResult[Any]:
-        if not answer.is_success or prepared is None or answer.result is None:
-            return answer
-        if prepared.of_one_row:
-            return QueryResult(prepared.convert(answer.result), answer.position)
-        first, rows = answer.result
-        return QueryResult(self._scan(first, rows, prepared.convert, timeout_s), answer.position)
-
-    def _scan(self, chunk: list[RawRow], rows: Iterator[RawRow], convert: Convert, timeout_s: float) -> Iterator[Any]:
-        while chunk:
-            yield from map(convert, chunk)
-            if len(chunk) < _CHUNK_ROWS:
-                return
-            chunk = self._desk.run(lambda: list(islice(rows, _CHUNK_ROWS)), timeout_s)
-
-    def _absent(self, store: str, partition: int) -> QueryResult[Any]:
-        count = self.routing.partition_count(store)
-        if not 0 <= partition < count:
-            return QueryResult(
-                failure_reason=FailureReason.DOES_NOT_EXIST,
-                failure_message=f"store {store!r} has the partitions 0 to {count - 1}, and no partition {partition}",
-            )
-        return QueryResult(failure_reason=FailureReason.NOT_PRESENT, failure_message=self.whereabouts(store, partition))
-
-    def whereabouts(self, store: str, partition: int) -> str:
-        """Which instance has a partition that this one has not, in words."""
-        active, standbys = self.routing.hosts_of(store, partition)
-        what = f"partition {partition} of store {store!r} is not on this instance"
-        if active is not None and active != self.routing.own_host:
-            return f"{what}: ask {active}"
-        if standbys:
-            return f"{what}: no instance has it active, {', '.join(map(str, sorted(standbys)))} has a standby of it"
-        return f"{what}, and no other one with an application.server is known to have it yet: try again"
-
 
 def _read(cache: Any, prepared: Prepared, position: Position) -> QueryResult[Any]:
     try:
         rows = prepared.read(cache)
         if not prepared.of_one_row:
-            rows = (list(islice(rows, _CHUNK_ROWS)), rows)
+            rows = (list(islice(rows, CHUNK_ROWS)), rows)
     except StoreClosedError:
         raise
     except StateError as error:

@@ -8,9 +8,9 @@ from typing import Any
 from streamsrt.errors import UserError
 from streamsrt.queries.desk import DEFAULT_TIMEOUT_S
 from streamsrt.queries.errors import StreamsNotStartedError
-from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.read_only import STORE_VIEWS
 from streamsrt.queries.routing import StoreDirectory
+from streamsrt.queries.store_queries import StoreQueries
 from streamsrt.queries.values import (
     KeyQueryMetadata,
     Partitioner,
@@ -26,8 +26,8 @@ class Queryable:
 
     store_directory: StoreDirectory
 
-    def _local_queries(self) -> LocalQueries:
-        """Those of the run that is on. Raises InvalidStateStoreError where none is."""
+    def local_queries(self) -> StoreQueries:
+        """What answers here, in the run that is on. Raises InvalidStateStoreError where none is."""
         raise StreamsNotStartedError("nothing runs here")
 
     def query(
@@ -50,7 +50,7 @@ class Queryable:
         Source: ``KafkaStreams.query`` (KIP-796).
         """
         self.store_directory.spec(store)
-        return self._local_queries().query(
+        return self.local_queries().query(
             store,
             query,
             partitions=partitions,
@@ -75,7 +75,7 @@ class Queryable:
         Raises as :meth:`query` does. Source: ``KafkaStreams.store`` and ``StoreQueryParameters``.
         """
         spec = self.store_directory.spec(name)
-        queries = self._local_queries()
+        queries = self.local_queries()
         view = STORE_VIEWS.get(spec.kind)
         if view is None:
             raise UserError(f"store {name!r} is a {spec.kind} store, which can't be read from outside")
@@ -91,15 +91,15 @@ class Queryable:
 
     def all_metadata(self) -> list[StreamsMetadata]:
         """What every instance with an ``application.server`` has. Source: ``metadataForAllStreamsClients``."""
-        return self._local_queries().routing.all_metadata()
+        return self.local_queries().routing.all_metadata()
 
     def metadata_for_store(self, store: str) -> list[StreamsMetadata]:
         """The instances that have partitions of a store. Source: ``streamsMetadataForStore``."""
-        return self._local_queries().routing.metadata_for_store(store)
+        return self.local_queries().routing.metadata_for_store(store)
 
     def query_metadata_for_key(self, store: str, key: Any, partitioner: Partitioner | None = None) -> KeyQueryMetadata:
         """Who has a key: active, and as standby. Source: ``queryMetadataForKey``."""
-        return self._local_queries().routing.key_metadata(store, key, partitioner)
+        return self.local_queries().routing.key_metadata(store, key, partitioner)
 
     def metadata_for_key(self, store: str, key: Any, partitioner: Partitioner | None = None) -> StreamsMetadata | None:
         """The instance with the active task of a key; None where none is known."""

@@ -18,9 +18,9 @@ from typing import Any
 
 from streamsrt.queries.desk import DEFAULT_TIMEOUT_S
 from streamsrt.queries.errors import InvalidStateStorePartitionError, UnknownStateStoreError
-from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.preparation import describe
 from streamsrt.queries.routing import Routing
+from streamsrt.queries.store_queries import StoreQueries
 from streamsrt.queries.values import (
     LATEST_MS,
     KeyQuery,
@@ -48,7 +48,7 @@ class _LocalStore:
 
     def __init__(
         self,
-        queries: LocalQueries,
+        queries: StoreQueries,
         routing: Routing,
         name: str,
         *,

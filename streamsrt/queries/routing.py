@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from streamsrt.errors import BrokerError, MissingTopicError, UserError
 from streamsrt.membership.values import Endpoint, TopicPartition
@@ -22,6 +22,12 @@ from streamsrt.wire.murmur2 import partition_for_key
 from topology.nodes import StoreSpec, Subtopology, Topology, internal_topic_name
 
 Places = frozenset[TopicPartition]
+
+
+class SerializedKey(NamedTuple):
+    """A key as its store's serde made it, in another process."""
+
+    data: bytes
 
 
 class StoreDirectory:
@@ -86,6 +92,8 @@ class StoreDirectory:
 
     def key_bytes(self, store: str, key: Any) -> bytes:
         """A key as the store's serde makes it. Raises UserError where it can't."""
+        if isinstance(key, SerializedKey):
+            return key.data
         serde = self.spec(store).key_serde
         assert serde is not None
         try:
@@ -104,18 +112,23 @@ class Routing:
     ) -> None:
         self.stores = stores
         self.own_host = own_host
-        self._partitions_of_topic = partitions_of_topic
+        self.partitions_of_topic = partitions_of_topic
         self._hosts: dict[HostInfo, tuple[Places, Places]] = {}
 
     def update(self, partitions: Mapping[Endpoint, tuple[Places, Places]]) -> None:
         """What the group coordinator says: active and standby partitions by endpoint."""
         self._hosts = {HostInfo(endpoint.host, endpoint.port): places for endpoint, places in partitions.items()}
 
+    @property
+    def hosts(self) -> Mapping[HostInfo, tuple[Places, Places]]:
+        """What :meth:`update` was told last."""
+        return self._hosts
+
     def all_metadata(self) -> list[StreamsMetadata]:
         """What every instance with an endpoint has."""
         return [
             StreamsMetadata(host, self.stores.stores_of(active), active, self.stores.stores_of(standby), standby)
-            for host, (active, standby) in sorted(self._hosts.items())
+            for host, (active, standby) in sorted(self.hosts.items())
         ]
 
     def metadata_for_store(self, store: str) -> list[StreamsMetadata]:
@@ -131,7 +144,7 @@ class Routing:
             return 1
         topics = self.stores.counting_topics(store)
         try:
-            return max(map(self._partitions_of_topic, sorted(topics)), default=1)
+            return max(map(self.partitions_of_topic, sorted(topics)), default=1)
         except (BrokerError, MissingTopicError) as error:
             raise StreamsRebalancingError(
                 f"it is not known how many partitions store {store!r} has: {error}"
@@ -152,8 +165,8 @@ class Routing:
         def has(places: Places) -> bool:
             return any(number == partition and self.stores.reads(store, topic) for topic, number in places)
 
-        active = [host for host, (actives, _) in self._hosts.items() if has(actives)]
-        standby = frozenset(host for host, (_, standbys) in self._hosts.items() if has(standbys))
+        active = [host for host, (actives, _) in self.hosts.items() if has(actives)]
+        standby = frozenset(host for host, (_, standbys) in self.hosts.items() if has(standbys))
         return (active[0] if active else None), standby
 
     def key_metadata(self, store: str, key: Any, partitioner: Partitioner | None = None) -> KeyQueryMetadata:

@@ -147,7 +147,11 @@ import sys
 from examples.wordcount import topology
 from streamsrt import KafkaStreams, State
 from streamsrt.errors import UserError
+from streamsrt.queries.errors import InvalidStateStoreError, UnknownStateStoreError
+from streamsrt.queries.values import KeyQuery
+from tests.system.expected import count_words, text_lines
 from tests.system.processes import wait_until
+from topology import serdes
 
 config = {
     "application.id": sys.argv[1], "bootstrap.servers": sys.argv[2], "state.dir": sys.argv[3],
@@ -159,9 +163,40 @@ def alive() -> int:
     return next(int(m.value) for m in streams.metrics() if m.name == "alive-stream-threads")
 
 
+def counts() -> dict:
+    try:
+        return dict(streams.store("counts").all())
+    except InvalidStateStoreError as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def check_queries() -> None:
+    expected = dict(count_words(text_lines()[:500]))
+    wait_until(lambda: counts() == expected, "all counts are found in both processes")
+    store = streams.store("counts")
+    assert all(store.get(word) == count for word, count in sorted(expected.items())[:50])
+    assert store.get("no such word") is None
+    assert {word for word, _ in store.prefix_scan("th", serdes.string)} == {w for w in expected if w.startswith("th")}
+    found = streams.query("counts", KeyQuery("the"), partitions=range(4)).partition_results
+    assert [result.result for _, result in sorted(found.items())].count(expected["the"]) == 1
+    missing = streams.query("counts", KeyQuery("the"), partitions=[9]).partition_results[9]
+    assert missing.failure_reason.value == "DOES_NOT_EXIST"
+    for asked, error in ((lambda: streams.store("nothing"), UnknownStateStoreError), (lambda: store.get(7), UserError)):
+        try:
+            asked()
+        except error as raised:
+            assert type(raised) is error
+        else:
+            raise AssertionError(f"{error} was not raised")
+    per_thread = {m.tags.get("thread-id") for m in streams.metrics() if m.name == "poll-total"}
+    assert len(per_thread) == 2, per_thread
+    assert sum(m.value for m in streams.metrics() if m.name == "estimate-num-keys") > 0
+
+
 streams = KafkaStreams(topology, config)
 with streams:
     wait_until(lambda: streams.state is State.RUNNING and len(streams.progress.tasks) == 8, "it runs")
+    check_queries()
     assert streams.add_stream_thread() == 3
     wait_until(lambda: alive() == 3, "there are three")
     assert streams.remove_stream_thread() == 2
@@ -178,7 +213,9 @@ print("done", streams.progress.processed_records)
 """
 
 
-def test_processes_come_and_go_at_run_time(bundled: Cluster, tmp_path: Path, application_id: str) -> None:
+def test_processes_come_and_go_and_are_asked_for_their_state(
+    bundled: Cluster, tmp_path: Path, application_id: str
+) -> None:
     bundled.make_topics(PARTITIONS, "lines", "word-counts")
     lines = text_lines()[:500]
     bundled.write("lines", line_rows(lines), PARTITIONS)

@@ -1,0 +1,114 @@
+"""What every way to ask for state has in common: queries are typed where they are asked, and rows are bytes where they are.
+
+A partition that has many rows gives them in chunks, of one snapshot.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from streamsrt.queries.desk import DEFAULT_TIMEOUT_S
+from streamsrt.queries.preparation import Convert, Prepared, prepare
+from streamsrt.queries.readers import RawRow
+from streamsrt.queries.routing import Routing
+from streamsrt.queries.values import FailureReason, PositionBound, Query, QueryResult, StateQueryResult, StoreSize
+
+CHUNK_ROWS: Final = 500
+
+
+class StoreQueries(ABC):
+    """Asks the tasks of an instance, wherever they are."""
+
+    @property
+    @abstractmethod
+    def routing(self) -> Routing:
+        """Which instance has what, as it is known now."""
+
+    @abstractmethod
+    def ask(
+        self,
+        store: str,
+        query: Query,
+        prepared: Prepared | None,
+        *,
+        partitions: Collection[int] | None,
+        require_active: bool,
+        bound: PositionBound,
+        active_only: bool,
+        timeout_s: float,
+    ) -> dict[int, QueryResult[Any]]:
+        """What each partition that is here answers: a :class:`RawRow` or None, or the first chunk of rows and what
+        :meth:`more` wants to have."""
+
+    @abstractmethod
+    def more(self, rows: Any, timeout_s: float) -> list[RawRow]:
+        """The next chunk."""
+
+    @abstractmethod
+    def store_sizes(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[StoreSize]:
+        """What each store of this instance takes."""
+
+    def query(
+        self,
+        store: str,
+        query: Query,
+        *,
+        partitions: Collection[int] | None = None,
+        require_active: bool = False,
+        position_bound: PositionBound | None = None,
+        active_only: bool = False,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> StateQueryResult[Any]:
+        """See :meth:`streamsrt.app.KafkaStreams.query`. ``active_only``: standbys are left out, and an active task that does
+        not run yet raises StreamsRebalancingError."""
+        prepared = prepare(self.routing, store, query)
+        found = self.ask(
+            store,
+            query,
+            prepared,
+            partitions=partitions,
+            require_active=require_active,
+            bound=position_bound or PositionBound.unbounded(),
+            active_only=active_only,
+            timeout_s=timeout_s,
+        )
+        answers = {partition: self._typed(answer, prepared, timeout_s) for partition, answer in sorted(found.items())}
+        for partition in sorted(set(partitions or ()) - answers.keys()):
+            answers[partition] = self._absent(store, partition)
+        return StateQueryResult(answers)
+
+    def _typed(self, answer: QueryResult[Any], prepared: Prepared | None, timeout_s: float) -> QueryResult[Any]:
+        if not answer.is_success or prepared is None or answer.result is None:
+            return answer
+        if prepared.of_one_row:
+            return QueryResult(prepared.convert(answer.result), answer.position)
+        first, rows = answer.result
+        return QueryResult(self._scan(first, rows, prepared.convert, timeout_s), answer.position)
+
+    def _scan(self, chunk: list[RawRow], rows: Any, convert: Convert, timeout_s: float) -> Iterator[Any]:
+        while chunk:
+            yield from map(convert, chunk)
+            if len(chunk) < CHUNK_ROWS:
+                return
+            chunk = self.more(rows, timeout_s)
+
+    def _absent(self, store: str, partition: int) -> QueryResult[Any]:
+        count = self.routing.partition_count(store)
+        if not 0 <= partition < count:
+            return QueryResult(
+                failure_reason=FailureReason.DOES_NOT_EXIST,
+                failure_message=f"store {store!r} has the partitions 0 to {count - 1}, and no partition {partition}",
+            )
+        return QueryResult(failure_reason=FailureReason.NOT_PRESENT, failure_message=self.whereabouts(store, partition))
+
+    def whereabouts(self, store: str, partition: int) -> str:
+        """Which instance has a partition that this one has not, in words."""
+        active, standbys = self.routing.hosts_of(store, partition)
+        what = f"partition {partition} of store {store!r} is not on this instance"
+        if active is not None and active != self.routing.own_host:
+            return f"{what}: ask {active}"
+        if standbys:
+            return f"{what}: no instance has it active, {', '.join(map(str, sorted(standbys)))} has a standby of it"
+        return f"{what}, and no other one with an application.server is known to have it yet: try again"

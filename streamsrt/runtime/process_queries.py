@@ -1,0 +1,340 @@
+"""Queries from the application's process to the stores in the processes of its stream threads.
+
+::
+
+    application ── socket of stream thread i ──> a thread there ──> its query desk
+
+1. The two ends have the same topology, since one is forked from the other: a query goes over with its keys as bytes, rows
+   come back as bytes, and values are made where they were asked for. So serdes and values need not be picklable.
+2. A connection is one question. A scan keeps it open, and the snapshot lives as long as it does.
+3. What a stream thread raises is raised here. One that is being started has no tasks yet: the instance is rebalancing.
+4. The answers of one stream thread are of one moment, those of several are not.
+5. The socket has an abstract address (there is no file to clean up), and whoever connects must know a secret that is
+   younger than the application.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener
+from typing import Any, NamedTuple, Protocol
+
+from streamsrt.errors import StreamsError, UserError
+from streamsrt.queries.desk import DEFAULT_TIMEOUT_S
+from streamsrt.queries.errors import QueryTimedOutError, StreamsRebalancingError
+from streamsrt.queries.preparation import Prepared, prepare
+from streamsrt.queries.readers import RawRow
+from streamsrt.queries.routing import Places, Routing, SerializedKey, StoreDirectory
+from streamsrt.queries.store_queries import CHUNK_ROWS, StoreQueries
+from streamsrt.queries.values import HostInfo, PositionBound, PrefixQuery, Query, QueryResult, StoreSize
+from streamsrt.runtime.metrics import Metric
+from streamsrt.runtime.supervisor import Failure
+from topology import serdes
+
+logger = logging.getLogger(__name__)
+
+_HOSTS_FOR_S = 0.2
+_GRACE_S = 5.0
+_KEYS = ("key", "lower", "upper")
+
+
+class Ask(NamedTuple):
+    """``query``: with keys as bytes."""
+
+    store: str
+    query: Query
+    partitions: tuple[int, ...] | None
+    require_active: bool
+    bound: PositionBound
+    active_only: bool
+    timeout_s: float
+
+
+class More(NamedTuple):
+    """The next rows of a scan."""
+
+    scan: int
+    timeout_s: float
+
+
+class Hosts(NamedTuple):
+    """What the group coordinator said of the instances."""
+
+
+class CountPartitions(NamedTuple):
+    topic: str
+
+
+class Sizes(NamedTuple):
+    timeout_s: float
+
+
+class Metrics(NamedTuple):
+    """Those of the stream thread."""
+
+
+Request = Ask | More | Hosts | CountPartitions | Sizes | Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class QueryChannel:
+    """Where the stream threads of one application listen."""
+
+    name: str
+    secret: bytes
+
+    @classmethod
+    def new(cls) -> QueryChannel:
+        return cls(f"streamsrt-{os.getpid()}-{secrets.token_hex(8)}", secrets.token_bytes(32))
+
+    def address(self, index: int) -> str:
+        return f"\0{self.name}-{index}"
+
+
+class Answering(Protocol):
+    """What a stream thread has: :class:`streamsrt.app.KafkaStreams`."""
+
+    def local_queries(self) -> StoreQueries:
+        """Raises InvalidStateStoreError."""
+
+    def metrics(self) -> list[Metric]: ...
+
+
+class QueryServer:
+    """Answers in a stream thread's process, on threads of its own, for as long as that runs."""
+
+    def __init__(self, channel: QueryChannel, index: int, instance: Answering) -> None:
+        self._instance = instance
+        self._listener = Listener(channel.address(index), "AF_UNIX", backlog=64, authkey=channel.secret)
+        threading.Thread(target=self._accept, name="streamsrt-queries", daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection = self._listener.accept()
+            except (AuthenticationError, EOFError, ConnectionError) as error:
+                logger.warning("a connection to the query socket was refused: %s", error)
+                continue
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), name="streamsrt-query", daemon=True).start()
+
+    def _serve(self, connection: Connection) -> None:
+        scans: dict[int, Any] = {}
+        with connection, suppress(EOFError, OSError):
+            while True:
+                connection.send(self._answered(connection.recv(), scans))
+
+    def _answered(self, request: Request, scans: dict[int, Any]) -> Any:
+        try:
+            return self._answer(request, scans)
+        except Exception as error:  # noqa: BLE001  # raised where it was asked
+            return Failure.of(error)
+
+    def _answer(self, request: Request, scans: dict[int, Any]) -> Any:
+        if isinstance(request, Metrics):
+            return self._instance.metrics()
+        queries = self._instance.local_queries()
+        match request:
+            case Ask():
+                return _ask(queries, request, scans)
+            case More(scan, timeout_s):
+                return queries.more(scans[scan], timeout_s)
+            case Hosts():
+                return dict(queries.routing.hosts)
+            case CountPartitions(topic):
+                return queries.routing.partitions_of_topic(topic)
+            case Sizes(timeout_s):
+                return queries.store_sizes(timeout_s=timeout_s)
+        raise TypeError(f"{request!r} is no request")
+
+
+def _ask(queries: StoreQueries, request: Ask, scans: dict[int, Any]) -> dict[int, QueryResult[Any]]:
+    prepared = prepare(queries.routing, request.store, request.query)
+    found = queries.ask(
+        request.store,
+        request.query,
+        prepared,
+        partitions=request.partitions,
+        require_active=request.require_active,
+        bound=request.bound,
+        active_only=request.active_only,
+        timeout_s=request.timeout_s,
+    )
+    answers = {}
+    for partition, answer in found.items():
+        if prepared is not None and not prepared.of_one_row and answer.result is not None:
+            first, rows = answer.result
+            if len(first) >= CHUNK_ROWS:
+                scans[partition] = rows
+            answers[partition] = replace(answer, result=(first, partition))
+        else:
+            answers[partition] = answer
+    return answers
+
+
+class _Scan(NamedTuple):
+    """Rows that a stream thread keeps for us."""
+
+    connection: Connection
+    turn: threading.Lock
+    number: int
+
+
+class _ProcessRouting(Routing):
+    """What the stream threads know of the other instances; asked now and then."""
+
+    def __init__(self, stores: StoreDirectory, queries: ProcessQueries) -> None:
+        self._counts: dict[str, int] = {}
+        super().__init__(stores, self._count)
+        self._queries = queries
+        self._asked_s = 0.0
+
+    @property
+    def hosts(self) -> Mapping[HostInfo, tuple[Places, Places]]:
+        if time.monotonic() - self._asked_s > _HOSTS_FOR_S:
+            self._hosts = self._queries.first_answer(Hosts())
+            self._asked_s = time.monotonic()
+        return self._hosts
+
+    def _count(self, topic: str) -> int:
+        if topic not in self._counts:
+            self._counts[topic] = self._queries.first_answer(CountPartitions(topic))
+        return self._counts[topic]
+
+
+class ProcessQueries(StoreQueries):
+    """Asks all stream threads of this instance. ``threads``: how many there are now."""
+
+    def __init__(self, channel: QueryChannel, stores: StoreDirectory, threads: Callable[[], int]) -> None:
+        self._channel = channel
+        self._threads = threads
+        self._routing = _ProcessRouting(stores, self)
+
+    @property
+    def routing(self) -> Routing:
+        return self._routing
+
+    def ask(
+        self,
+        store: str,
+        query: Query,
+        prepared: Prepared | None,
+        *,
+        partitions: Collection[int] | None,
+        require_active: bool,
+        bound: PositionBound,
+        active_only: bool,
+        timeout_s: float,
+    ) -> dict[int, QueryResult[Any]]:
+        sent = _with_bytes(query, store, self._routing.stores)
+        wanted = None if partitions is None else tuple(partitions)
+        request = Ask(store, sent, wanted, require_active, bound, active_only, timeout_s)
+        found: dict[int, QueryResult[Any]] = {}
+        rebalancing: StreamsRebalancingError | None = None
+        answered = 0
+        for index in range(1, self._threads() + 1):
+            try:
+                connection, answers = self._ask_one(index, request, timeout_s)
+            except StreamsRebalancingError as error:
+                # Which partitions it will have is not known: without it no key can be said to be absent.
+                if active_only:
+                    raise
+                rebalancing = error
+                continue
+            answered += 1
+            turn = threading.Lock()
+            for partition, answer in answers.items():
+                if prepared is not None and not prepared.of_one_row and answer.result is not None:
+                    first, number = answer.result
+                    answer = replace(answer, result=(first, _Scan(connection, turn, number)))
+                if partition not in found or not found[partition].is_success:
+                    found[partition] = answer
+            if self._routing.stores.is_global(store):
+                break
+        if not answered and rebalancing is not None:
+            raise rebalancing
+        return found
+
+    def more(self, rows: Any, timeout_s: float) -> list[RawRow]:
+        scan: _Scan = rows
+        with scan.turn:
+            answer: list[RawRow] = _exchange(scan.connection, More(scan.number, timeout_s), timeout_s)
+        return answer
+
+    def store_sizes(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[StoreSize]:
+        return [size for sizes in self._all_answers(Sizes(timeout_s), timeout_s) for size in sizes]
+
+    def metrics(self) -> list[Metric]:
+        """Of all stream threads that answer."""
+        return [metric for found in self._all_answers(Metrics(), DEFAULT_TIMEOUT_S) for metric in found]
+
+    def first_answer(self, request: Request) -> Any:
+        """Of the first stream thread that has one. Raises StreamsRebalancingError."""
+        for answer in self._all_answers(request, DEFAULT_TIMEOUT_S):
+            return answer
+        raise StreamsRebalancingError("no stream thread of this instance has joined the group yet: try again")
+
+    def _all_answers(self, request: Request, timeout_s: float) -> Iterator[Any]:
+        for index in range(1, self._threads() + 1):
+            with suppress(StreamsRebalancingError):
+                connection, answer = self._ask_one(index, request, timeout_s)
+                connection.close()
+                yield answer
+
+    def _ask_one(self, index: int, request: Request, timeout_s: float) -> tuple[Connection, Any]:
+        try:
+            connection = Client(self._channel.address(index), "AF_UNIX", authkey=self._channel.secret)
+        except (OSError, EOFError, AuthenticationError) as error:
+            raise StreamsRebalancingError(
+                f"stream thread {index} of this instance is being started ({error}): try again"
+            ) from error
+        try:
+            return connection, _exchange(connection, request, timeout_s)
+        except BaseException:
+            connection.close()
+            raise
+
+
+def _exchange(connection: Connection, request: Request, timeout_s: float) -> Any:
+    try:
+        connection.send(request)
+        if not connection.poll(timeout_s + _GRACE_S):
+            raise QueryTimedOutError(f"a stream thread of this instance did not answer in {timeout_s:g} s: try again")
+        answer = connection.recv()
+    except (OSError, EOFError) as error:
+        raise StreamsRebalancingError(
+            f"the stream thread that was asked has ended, another one takes its place ({error}): try again"
+        ) from error
+    if isinstance(answer, Failure):
+        raise answer.error()
+    return answer
+
+
+def _with_bytes(query: Query, store: str, stores: StoreDirectory) -> Query:
+    """The query with keys as their store's serde makes them. Raises UserError."""
+    if isinstance(query, PrefixQuery):
+        try:
+            return replace(query, prefix=query.serde.serialize(query.prefix), serde=serdes.bytes)
+        except StreamsError:
+            raise
+        except Exception as error:
+            raise UserError(f"{query.prefix!r} can't be serialized as a prefix: {error}") from error
+    keys = {
+        field.name: SerializedKey(stores.key_bytes(store, key))
+        for field in fields(query)
+        if field.name in _KEYS and (key := getattr(query, field.name)) is not None
+    }
+    changed: Query = replace(query, **keys) if keys else query  # type: ignore[arg-type]
+    return changed
