@@ -79,6 +79,7 @@ minute = JoinWindows(60_000)
 orders.join(by_number, both)  # wrong
 orders.left_join(by_number, lambda order, name: name)  # wrong
 orders.join(numbers, lambda order, other: 0, minute)  # wrong
+orders.join_asof(numbers, lambda order, other: 0, 60_000)  # wrong
 names.join(by_number, lambda one, other: one)  # wrong
 names.outer_join(by_number, lambda one, other: one)  # wrong
 orders.merge(numbers)  # wrong

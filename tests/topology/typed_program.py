@@ -262,6 +262,11 @@ assert_type(
 assert_type(
     orders.outer_join(cents, lambda order, other: (order, other), minute), KStream[str, tuple[Order | None, int | None]]
 )
+assert_type(orders.join_asof(cents, lambda order, latest: latest, timedelta(hours=1)), KStream[str, int])
+in_time = orders.join_asof(cents, lambda order, latest: latest, 60_000, how="left", grace=1_000)
+assert_type(in_time, KStream[str, int | None])
+assert_type(in_time.late("right", value=serdes.long), KStream[str, int])
+assert_type(hourly.late(key=serdes.string, value=serdes.json(Order)), KStream[str, Order])
 customers = builder.global_table("customers", key=serdes.long, value=serdes.string)
 assert_type(customers, GlobalKTable[int, str])
 assert_type(
