@@ -157,7 +157,7 @@ def _show(progress: Progress, state: State, *, as_json: bool) -> None:
     skipped = sum(count for name, count in progress.counters.items() if name.startswith("failed_"))
     if skipped:
         parts.append(f"{skipped} could not be handled and were skipped")
-    if progress.memory.limit_bytes:
+    if progress.tasks and progress.memory.limit_bytes:
         parts.append(memory_text(progress.memory))
     parts.extend(progress.statuses)
     note(", ".join(parts))
