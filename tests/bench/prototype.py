@@ -250,13 +250,18 @@ def word_count(batches: Sequence[bytes], store: Store, commit_records: int) -> R
 
 
 def join(batches: Sequence[bytes], table: Sequence[bytes], store: Store, partitions: int) -> Run:
-    """A stream with a table: its rows come first and are written to the store; then each is looked up there once."""
+    """A stream with a table: its rows come first and are written to the store; then each is looked up there once.
+
+    Without a table the store has it, and what was looked up stays known from one run to the next.
+    """
+    rows: dict[bytes, bytes | None] = {}
 
     def run() -> None:
+        if table:
+            rows.clear()
         for batch in table:
             keys, values, times = decode(batch)
             store.write([(k, _pack8(t) + v) for k, v, t in zip(keys, values, times, strict=True)])
-        rows: dict[bytes, bytes | None] = {}
         out, joiner = Out(partitions), lambda value, row: value + row
         for batch in batches:
             keys, values, times = decode(batch)
