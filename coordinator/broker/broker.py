@@ -26,6 +26,7 @@ from coordinator.broker.credentials import Credentials
 from coordinator.broker.group_shards import GroupShards
 from coordinator.broker.keyed_log import KeyedLog
 from coordinator.broker.log_cleaner import LogCleaner
+from coordinator.broker.metrics import Idleness, exposition, group_metrics
 from coordinator.broker.producer_ids import ProducerIds
 from coordinator.broker.purgatory import Purgatory
 from coordinator.broker.topics import BROKER_LOG, GROUP_CONFIGS_LOG, TopicRegistry
@@ -117,6 +118,7 @@ class Broker:
         )
         self.cleaner = LogCleaner(self.compacted_logs, surroundings.now_ms)
         self._internal_logs = (self._rows.log, self.topics.log, self.producer_ids.log, group_configs.log)
+        self._idleness = Idleness()
         self.host = "127.0.0.1"
         self.port = 0
         self.cluster_id = str(configs["cluster.id"])
@@ -199,6 +201,10 @@ class Broker:
         for topic in self.topics:
             if topic.partitions and topic.partitions[0].config.is_compacted:
                 yield from topic.partitions
+
+    def metrics_text(self) -> str:
+        """The metrics of the group coordinator, for Prometheus."""
+        return exposition(group_metrics(self.groups, self.surroundings.now_ms(), self._idleness.ratio()))
 
     async def run_cleaner(self) -> None:
         """Compacts logs, for as long as it runs."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -24,6 +25,7 @@ from coordinator.broker.topics import OFFSETS_TOPIC, TopicRefusedError, TopicReg
 from coordinator.group.config import GroupConfig
 from coordinator.group.config import InvalidConfigError as InvalidGroupConfigError
 from coordinator.group.machine import failure
+from coordinator.group.state import Group
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.values import (
     CreateInternalTopics,
@@ -32,8 +34,10 @@ from coordinator.group.values import (
     RetentionDue,
     Rights,
     TopicCreationFailed,
+    TopicsImage,
 )
 from coordinator.log import LogError, PartitionLog
+from coordinator.shard.rebalance_meter import RebalanceMeter
 from coordinator.shard.shard import Outcome, Settled, Shard
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import ControlRecord
@@ -79,6 +83,8 @@ class GroupShards:
         self._on_append = on_append
         self._shards: list[Shard] = []
         self._logs: list[PartitionLog] = []
+        self.load_times_ms: list[float] = []
+        """How long each partition took to load."""
         self._request_ids = itertools.count(1)
         self._is_released = False
         self._parked: dict[int, tuple[asyncio.Future[Any], Any]] = {}
@@ -106,8 +112,10 @@ class GroupShards:
         for log in self._logs:
             shard = Shard(log, self._config, self._image)
             self._shards.append(shard)
+            begun_s = time.perf_counter()
             with loading(log):
                 loaded = shard.load(now_ms)
+            self.load_times_ms.append((time.perf_counter() - begun_s) * 1000)
             self._carry_out(shard, loaded)
 
     # --------------------------------------------------------------------------------------------------------- requests
@@ -135,6 +143,16 @@ class GroupShards:
             for topic, partitions in self._shard_of(group_id).state.offsets.get(group_id, {}).items()
             for partition, committed in partitions.items()
         }
+
+    def groups(self) -> Iterator[tuple[Group, TopicsImage]]:
+        """Every group, with the topics that it is seen with."""
+        for shard in self._shards:
+            for group in shard.state.groups.values():
+                yield group, self._image
+
+    def rebalances(self, kind: str) -> list[RebalanceMeter]:
+        """How often groups of a type rebalanced, by shard."""
+        return [shard.rebalances[kind] for shard in self._shards]
 
     def settled(self, group_id: str, member_id: str) -> Settled | None:
         """What the answer to a member's heartbeat follows from, if it belongs to a streams group."""

@@ -38,15 +38,20 @@ def list_groups(
 
 
 def _listed(group_id: str, group: Group, image: TopicsImage) -> types.ListGroupsResponse.ListedGroup:
-    listed = types.ListGroupsResponse.ListedGroup(group_id=group_id)
+    kind, state = kind_and_state(group, image)
+    protocol_type = group.live.protocol_type if isinstance(group, ClassicGroup) else kind
+    return types.ListGroupsResponse.ListedGroup(
+        group_id=group_id, group_type=kind, protocol_type=protocol_type, group_state=state
+    )
+
+
+def kind_and_state(group: Group, image: TopicsImage) -> tuple[str, str]:
+    """The type of a group and its state, as ListGroups names them."""
     if isinstance(group, ClassicGroup):
-        live = group.live
-        listed.group_type, listed.protocol_type, listed.group_state = CLASSIC, live.protocol_type, live.state
-    elif isinstance(group, ConsumerGroup):
-        listed.group_type, listed.protocol_type, listed.group_state = CONSUMER, CONSUMER, consumer_state_name(group)
-    else:
-        listed.group_type, listed.protocol_type, listed.group_state = STREAMS, STREAMS, state_name(group, image)
-    return listed
+        return CLASSIC, group.live.state
+    if isinstance(group, ConsumerGroup):
+        return CONSUMER, consumer_state_name(group)
+    return STREAMS, state_name(group, image)
 
 
 def delete_groups(state: GroupsState, request: types.DeleteGroupsRequest, context: RequestContext) -> Decision:

@@ -44,6 +44,7 @@ from coordinator.log import LogDirectory, LogError
 from coordinator.server.assignors import plugged_assignors
 from coordinator.server.dispatch import Dispatcher
 from coordinator.server.listener import Listener
+from coordinator.server.metrics_endpoint import MetricsEndpoint
 from coordinator.server.properties import parse_properties
 from coordinator.server.security import add_scram, check_host, handlers, tls_context
 from streamsrt.wire.messages import warm
@@ -147,6 +148,9 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="where a log is corrupt in the middle, drop its records from there on and start",
     )
+    parser.add_argument(
+        "--metrics", type=_address, metavar="HOST:PORT", help="serve metrics for Prometheus at http://HOST:PORT/metrics"
+    )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser
 
@@ -155,6 +159,13 @@ def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > _PORT_MAX:
         raise argparse.ArgumentTypeError(f"{text} is not a port: give 0 to {_PORT_MAX}")
     return int(text)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, separator, port = text.rpartition(":")
+    if not separator or not host:
+        raise argparse.ArgumentTypeError(f"{text} is not an address: give HOST:PORT")
+    return host.strip("[]"), _port(port)
 
 
 def read_configs(properties: Path | None, pairs: Sequence[str]) -> tuple[dict[str, Value], GroupConfig]:
@@ -206,11 +217,20 @@ async def _serve(options: argparse.Namespace, broker: Broker, listener: Listener
         address, broker.port = await listener.start(options.host, options.port)
     except OSError as error:
         return _stop(4, OSError(f"can't listen on {options.host}:{options.port}: {error.strerror}"))
+    metrics = MetricsEndpoint(broker.metrics_text)
+    if options.metrics is not None:
+        host, port = options.metrics
+        try:
+            logger.info("metrics at %s", await metrics.start(host, port))
+        except OSError as error:
+            return _stop(4, OSError(f"can't listen on {host}:{port}: {error.strerror}"))
     broker.host = str(broker.configs["advertised.host"]) or (address if options.host == "localhost" else options.host)
     gc.collect()
     gc.freeze()
     print(f"[{broker.host}]:{broker.port}" if ":" in broker.host else f"{broker.host}:{broker.port}", flush=True)
-    return await serve(broker, listener, stopping)
+    code = await serve(broker, listener, stopping)
+    metrics.close()
+    return code
 
 
 async def serve(broker: Broker, listener: Listener, stopping: asyncio.Event) -> int:

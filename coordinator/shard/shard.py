@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from coordinator.group.config import GroupConfig
+from coordinator.group.listing import CONSUMER, STREAMS
 from coordinator.group.machine import failure, handle, on_loaded
 from coordinator.group.state import EMPTY, GroupsState, UnknownRecordError, apply_all, apply_soft
 from coordinator.group.streams.departure import SESSION
@@ -45,6 +46,7 @@ from coordinator.shard.journal import (
     append_rows,
     latest_rows,
 )
+from coordinator.shard.rebalance_meter import RebalanceMeter
 from coordinator.shard.timers import Timers
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
@@ -93,6 +95,7 @@ class Shard:
         self._image = image
         self._state = EMPTY
         self._timers: Timers[TimerKey] = Timers()
+        self.rebalances = {CONSUMER: RebalanceMeter(), STREAMS: RebalanceMeter()}
 
     @property
     def state(self) -> GroupsState:
@@ -183,6 +186,7 @@ class Shard:
     def _carry_out(self, decision: Decision, now_ms: int) -> Outcome:
         if decision.records:
             self._append(decision, now_ms)
+            self._note_rebalances(decision, now_ms)
             self._state = apply_all(self._state, _as_entries(decision))
         for update in decision.soft:
             self._state = apply_soft(self._state, update)
@@ -202,6 +206,18 @@ class Shard:
         except EncodeError as error:
             logger.error("records of a group cannot be encoded: %s", error)
             raise AppendFailedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+
+    def _note_rebalances(self, decision: Decision, now_ms: int) -> None:
+        for key, value in decision.records:
+            match key, value:
+                case types.StreamsGroupMetadataKey(), types.StreamsGroupMetadataValue():
+                    kind = STREAMS
+                case types.ConsumerGroupMetadataKey(), types.ConsumerGroupMetadataValue():
+                    kind = CONSUMER
+                case _:
+                    continue
+            if getattr(self._state.groups.get(key.group_id), "epoch", 0) < value.epoch:
+                self.rebalances[kind].note(now_ms)
 
     def _refuse(self, event: Event, code: ErrorCode) -> Outcome:
         replies = []

@@ -20,6 +20,9 @@ def broker(
     config: Annotated[list[str] | None, typer.Option("--config", help="KEY=VALUE by Kafka's names; repeatable")] = None,
     properties: Annotated[Path | None, typer.Option("--properties", help="a Java properties file of settings")] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="listen beyond loopback without security")] = False,
+    metrics: Annotated[
+        str | None, typer.Option("--metrics", help="HOST:PORT to serve metrics for Prometheus at")
+    ] = None,
     truncate_corrupt: Annotated[
         bool, typer.Option("--truncate-corrupt", help="drop a corrupt log's records from the corruption on, and start")
     ] = False,
@@ -30,6 +33,8 @@ def broker(
         command += ["--config", pair]
     if properties is not None:
         command += ["--properties", str(properties)]
+    if metrics is not None:
+        command += ["--metrics", metrics]
     if insecure:
         command.append("--insecure")
     if truncate_corrupt:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from streamsrt.wire import types
 from streamsrt.wire.messages import encode_request
 from tests.coordinator.broker.in_process import batch, creation, fetching, production, values_of
 from tests.coordinator.broker.test_groups import commit, heartbeat
-from tests.coordinator.server.processes import BrokerProcess, Wire
+from tests.coordinator.server.processes import BrokerProcess, Wire, refused
 
 pytestmark = pytest.mark.system
 
@@ -308,3 +309,15 @@ def test_idle_connections_end(tmp_path: Path) -> None:
         Wire(broker.port) as wire,
     ):
         assert wire.is_closed()
+
+
+def test_metrics_for_prometheus(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", "--metrics", "127.0.0.1:0") as broker:
+        address = broker.log.split("metrics at ")[1].split()[0]
+        with urllib.request.urlopen(address, timeout=30) as answer:
+            text = answer.read().decode()
+        assert 'kafka_server_group_coordinator_metrics_group_count{protocol="streams"} 0' in text
+        port = address.split(":")[2].split("/")[0]
+        code, message = refused(tmp_path / "other", "--metrics", f"127.0.0.1:{port}")
+        assert (code, "can't listen on 127.0.0.1:" in message, "Traceback" in message) == (4, True, False)
+        assert broker.stop() == 0
