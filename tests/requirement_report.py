@@ -30,7 +30,8 @@ def marked_requirements() -> Counter[str]:
     for path in sorted(TESTS.rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and _name(node.func) in {"requirement", "proves"}:
-                found.update(a.value for a in node.args if isinstance(a, ast.Constant) and a.value in known)
+                constants = (c.value for c in ast.walk(node) if isinstance(c, ast.Constant))
+                found.update(value for value in constants if value in known)
     return found
 
 

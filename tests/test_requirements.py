@@ -17,3 +17,4 @@ def test_the_reasons_are_about_requirements_that_there_are() -> None:
     assert sorted(counts.keys() - known_requirements().keys()) == []
     assert [identifier for identifier, count in counts.items() if count > 1] == []
     assert [identifier for identifier, reason in reasons() if not reason.endswith(".")] == []
+    assert sorted(counts.keys() & marked_requirements().keys()) == []

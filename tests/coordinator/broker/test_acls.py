@@ -274,7 +274,7 @@ def test_a_pattern_of_a_topology_means_what_may_be_described(broker: InProcessBr
     assert [part.source_topics for part in group.topology.subtopologies] == [["t"]]
 
 
-@pytest.mark.requirement("SG-047", "SG-155")
+@pytest.mark.requirement("SG-047", "SG-048", "SG-155")
 def test_internal_topics_are_made_for_who_may_make_them(broker: InProcessBroker) -> None:
     broker.create("t", 2)
     broker.principal = ADA
@@ -295,6 +295,23 @@ def test_internal_topics_are_made_for_who_may_make_them(broker: InProcessBroker)
     made = broker.broker.topics.get("g-store-changelog")
     assert made is not None
     assert len(made.partitions) == 2
+
+
+@pytest.mark.requirement("SG-049")
+def test_internal_topics_are_made_when_a_member_asks_who_may(broker: InProcessBroker) -> None:
+    broker.create("t", 2)
+    changelog = types.StreamsGroupHeartbeatRequest.TopicInfo(name="g-store-changelog", replication_factor=-1)
+    broker.grant(
+        acl(Operation.READ, "g", ResourceType.GROUP),
+        acl(Operation.DESCRIBE, "g-", pattern=PatternType.PREFIXED),
+        acl(Operation.READ, "t"),
+    )
+    joining = streams_beat(state_changelog_topics=[changelog])
+    for principal, exists in ((ADA, False), (SUPER_USER, True)):
+        broker.principal = principal
+        joining.member_id = principal
+        assert broker.ask(joining, 0).error_code == 0
+        assert (broker.broker.topics.get("g-store-changelog") is not None) == exists
 
 
 def test_a_remembered_heartbeat_is_its_senders_and_ends_with_the_acls(broker: InProcessBroker) -> None:

@@ -52,7 +52,7 @@ def test_every_api_that_is_served_has_a_rule_and_a_case() -> None:
 
 
 @pytest.mark.requirement(
-    *("CG-028", "CG-146", "CG-147", "CG-189", "CG-198", "CG-204", "GA-016", "GA-055", "SG-045", "SG-345")
+    *("CG-028", "CG-146", "CG-147", "CG-189", "CG-198", "CG-204", "GA-006", "GA-016", "GA-055", "SG-045", "SG-345")
 )
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_is_missing_is_said(caller: InProcessBroker, case: Case) -> None:
