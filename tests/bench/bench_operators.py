@@ -3,8 +3,8 @@
 Scope: batches in memory -> decode with CRC check -> the program's tasks, with repartition topics between them -> write-back
 caches over RocksDB -> changelogs and outputs encoded; no network. 500 records in a batch, a commit for each 50,000 records.
 CPU time of this process, medians of interleaved rounds. ``x count`` is the time as a multiple of the count per key,
-``x best`` as a multiple of a loop written by hand for that program (:mod:`tests.bench.prototype`), in the same run. Goals are those of
-a machine on which that loop takes what is in PROTOTYPE_NS; on another one, what counts is ``x best``.
+``x best`` as a multiple of a loop written by hand for that program (:mod:`tests.bench.prototype`), in the same run. Goals
+are those of a machine on which that loop takes what is in PROTOTYPE_NS; on another one, what counts is ``x best``.
 """
 
 from __future__ import annotations
