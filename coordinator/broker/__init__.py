@@ -35,10 +35,10 @@ module                  what the handlers share
 ``config_definitions``  settings of the broker and of topics: names, types, bounds
 ======================  ==================================================================================================
 
-Not served: classic and consumer groups, ACLs, quotas, and of transactions what brokers do for clients of
-``transaction.version`` 2. APIs that are not served are not advertised.
+Not served: quotas, and of transactions what brokers do for clients of ``transaction.version`` 2. APIs that are not served
+are not advertised.
 
-Accepted for the sake of Kafka's tools and files, without effect: ``compression.type`` (batches stay as they were sent),
-``preallocate``, ``flush.*`` (see ``log.fsync``), ``segment.jitter.ms``, ``segment.index.bytes``,
-``file.delete.delay.ms``, ``min.insync.replicas`` and ``unclean.leader.election.enable``.
+Accepted for the sake of Kafka's tools and files, without effect: ``preallocate``, ``flush.*`` (see ``log.fsync``),
+``segment.jitter.ms``, ``segment.index.bytes``, ``file.delete.delay.ms``, ``min.insync.replicas`` and
+``unclean.leader.election.enable``.
 """

@@ -31,6 +31,7 @@ from coordinator.broker.config_definitions import (
 from coordinator.broker.keyed_log import KeyedLog
 from coordinator.group.values import TopicImage, TopicsImage
 from coordinator.log import Fsync, LogConfig, LogDirectory, LogError, LogStorageError, PartitionLog, TimestampType
+from streamsrt.wire.compression import Compression
 from streamsrt.wire.error_codes import ErrorCode
 
 logger = logging.getLogger("coordinator.broker")
@@ -40,6 +41,15 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 BROKER_LOG = "__broker"
+_COMPRESSIONS = {
+    "producer": None,
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+"""The values of ``compression.type``."""
 GROUP_CONFIGS_LOG = "__group_configs"
 PRODUCER_IDS_LOG = "__producer_ids"
 INTERNAL_LOGS = frozenset({METADATA_TOPIC, BROKER_LOG, GROUP_CONFIGS_LOG, PRODUCER_IDS_LOG})
@@ -115,6 +125,7 @@ def log_config(values: Mapping[str, Value], fsync: Fsync) -> LogConfig:
         min_cleanable_dirty_ratio=dirty_ratio,
         min_compaction_lag_ms=number("min.compaction.lag.ms"),
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
+        compression=_COMPRESSIONS[str(values["compression.type"])],
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from streamsrt.wire.compression import Compression
+
 #: Records are kept for a week unless the topic says otherwise (``log.retention.hours``).
 WEEK_MS = 7 * 24 * 60 * 60 * 1000
 FOREVER_MS = (1 << 63) - 1
@@ -36,7 +38,8 @@ class LogConfig:
     """Settings of one partition's log. ``-1`` means no limit for the two retentions, as in Kafka.
 
     ``segment_ms`` counts by the broker's clock from the first append to a segment; Kafka counts by the records'
-    timestamps, which cuts a backfill of old records into needlessly many segments.
+    timestamps, which cuts a backfill of old records into needlessly many segments. ``compression`` is the codec that
+    batches of producers are put into; None leaves them as they are.
     """
 
     segment_bytes: int = 1 << 30
@@ -55,6 +58,7 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = FOREVER_MS
+    compression: Compression | None = None
 
     def __post_init__(self) -> None:
         if not 14 <= self.segment_bytes < 1 << 31:

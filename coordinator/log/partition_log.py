@@ -38,6 +38,7 @@ from coordinator.log.errors import LogClosedError, LogFailedError, OffsetOutOfRa
 from coordinator.log.files import sync_directory, with_suffix
 from coordinator.log.fsync import Syncer, SyncRequest
 from coordinator.log.producer_state import ProducerState, WrittenBatch
+from coordinator.log.recompression import recompressed
 from coordinator.log.segment import OFFSETS_MAX, SNAPSHOT_SUFFIX, Segment
 from coordinator.log.validation import Batch, check_timestamps, split_batches
 from streamsrt.wire.records import find_timestamp, read_header, rewrite_log_append_time
@@ -226,6 +227,7 @@ class PartitionLog:
             )
         if not from_coordinator:
             check_timestamps(parsed, self._config, now_ms)
+            parsed = recompressed(parsed, self._config)
         append_time_ms = -1
         if self._config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
             append_time_ms = now_ms
