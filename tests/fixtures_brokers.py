@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka_server import KafkaServer, free_ports, missing_tools
+from tests.tcp_proxy import TcpProxy
 
 QUICK_GROUPS = {
     "group.streams.initial.rebalance.delay.ms": "0",
@@ -51,16 +52,22 @@ def require_kafka() -> None:
 class BundledBroker:
     """``python -m coordinator`` on a free port, which stays the same over restarts."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
-        """``settings`` come in place of those that make groups quick."""
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, proxy: TcpProxy | None = None
+    ) -> None:
+        """``settings`` come in place of those that make groups quick. With a proxy all clients go through that."""
         self.folder = folder
-        self._settings = QUICK_GROUPS if settings is None else settings
+        self.proxy = proxy
+        self._settings = dict(QUICK_GROUPS if settings is None else settings)
         (self.port,) = free_ports(1)
+        if proxy is not None:
+            proxy.target_port = self.port
+            self._settings["advertised.port"] = str(proxy.port)
         self._process: subprocess.Popen[str] | None = None
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"127.0.0.1:{self.port if self.proxy is None else self.proxy.port}"
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -86,6 +93,11 @@ class BundledBroker:
             log_text = (self.folder / "server.log").read_text(encoding="utf-8", errors="replace")
             pytest.fail(f"The bundled broker did not start:\n{log_text[-3000:]}")
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self) -> None:
         self._end(signal.SIGTERM)
 
@@ -109,12 +121,13 @@ class BundledBroker:
 
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    """One Apache Kafka for all tests of the session."""
+    """One Apache Kafka for all tests of the session. Who wants a bad network goes through its proxy."""
     require_kafka()
-    server = KafkaServer(tmp_path_factory.mktemp("kafka"), QUICK_GROUPS)
-    server.start()
-    yield server
-    server.kill()
+    with TcpProxy() as proxy:
+        server = KafkaServer(tmp_path_factory.mktemp("kafka"), QUICK_GROUPS, proxy)
+        server.start()
+        yield server
+        server.kill()
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,8 @@ from hashlib import sha256
 from pathlib import Path
 from threading import Event
 
+from tests.tcp_proxy import TcpProxy
+
 VERSION = "4.4.0"
 TOOLS_API_VERSION = "4.3.1"  # kafka-tools-api is not published for every release; it holds interfaces only
 LOG4J_VERSION = "2.24.3"
@@ -173,10 +175,14 @@ def brokers_listed(port: int) -> int:
 
 class KafkaServer:
     """One broker. ``settings`` are server properties on top of a small single node's; ``{port}`` and
-    ``{controller_port}`` in them are filled in."""
+    ``{controller_port}`` in them are filled in. Clients that come through ``proxy`` are kept there: it has a listener of
+    its own."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, proxy: TcpProxy | None = None
+    ) -> None:
         self.folder = folder
+        self.proxy = proxy
         self.port, self._controller_port = free_ports(2)
         self._settings = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
@@ -184,6 +190,11 @@ class KafkaServer:
     @property
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def start(self) -> None:
         """Format the storage if it is new, start, and wait until the broker is listed in its own metadata."""
@@ -225,8 +236,21 @@ class KafkaServer:
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self.folder / "data"),
+            **self._proxied(),
             **SMALL,
             **{k: v.format(port=self.port, controller_port=self._controller_port) for k, v in self._settings.items()},
+        }
+
+    def _proxied(self) -> dict[str, str]:
+        if self.proxy is None:
+            return {}
+        if not self.proxy.target_port:
+            (self.proxy.target_port,) = free_ports(1)
+        own, controller = f"PLAINTEXT://127.0.0.1:{self.port}", f"CONTROLLER://127.0.0.1:{self._controller_port}"
+        return {
+            "listeners": f"{own},PROXIED://127.0.0.1:{self.proxy.target_port},{controller}",
+            "advertised.listeners": f"{own},PROXIED://127.0.0.1:{self.proxy.port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
         }
 
     def _wait_until_up(self) -> None:

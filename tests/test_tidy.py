@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,14 +120,42 @@ def test_the_cores_touch_nothing_outside() -> None:
     assert not bad
 
 
+def programs_in(tree: ast.Module) -> Iterator[tuple[ast.Module, int]]:
+    """Text in a module that is a program too, and where it begins; what is filled in later counts as a number."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or "sleep" not in node.value:
+            continue
+        text = re.sub(r"%[rsd]|\{\w+(?:![rs])?\}", "0", textwrap.dedent(node.value))
+        with contextlib.suppress(SyntaxError):
+            yield ast.parse(text), node.lineno
+
+
+def sleeps(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    yield from (found for found in calls(tree) if found[0] in {"time.sleep", "sleep", "asyncio.sleep"})
+    for program, line in programs_in(tree):
+        yield from ((call, line + inner - 1) for call, inner in sleeps(program))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import time\ntime.sleep(1)", [("time.sleep", 2)]),
+        ('P = """\nimport time\nwhile not {flag!r}:\n    time.sleep({pause_s})\n"""', [("time.sleep", 4)]),
+        ('run("-c", "from time import sleep; sleep(%d)" % n)', [("sleep", 1)]),
+        ('"""Tests neither sleep nor mock."""', []),
+    ],
+)
+def test_sleeps_are_found_in_programs_within_programs_too(text: str, found: list[tuple[str, int]]) -> None:
+    assert list(sleeps(ast.parse(text))) == found
+
+
 def test_tests_neither_sleep_nor_mock() -> None:
-    """Wait for an event or give the clock as an argument; use the real thing."""
+    """Wait for an event or give the clock as an argument; use the real thing. The same for programs that tests start."""
     bad = []
     for name, tree, text in sources("tests"):
         if name == "tests/test_tidy.py":
             continue
-        bad += [f"{name}:{line} {call}" for call, line in calls(tree) if call in {"time.sleep", "sleep"}]
-        bad += [f"{name}:{line} {call}" for call, line in calls(tree) if call == "asyncio.sleep"]
+        bad += [f"{name}:{line} {call}" for call, line in sleeps(tree)]
         if re.search(r"unittest\.mock|MagicMock|\bmocker\b", text):
             bad.append(f"{name}: mock")
     assert not bad

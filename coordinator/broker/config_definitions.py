@@ -198,6 +198,14 @@ _OWN = (
     Definition(
         "advertised.host", ConfigType.STRING, "", documentation="Host that clients are told; empty: the bound one."
     ),
+    Definition(
+        "advertised.port",
+        ConfigType.INT,
+        0,
+        minimum=0,
+        maximum=65535,
+        documentation="Port that clients are told; 0: the bound one.",
+    ),
     Definition("allow.everyone.if.no.acl.found", ConfigType.BOOLEAN, False),
     Definition(
         "authorizer.class.name",

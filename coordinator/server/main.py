@@ -224,6 +224,7 @@ async def _serve(options: argparse.Namespace, broker: Broker, listener: Listener
             logger.info("metrics at %s", await metrics.start(host, port))
         except OSError as error:
             return _stop(4, OSError(f"can't listen on {host}:{port}: {error.strerror}"))
+    broker.port = broker.integer("advertised.port") or broker.port
     broker.host = str(broker.configs["advertised.host"]) or (address if options.host == "localhost" else options.host)
     gc.collect()
     gc.freeze()

@@ -57,6 +57,15 @@ def environment(cwd: Path) -> dict[str, str]:
     }
 
 
+def children(pid: int) -> list[int]:
+    """The processes that a process has started; none if it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    except OSError:
+        return []
+    return [int(part) for part in text.split()]
+
+
 class AppProcess:
     """``streamsrt run`` on a state directory of its own, which a later start of the same object uses again."""
 
@@ -149,6 +158,10 @@ class AppProcess:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
     def tasks(self, role: str, phase: str | None = None) -> set[str]:
         """The ids of the tasks that it has now in that role."""
         found: Mapping[str, str] = self.progress.get("tasks", {})
@@ -177,6 +190,11 @@ class AppProcess:
             ),
             f"{tasks} active tasks run",
         )
+
+    @property
+    def workers(self) -> list[int]:
+        """The processes of its stream threads, if it has more than one: children of its one child, the supervisor."""
+        return [worker for supervisor in children(self.pid) for worker in children(supervisor)]
 
     # ------------------------------------------------------------------------------------------------------- ending
 

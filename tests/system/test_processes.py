@@ -23,19 +23,6 @@ PARTITIONS = 4
 WORDCOUNT = "examples.wordcount"
 
 
-def children(pid: int) -> list[int]:
-    try:
-        text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-    except OSError:
-        return []
-    return [int(part) for part in text.split()]
-
-
-def workers(app: AppProcess) -> list[int]:
-    """The processes of the stream threads: children of the application's one child, the supervisor."""
-    return [worker for supervisor in children(app.pid) for worker in children(supervisor)]
-
-
 def counted(values: dict[bytes | None, bytes | None]) -> dict[str, int]:
     return {(word or b"").decode(): int.from_bytes(count or b"", "big") for word, count in values.items()}
 
@@ -50,14 +37,14 @@ def test_killed_processes_are_replaced_and_results_are_exact(
     config = {**EXACTLY_ONCE, "num.stream.threads": 2}
     with AppProcess(tmp_path / "app", WORDCOUNT, application_id, cluster.address, config) as app:
         app.wait_running()
-        wait_until(lambda: len(workers(app)) == 2, "two workers run")
+        wait_until(lambda: len(app.workers) == 2, "two workers run")
         for number, part in enumerate(rounds):
             cluster.write("lines", line_rows(part), PARTITIONS)
             if number:
-                victim = workers(app)[number % 2]
+                victim = app.workers[number % 2]
                 os.kill(victim, signal.SIGKILL)
                 wait_until(
-                    lambda victim=victim: len(workers(app)) == 2 and victim not in workers(app),  # type: ignore[misc]
+                    lambda victim=victim: len(app.workers) == 2 and victim not in app.workers,  # type: ignore[misc]
                     "another one is in its place",
                 )
         cluster.wait_all_committed(application_id, "lines", f"{application_id}-counts-repartition", timeout_s=120)
@@ -67,16 +54,15 @@ def test_killed_processes_are_replaced_and_results_are_exact(
 
 
 STUCK = """
-import os
-import time
-
 from topology import StreamsBuilder, serdes
 
 
 def passed_on(text: str) -> str:
-    while text == "slow" and not os.path.exists({flag!r}):
-        time.sleep(0.01)
-    return text.upper()
+    if text != "slow":
+        return text.upper()
+    # To open a pipe waits for who writes to it: nobody does.
+    with open({gate!r}) as gate:
+        return gate.read()
 
 
 builder = StreamsBuilder()
@@ -88,9 +74,10 @@ topology = builder.build()
 def test_a_process_that_a_record_keeps_is_replaced_and_the_record_named(
     bundled: Cluster, tmp_path: Path, application_id: str
 ) -> None:
-    folder, flag = tmp_path / "modules", tmp_path / "go"
+    folder, gate = tmp_path / "modules", tmp_path / "gate"
     folder.mkdir()
-    (folder / "stuck_app.py").write_text(STUCK.format(flag=str(flag)), encoding="utf-8")
+    os.mkfifo(gate)
+    (folder / "stuck_app.py").write_text(STUCK.format(gate=str(gate)), encoding="utf-8")
     bundled.make_topics(1, "texts", "upper")
     rows = [Row(b"k", text.encode(), index) for index, text in enumerate(["a", "b", "slow", "c"])]
     bundled.write("texts", rows, 1)
@@ -99,7 +86,9 @@ def test_a_process_that_a_record_keeps_is_replaced_and_the_record_named(
         wait_until(lambda: "was kept by a record for too long: it is replaced" in app.stderr, "it is replaced")
         said = app.stderr
         assert re.search(r"it processes texts-0 offset 0 to 3 at \S+stuck_app\.py:\d+ in passed_on", said), said
-        flag.touch()
+        opened = tmp_path / "opened"
+        opened.write_text("SLOW", encoding="utf-8")
+        opened.replace(gate)
         bundled.wait_all_committed(application_id, "texts")
         assert app.terminate() == 0
     assert {record.value for record in bundled.read("upper")} == {b"A", b"B", b"SLOW", b"C"}

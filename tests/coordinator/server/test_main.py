@@ -13,6 +13,7 @@ from coordinator.server.main import read_configs
 from streamsrt.wire.records import encode_batch
 from tests.coordinator.broker.in_process import START_MS, InProcessBroker
 from tests.coordinator.server.processes import BrokerProcess, Wire, refused
+from tests.kafka_server import free_ports
 
 
 class TestSettings:
@@ -204,6 +205,19 @@ class TestAddress:
             assert broker.address == f"broker.example:{broker.port}"
             (node,) = wire.ask(types.MetadataRequest(topics=[])).brokers
             assert (node.host, node.port) == ("broker.example", broker.port)
+
+    def test_clients_are_told_the_advertised_port(self, tmp_path: Path) -> None:
+        """That of a proxy, for example. The one that is bound was given."""
+        from streamsrt.wire import types
+
+        (port,) = free_ports(1)
+        with (
+            BrokerProcess(tmp_path / "data", "--port", str(port), "--config", "advertised.port=19092") as broker,
+            Wire(port) as wire,
+        ):
+            assert broker.address == "127.0.0.1:19092"
+            (node,) = wire.ask(types.MetadataRequest(topics=[])).brokers
+            assert (node.host, node.port) == ("127.0.0.1", 19092)
 
 
 def test_a_log_of_an_unknown_topic_does_not_keep_the_broker_from_starting(tmp_path: Path) -> None:
