@@ -52,9 +52,7 @@ def require_kafka() -> None:
 class BundledBroker:
     """``python -m coordinator`` on a free port, which stays the same over restarts."""
 
-    def __init__(
-        self, folder: Path, settings: Mapping[str, str] | None = None, proxy: TcpProxy | None = None
-    ) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, proxy: TcpProxy | None = None) -> None:
         """``settings`` come in place of those that make groups quick. With a proxy all clients go through that."""
         self.folder = folder
         self.proxy = proxy

@@ -178,9 +178,7 @@ class KafkaServer:
     ``{controller_port}`` in them are filled in. Clients that come through ``proxy`` are kept there: it has a listener of
     its own."""
 
-    def __init__(
-        self, folder: Path, settings: Mapping[str, str] | None = None, proxy: TcpProxy | None = None
-    ) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, proxy: TcpProxy | None = None) -> None:
         self.folder = folder
         self.proxy = proxy
         self.port, self._controller_port = free_ports(2)

@@ -1,8 +1,8 @@
 """A TCP proxy on loopback that clients go through, so that a test can make their network bad.
 
 1. It listens from its start to its end, whether or not anybody is behind it: a connection that can't be passed on is closed.
-2. ``cut`` aborts connections on both sides, as a reset does. ``hold`` lets nothing through and closes nothing. ``slow`` holds
-   each piece up for a while. ``calm`` ends both.
+2. ``cut`` aborts connections on both sides, as a reset does. ``hold`` lets nothing through and closes nothing. ``slow``
+   holds each piece up for a while. ``calm`` ends both.
 3. It runs on a thread of its own. Its methods may be called from any other thread, and are done when they return.
 """
 

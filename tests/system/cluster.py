@@ -16,6 +16,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import EARLIEST, LATEST, ClientConfig, NewTopic, TopicPartition
 from streamsrt.tasks.record_collector import RecordCollector
 from tests.system.processes import PATIENCE_S, wait_until
+from tests.tcp_proxy import TcpProxy
 
 
 class Server(Protocol):
@@ -23,6 +24,10 @@ class Server(Protocol):
 
     @property
     def bootstrap_servers(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+    @property
+    def proxy(self) -> TcpProxy | None: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def kill(self) -> None: ...
@@ -47,13 +52,10 @@ class Row(NamedTuple):
 class Cluster:
     """One broker with what a test needs of it."""
 
-    def __init__(self, server: Server, network: NetworkThread) -> None:
+    def __init__(self, server: Server, network: NetworkThread, address: str) -> None:
         self.server = server
         self.network = network
-
-    @property
-    def address(self) -> str:
-        return self.server.bootstrap_servers
+        self.address = address
 
     def make_topics(self, partitions: int, *names: str) -> None:
         """Fresh topics of these names. They keep records however old these are: event times lie in the past."""
@@ -68,7 +70,7 @@ class Cluster:
 
         That is done over another connection: one that knows the old topics might write to them while they are being deleted.
         """
-        with connected(self.server) as other:
+        with connected(self.server, self.address) as other:
             admin = other.network.admin
             present = admin.topics(names)
             if present:
@@ -176,10 +178,12 @@ def count_keys(records: Iterable[Record]) -> Counter[bytes | None]:
 
 
 @contextlib.contextmanager
-def connected(server: Server) -> Iterator[Cluster]:
-    network = NetworkThread(ClientConfig(bootstrap_servers=server.bootstrap_servers, client_id="tests"))
+def connected(server: Server, address: str | None = None) -> Iterator[Cluster]:
+    """``address``: where clients connect to, if that is not the server's own: a proxy's."""
+    address = address or server.bootstrap_servers
+    network = NetworkThread(ClientConfig(bootstrap_servers=address, client_id="tests"))
     network.start()
     try:
-        yield Cluster(server, network)
+        yield Cluster(server, network, address)
     finally:
         network.stop()

@@ -1,34 +1,35 @@
-"""Instances and brokers that are killed at random moments while input comes in; and what must have come out.
+"""Instances, stream processes, the broker, disks and the network fail at random while input comes in; then: what came out?
 
-1. The seed decides what is killed and after how long. Where exactly that hits is the machine's choice: a run that went wrong
-   is repeated by its seed, not record for record.
-2. A killed instance starts again at once on its own state, or only after the next blow, so that the other one takes over.
-   Some are stopped instead, so that they hand their tasks over in good order.
-3. A killed broker starts again at once, with its data. Apache Kafka is stopped, not killed: a single node that was killed is
-   fenced by its own controller while it starts, has no leaders then, and skips the markers of the transactions that it ends
-   in that time ("these partitions are likely deleted already"): they hang for ever, whoever the client is.
+    python -m tests.system.storm --broker kafka --program words --rounds 100 --seed 1
+
+A round is one blow (:mod:`tests.system.faults`). Storms of ten blows follow one another, each with a seed of its own and all
+on one broker; clients reach it through a proxy. The first wrong result ends the command, and says with what it can be
+repeated; the logs of that storm stay.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
 import random
+import shutil
+import sys
+import tempfile
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeVar
 
 from streamsrt.errors import StreamsError
+from tests.fixtures_brokers import QUICK_GROUPS, BundledBroker
 from tests.kafka_server import KafkaServer
-from tests.system import expected
-from tests.system.cluster import Cluster, Record, Row, connected
+from tests.system.cluster import Cluster, Server, connected
+from tests.system.faults import SIZE_MAX, Blow, faults_on, plan
 from tests.system.processes import AppProcess
+from tests.system.storm_programs import PARTITIONS, PROGRAMS, Feed, Program, Verdict
+from tests.tcp_proxy import TcpProxy
 
-K = TypeVar("K")
-
-PARTITIONS = 4
 EXACTLY_ONCE = {
     "processing.guarantee": "exactly_once_v2",
     "transaction.timeout.ms": 4_000,
@@ -38,21 +39,26 @@ EXACTLY_ONCE = {
     "statestore.cache.max.bytes": 0,
     "repartition.purge.interval.ms": 3_600_000,
 }
-PATIENCE_S = 120.0
+AT_LEAST_ONCE = {key: value for key, value in EXACTLY_ONCE.items() if key != "transaction.timeout.ms"} | {
+    "processing.guarantee": "at_least_once"
+}
+GUARANTEES = {"exactly_once_v2": EXACTLY_ONCE, "at_least_once": AT_LEAST_ONCE}
+PATIENCE_S = 180.0
 CHUNK, PAUSE_S = 50, 0.1
+ROWS_PER_BLOW = 8_000
 LONGEST_S = 1.0
-BLOWS = ("instance", "instance", "takeover", "broker", "stop")
+FIRST_SIZE = 2
+BLOWS_PER_STORM = 10
 
 
 class Feeder:
     """Writes rows in small pieces on a thread of its own, over a connection of its own, until it is told to stop.
     ``written`` of them are acknowledged; no other was sent."""
 
-    def __init__(self, cluster: Cluster, topic: str, rows: Sequence[Row]) -> None:
+    def __init__(self, cluster: Cluster, feed: Feed) -> None:
         self.written = 0
         self._cluster = cluster
-        self._topic = topic
-        self._rows = rows
+        self._feed = feed
         self._stop = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -67,10 +73,11 @@ class Feeder:
 
     def _run(self) -> None:
         try:
-            with connected(self._cluster.server) as cluster:
-                while self.written < len(self._rows) and not self._stop.wait(PAUSE_S):
-                    part = self._rows[self.written : self.written + CHUNK]
-                    cluster.write(self._topic, part, PARTITIONS)
+            with connected(self._cluster.server, self._cluster.address) as cluster:
+                while self.written < len(self._feed) and not self._stop.wait(PAUSE_S):
+                    part = self._feed[self.written : self.written + CHUNK]
+                    for topic in dict.fromkeys(topic for topic, _ in part):
+                        cluster.write(topic, [row for name, row in part if name == topic], PARTITIONS)
                     self.written += len(part)
         except (StreamsError, AssertionError) as error:
             self._failure = error
@@ -85,140 +92,206 @@ class Feeder:
 
 
 class Storm:
-    """Blows on two instances and the broker. Each comes at a random moment while what it hits is at work."""
+    """What blows are struck on: up to four instances of an application, the broker, and the network between them."""
 
-    def __init__(self, seed: int, cluster: Cluster, instances: Sequence[AppProcess]) -> None:
-        self._random = random.Random(seed)
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, proxy: TcpProxy, instances: list[AppProcess], size: int) -> None:
+        self.cluster = cluster
+        self.proxy = proxy
+        self.size = size
+        self.down: list[AppProcess] = []
+        """Those that were lost, and start again after the next blow."""
         self._instances = instances
-        self._down: AppProcess | None = None
-        self.blows: Counter[str] = Counter()
-        self.rows = 0
+        self._pause = threading.Event()
+        for each in instances[:size]:
+            each.start()
 
-    def strike(self) -> None:
-        """Waits for a random moment and kills something."""
-        blow = self._random.choice(BLOWS)
-        self.blows[blow] += 1
-        was_down = self.calm_down()
-        victim = self._random.choice([each for each in self._instances if each is not was_down])
-        self._wait_for_work(victim)
-        if blow == "broker":
-            server = self._cluster.server
-            if isinstance(server, KafkaServer):
-                server.stop()
-            else:
-                server.kill()
-            server.start()
-        elif blow == "stop":
-            assert victim.terminate() == 0, victim.stderr[-4000:]
-            victim.start()
-        else:
-            victim.kill()
-            if blow == "takeover":
-                self._down = victim
-            else:
-                victim.start()
+    @property
+    def up(self) -> list[AppProcess]:
+        return [each for each in self._instances[: self.size] if each not in self.down]
 
-    def _wait_for_work(self, victim: AppProcess) -> None:
-        before = victim.progress.get("processed_records", 0)
-        victim.wait_for(lambda line: line["processed_records"] > before, "it works")
-        threading.Event().wait(self._random.uniform(0.0, LONGEST_S))
+    def pick(self, blow: Blow) -> AppProcess:
+        """Whom it hits: one that runs, and that has not only just been started."""
+        old = [each for each in self.up if each.progress] or self.up
+        return old[int(blow.victim * len(old))]
 
-    def calm_down(self) -> AppProcess | None:
-        """Starts what is down; which instance that was."""
-        was_down, self._down = self._down, None
-        if was_down is not None:
-            was_down.start()
-        return was_down
+    def wait(self, seconds: float) -> None:
+        self._pause.wait(seconds)
+
+    def wait_while(self, holds: Callable[[], bool], seconds: float) -> None:
+        """Until it does not hold any more, at most for so long."""
+        for _ in range(max(1, round(seconds / 0.05))):
+            if not holds():
+                return
+            self.wait(0.05)
+
+    def strike(self, blow: Blow) -> None:
+        """Waits for the moment, and lets it happen while the application is at work."""
+        lost, self.down = self.down, []
+        for each in lost:
+            each.start()
+        self._wait_for_work()
+        self.wait(blow.moment * LONGEST_S)
+        blow.fault.strike(self, blow)
+        for each in self.up:
+            assert not each.has_ended, f"{each.folder.name} has ended:\n{each.stderr[-4000:]}"
+
+    def _wait_for_work(self) -> None:
+        def done() -> list[int]:
+            return [each.progress.get("processed_records", 0) for each in self.up]
+
+        before = done()
+        self.wait_while(lambda: all(now <= then for now, then in zip(done(), before, strict=True)), PATIENCE_S)
+        if all(now <= then for now, then in zip(done(), before, strict=True)):
+            logs = "\n".join(f"{each.folder.name} {each.progress}: {each.stderr[-3000:]}" for each in self.up)
+            raise AssertionError(f"nothing is processed for {PATIENCE_S:g} s\n{logs}")
+
+    def stop(self, instance: AppProcess) -> None:
+        """In good order."""
+        if not instance.progress:
+            # It may not even have its signal handlers yet.
+            instance.wait_for(lambda line: True, "it runs")
+        code = instance.terminate()
+        assert code == 0, f"{instance.folder.name}: exit code {code}\n{instance.stderr[-4000:]}"
+
+    def scale(self, size: int) -> None:
+        for each in self._instances[size : self.size]:
+            if each not in self.down:
+                self.stop(each)
+        self.down = [each for each in self.down if each in self._instances[:size]]
+        before, self.size = self.size, size
+        for each in self._instances[before:size]:
+            each.start()
+
+    def calm_down(self) -> None:
+        self.proxy.calm()
+        for each in self.down:
+            each.start()
+        self.down = []
+
+    def end(self) -> None:
+        """Stops all of them."""
+        for each in self.up:
+            each.wait_running(tasks=0)
+        for each in self.up:
+            self.stop(each)
 
 
 def weather(
+    program: Program,
+    guarantee: str,
     seed: int,
     blows: int,
     cluster: Cluster,
     folder: Path,
-    application: str,
     application_id: str,
-    feed: tuple[str, Sequence[Row]],
-    inputs: Sequence[str],
-) -> Storm:
-    """Runs two instances of an application through a storm, until all input is committed and both have stopped cleanly.
-    With an even seed their tasks have standbys."""
-    topic, rows = feed
-    settings = {**EXACTLY_ONCE, "num.standby.replicas": 1 - seed % 2}
+) -> Counter[str]:
+    """Runs an application through a storm, until all input is committed and all instances have stopped cleanly, and checks
+    what it wrote; how often each fault struck. The seed says too whether there are standbys, and how many stream threads."""
+    chance = random.Random(seed)
+    threads, standbys = chance.randint(1, 2), chance.randint(0, 1)
+    settings = {**GUARANTEES[guarantee], "num.stream.threads": threads, "num.standby.replicas": standbys}
+    proxy = cluster.server.proxy
+    assert proxy is not None
+    cluster.make_topics(PARTITIONS, *program.inputs, *program.outputs)
+    program.prepare(cluster)
+    feed = program.feed(ROWS_PER_BLOW * blows)
+    struck: Counter[str] = Counter()
     with ExitStack() as stack:
         instances = [
-            stack.enter_context(AppProcess(folder / name, application, application_id, cluster.address, settings))
-            for name in ("a", "b")
+            AppProcess(
+                folder / name,
+                program.module,
+                application_id,
+                cluster.address,
+                settings,
+                options=("--progress-interval", "0.2"),
+            )
+            for name in "abcd"[:SIZE_MAX]
         ]
-        storm = Storm(seed, cluster, instances)
-        with Feeder(cluster, topic, rows) as feeder:
-            for _ in range(blows):
-                storm.strike()
-            storm.calm_down()
-            storm.rows = feeder.finish()
-        cluster.wait_all_committed(application_id, *inputs, timeout_s=PATIENCE_S)
         for each in instances:
-            # One that was started by the last blow may not even have its signal handlers yet.
-            each.wait_running(tasks=0)
-        codes = [each.terminate() for each in instances]
-        assert codes == [0, 0], f"exit codes {codes}\n" + "\n".join(each.stderr[-2000:] for each in instances)
-        wiped = [line for each in instances for line in each.stderr.splitlines() if "wiped" in line]
-        assert not wiped, "state was thrown away:\n" + "\n".join(wiped[:10])
-    return storm
+            stack.callback(each.kill)
+        storm = Storm(cluster, proxy, instances, FIRST_SIZE)
+        stack.callback(proxy.calm)
+        with Feeder(cluster, feed) as feeder:
+            for blow in plan(chance, faults_on(cluster.server), blows):
+                print(f"{time.strftime('%H:%M:%S')} seed {seed}: {blow.fault.name}", flush=True)
+                storm.strike(blow)
+                struck[blow.fault.name] += 1
+            storm.calm_down()
+            written = feeder.finish()
+        inputs = [*program.inputs, *(f"{application_id}-{name}" for name in program.internal)]
+        cluster.wait_all_committed(application_id, *inputs, timeout_s=PATIENCE_S)
+        storm.end()
+    logs = [each.stderr for each in instances if each.folder.exists()]
+    wiped = [line for log in logs for line in log.splitlines() if "wiped" in line]
+    assert not wiped, "state was thrown away:\n" + "\n".join(wiped[:10])
+    program.check(Verdict(cluster, application_id, feed[:written], guarantee == "exactly_once_v2"))
+    return struck
 
 
-def word_counts_in_a_storm(seed: int, blows: int, cluster: Cluster, folder: Path, application_id: str) -> Storm:
-    """Each word's counts are 1, 2, 3 and so on up to how often it occurs, each once and in this order."""
-    lines = expected.text_lines() * 8
-    repartition = f"{application_id}-counts-repartition"
-    cluster.make_topics(PARTITIONS, "lines", "word-counts")
-    feed = ("lines", expected.line_rows(lines))
-    storm = weather(seed, blows, cluster, folder, "examples.wordcount", application_id, feed, ("lines", repartition))
-    lines = lines[: storm.rows]
-    exact = expected.count_words(lines)
-    assert Counter(record.value for record in cluster.read("lines")) == Counter(line.encode() for line in lines)
-    repartitioned = Counter(key.decode() for key in _keys(cluster.read(repartition)))
-    assert repartitioned == exact, (
-        f"{(repartitioned - exact).total()} words too many, {(exact - repartitioned).total()} lost"
+def brew(name: str, folder: Path, proxy: TcpProxy) -> tuple[Server, str]:
+    """A broker behind a proxy, and the address that clients connect to."""
+    server: Server
+    if name == "kafka":
+        server = KafkaServer(folder, QUICK_GROUPS, proxy)
+    else:
+        server = BundledBroker(folder, proxy=proxy)
+    server.start()
+    return server, f"127.0.0.1:{proxy.port}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--broker", choices=["bundled", "kafka"], default="bundled")
+    parser.add_argument("--program", choices=sorted(PROGRAMS), default="words")
+    parser.add_argument("--guarantee", choices=sorted(GUARANTEES), default="exactly_once_v2")
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1, help="of the first storm; the next ones count on")
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="storm-"))
+    done: Counter[str] = Counter()
+    seed = arguments.seed
+    with ExitStack() as stack:
+        server, address = brew(arguments.broker, folder / "broker", stack.enter_context(TcpProxy()))
+        stack.callback(server.kill)
+        while done.total() < arguments.rounds:
+            blows = min(BLOWS_PER_STORM, arguments.rounds - done.total())
+            if not _one_storm(arguments, seed, blows, server, address, folder / f"storm-{seed}", done):
+                return 1
+            seed += 1
+    print(
+        f"{arguments.broker}, {arguments.program}, {arguments.guarantee}: all right after {done.total()}: {dict(done)}"
     )
-    updates: dict[str, list[int]] = defaultdict(list)
-    for record in cluster.read("word-counts"):
-        assert record.key is not None
-        assert record.value is not None
-        updates[record.key.decode()].append(int.from_bytes(record.value, "big"))
-    assert_counted_once(updates, exact)
-    return storm
+    shutil.rmtree(folder)
+    return 0
 
 
-def flights_in_a_storm(seed: int, blows: int, cluster: Cluster, folder: Path, application_id: str) -> Storm:
-    """Each hour's departures are counted 1, 2, 3 and so on, each once and in this order, and the last sums are exact."""
-    rows = expected.departures(60_000)
-    cluster.make_topics(PARTITIONS, "departures", "airlines", "delays")
-    cluster.write("airlines", expected.airline_rows(), PARTITIONS)
-    feed = ("departures", expected.departure_rows(rows))
-    storm = weather(seed, blows, cluster, folder, "examples.flights", application_id, feed, ("departures", "airlines"))
-    exact = expected.delays_by_hour(rows[: storm.rows])
-    last: dict[tuple[str, int], dict[str, object]] = {}
-    updates: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for record in cluster.read("delays"):
-        assert record.key is not None
-        assert record.value is not None
-        place, delays = expected.windowed_key(record.key), json.loads(record.value)
-        updates[place].append(delays["departures"])
-        last[place] = delays
-    assert_counted_once(updates, {place: int(str(sums["departures"])) for place, sums in exact.items()})
-    assert last == exact
-    return storm
+def _one_storm(
+    arguments: argparse.Namespace,
+    seed: int,
+    blows: int,
+    server: Server,
+    address: str,
+    scene: Path,
+    done: Counter[str],
+) -> bool:
+    started = time.monotonic()
+    program = PROGRAMS[arguments.program]
+    try:
+        with connected(server, address) as cluster:
+            struck = weather(program, arguments.guarantee, seed, blows, cluster, scene, f"storm-{seed}")
+    except (AssertionError, StreamsError) as error:
+        again = f"--broker {arguments.broker} --program {program.name} --guarantee {arguments.guarantee}"
+        print(f"WRONG; again: {again} --rounds {blows} --seed {seed}; logs in {scene}\n{error}", flush=True)
+        return False
+    shutil.rmtree(scene)
+    done += struck
+    took_s = time.monotonic() - started
+    print(
+        f"seed {seed}: right after {blows} rounds in {took_s:.0f} s; {done.total()} of {arguments.rounds}", flush=True
+    )
+    return True
 
 
-def assert_counted_once(updates: Mapping[K, list[int]], exact: Mapping[K, int]) -> None:
-    """The updates of every key are exactly 1 to n."""
-    wrong = {key: found for key, found in updates.items() if found != list(range(1, exact.get(key, 0) + 1))}
-    assert not wrong, f"{len(wrong)} of {len(exact)} keys are wrong, for example {list(wrong.items())[:3]}"
-    missing = exact.keys() - updates.keys()
-    assert not missing, f"{len(missing)} keys never came out, for example {list(missing)[:5]}"
-
-
-def _keys(records: Iterable[Record]) -> list[bytes]:
-    return [record.key for record in records if record.key is not None]
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,30 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.system.cluster import Cluster, Row
+from tests.fixtures_brokers import BundledBroker
+from tests.system.cluster import Cluster, Row, Server, connected
 from tests.system.expected import count_words, line_rows, text_lines
 from tests.system.processes import AppProcess
-from tests.system.storm import EXACTLY_ONCE, PARTITIONS, flights_in_a_storm, word_counts_in_a_storm
+from tests.system.storm import EXACTLY_ONCE, weather
+from tests.system.storm_programs import JOINS, PARTITIONS, WINDOWS, WORDS, Program
+from tests.tcp_proxy import TcpProxy
 
 BLOWS = 4
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_words_are_counted_once_in_a_storm(cluster: Cluster, tmp_path: Path, application_id: str) -> None:
-    storm = word_counts_in_a_storm(0, BLOWS, cluster, tmp_path, application_id)
-    assert storm.blows.total() == BLOWS
+@pytest.fixture(scope="module")
+def stormy_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BundledBroker]:
+    """A bundled broker behind a proxy."""
+    with TcpProxy() as proxy:
+        broker = BundledBroker(tmp_path_factory.mktemp("stormy-broker"), proxy=proxy)
+        broker.start()
+        yield broker
+        broker.kill()
+
+
+@pytest.fixture(params=["bundled", pytest.param("kafka", marks=pytest.mark.kafka)])
+def stormy(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster that clients reach through a proxy."""
+    server: Server = request.getfixturevalue("apache_kafka" if request.param == "kafka" else "stormy_broker")
+    assert server.proxy is not None
+    with connected(server, f"127.0.0.1:{server.proxy.port}") as found:
+        yield found
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_windows_are_counted_once_in_a_storm(cluster: Cluster, tmp_path: Path, application_id: str) -> None:
-    storm = flights_in_a_storm(17, BLOWS, cluster, tmp_path, application_id)
-    assert storm.blows.total() == BLOWS
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("program", "guarantee", "seed"),
+    [
+        pytest.param(WORDS, "exactly_once_v2", 0, id="words"),
+        pytest.param(WINDOWS, "exactly_once_v2", 17, id="windows"),
+        pytest.param(JOINS, "exactly_once_v2", 2, id="joins"),
+    ],
+)
+def test_results_are_right_after_a_storm(
+    stormy: Cluster, tmp_path: Path, application_id: str, program: Program, guarantee: str, seed: int
+) -> None:
+    struck = weather(program, guarantee, seed, BLOWS, stormy, tmp_path, application_id)
+    assert struck.total() == BLOWS
 
 
 SLOW = """

@@ -17,7 +17,7 @@ import pytest
 from tests.system.cluster import Cluster, Row, last_values
 from tests.system.expected import count_words, line_rows, text_lines
 from tests.system.processes import AppProcess, environment, wait_until
-from tests.system.test_exactly_once import EXACTLY_ONCE
+from tests.system.storm import EXACTLY_ONCE
 
 PARTITIONS = 4
 WORDCOUNT = "examples.wordcount"
