@@ -5,9 +5,7 @@ Apache Kafka 4.4 refuses a member of the one protocol while there are members of
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
 import threading
 import time
 import uuid
@@ -23,11 +21,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from streamsrt.wire import types
 from tests.coordinator.server.processes import Wire
 from tests.fixtures_brokers import BundledBroker, require_kafka
-from tests.kafka_server import streams_classpath
+from tests.interop.java_instances import PATIENCE_S, JavaInstance
 
 pytestmark = [pytest.mark.system, pytest.mark.kafka]
-PROGRAM = Path(__file__).resolve().parent / "java" / "StreamsMember.java"
-PATIENCE_S = 120.0
 PARTITIONS = 4
 SETTINGS = {
     "num.stream.threads": "1",
@@ -39,56 +35,13 @@ SETTINGS = {
 }
 
 
-class Instance:
-    """One instance of the application, as a process."""
-
-    def __init__(self, folder: Path, name: str, servers: str, application: str, protocol: str) -> None:
-        self.lines: list[dict[str, str]] = []
-        self._log = folder / f"{name}-{protocol}.log"
-        settings = {**SETTINGS, "group.protocol": protocol, "state.dir": str(folder / name)}
-        if protocol == "streams":
-            # Both are the broker's to say.
-            settings = {
-                key: value for key, value in settings.items() if not key.endswith(("timeout.ms", "interval.ms"))
-            }
-            settings["commit.interval.ms"] = SETTINGS["commit.interval.ms"]
-        command = [
-            "java",
-            "-Xmx256m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-cp",
-            streams_classpath(),
-        ]
-        command += [str(PROGRAM), servers, application, f"{application}-in", f"{application}-out"]
-        command += [f"{key}={value}" for key, value in settings.items()]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        # Java's logging writes errors to the same place.
-        self.lines += (json.loads(line) for line in self._process.stdout if line.startswith("{"))
-
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(number)
-        try:
-            self._process.wait(PATIENCE_S)
-        finally:
-            self._process.kill()
-            self._process.wait()
-            self._reader.join()
-            if self._process.stdout is not None:
-                self._process.stdout.close()
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text(encoding="utf-8", errors="replace")[-3000:]
+def settings_of(protocol: str) -> dict[str, str]:
+    settings = {**SETTINGS, "group.protocol": protocol}
+    if protocol == "streams":
+        # Both are the broker's to say.
+        settings = {key: value for key, value in settings.items() if not key.endswith(("timeout.ms", "interval.ms"))}
+        settings["commit.interval.ms"] = SETTINGS["commit.interval.ms"]
+    return settings
 
 
 class Scene:
@@ -99,7 +52,7 @@ class Scene:
         self.broker = BundledBroker(folder / "broker")
         self.broker.start()
         self.application = f"app-{uuid.uuid4().hex[:8]}"
-        self.instances: list[Instance] = []
+        self.instances: list[JavaInstance] = []
         self.expected: Counter[str] = Counter()
         self.found: dict[str, int] = {}
         self._pause = threading.Event()
@@ -120,8 +73,15 @@ class Scene:
         )
         self._results.subscribe([f"{self.application}-out"])
 
-    def start(self, name: str, protocol: str) -> Instance:
-        instance = Instance(self.folder, name, self.broker.bootstrap_servers, self.application, protocol)
+    def start(self, name: str, protocol: str) -> JavaInstance:
+        instance = JavaInstance(
+            self.folder,
+            name,
+            self.broker.bootstrap_servers,
+            self.application,
+            f"{name}-{protocol}",
+            settings_of(protocol),
+        )
         self.instances.append(instance)
         return instance
 
