@@ -80,10 +80,13 @@ class AppProcess:
         until: str = "stopped",
         cwd: Path = ROOT,
         options: Sequence[str] = (),
+        surroundings: Mapping[str, str] | None = None,
     ) -> None:
+        """``surroundings``: more environment variables."""
         self.folder = folder
         self.state_dir = folder / "state"
         self._cwd = cwd
+        self._surroundings = surroundings or {}
         self._arguments = [
             *("run", application, "-a", application_id, "-b", bootstrap_servers, "--state-dir", str(self.state_dir)),
             *("--json", "--progress-interval", "0.05", "--until", until),
@@ -115,7 +118,7 @@ class AppProcess:
                 stderr=log,
                 text=True,
                 cwd=self._cwd,
-                env=environment(self._cwd),
+                env={**environment(self._cwd), **self._surroundings},
             )
         self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
         self._reader.start()
