@@ -24,6 +24,7 @@ import os
 import struct
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -440,7 +441,11 @@ class RocksDBStore:
     def _drop(self, db: Rdict) -> None:
         self._db = None
         self._forget_restored(db)
-        db.close()
+        try:
+            # It flushes once more, and is closed whether or not that works.
+            db.close()
+        except Exception as error:
+            raise self.translated(error, "written") from error
 
     def _release_scans(self) -> None:
         for scan in list(self._scans):
@@ -450,7 +455,9 @@ class RocksDBStore:
     def wipe(self) -> None:
         self._release_scans()
         if self._db is not None:
-            self._drop(self._db)
+            with suppress(StateError):
+                # What could not be written is deleted now.
+                self._drop(self._db)
         delete_tree(self.path, self.name)
 
 

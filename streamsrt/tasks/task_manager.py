@@ -262,9 +262,10 @@ class TaskManager:
             self._globals = None
 
     def close_all(self) -> None:
-        """Closes every task as it is; what is not committed is done again by whoever gets the task."""
-        for owned in list(self._tasks.values()):
-            self._close(owned)
+        """Closes every task as it is, whichever of them fails; what is not committed is done again by who gets the task."""
+        with ExitStack() as stack:
+            for owned in self._tasks.values():
+                stack.callback(self._close, owned)
 
     def _close(self, owned: OwnedTask) -> None:
         self._stop_reading(owned)

@@ -95,7 +95,7 @@ class AppProcess:
         for key, value in (configs or {}).items():
             self._arguments += ["--config", f"{key}={value}"]
         self._process: subprocess.Popen[str] | None = None
-        self._reader: threading.Thread | None = None
+        self._readers: list[threading.Thread] = []
         self._changed = threading.Condition()
         self._lines: list[Progress] = []
         self._ended = False
@@ -110,19 +110,30 @@ class AppProcess:
         self.kill()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lines, self._ended = [], False
-        with (self.folder / "stderr.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [*COMMAND_LINE, *self._arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                cwd=self._cwd,
-                env={**environment(self._cwd), **self._surroundings},
-            )
-        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
-        self._reader.start()
+        self._process = subprocess.Popen(
+            [*COMMAND_LINE, *self._arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            cwd=self._cwd,
+            env={**environment(self._cwd), **self._surroundings},
+        )
+        self._readers = [
+            threading.Thread(target=read, args=(self._process,), daemon=True) for read in (self._read, self._keep_log)
+        ]
+        for reader in self._readers:
+            reader.start()
         return self
+
+    def _keep_log(self, process: subprocess.Popen[str]) -> None:
+        """Through a pipe: the process may have no room for files of its own."""
+        assert process.stderr is not None
+        with (self.folder / "stderr.log").open("a", encoding="utf-8") as log:
+            for line in process.stderr:
+                log.write(line)
+                log.flush()
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -208,12 +219,12 @@ class AppProcess:
     def wait_end(self, timeout_s: float = PATIENCE_S) -> int:
         """Its exit code, when everything that it said is read."""
         assert self._process is not None
-        assert self._reader is not None
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.folder.name} does not end:\n{self.stderr[-4000:]}") from None
-        self._reader.join(PATIENCE_S)
+        for reader in self._readers:
+            reader.join(PATIENCE_S)
         return code
 
     def terminate(self) -> int:
@@ -229,7 +240,8 @@ class AppProcess:
         if process.poll() is None:
             process.kill()
         process.wait()
-        if self._reader is not None:
-            self._reader.join(PATIENCE_S)
-        if process.stdout is not None:
-            process.stdout.close()
+        for reader in self._readers:
+            reader.join(PATIENCE_S)
+        for stream in (process.stdout, process.stderr):
+            assert stream is not None
+            stream.close()

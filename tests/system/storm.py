@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from streamsrt.errors import StreamsError
 from tests.fixtures_brokers import QUICK_GROUPS, BundledBroker
 from tests.kafka_server import KafkaServer
 from tests.system.cluster import Cluster, Server, connected
-from tests.system.faults import SIZE_MAX, Blow, faults_on, plan
+from tests.system.faults import SIZE_MAX, Blow, Fault, faults_on, plan
 from tests.system.processes import AppProcess
 from tests.system.storm_programs import PARTITIONS, PROGRAMS, Feed, Program, Verdict
 from tests.tcp_proxy import TcpProxy
@@ -184,6 +184,7 @@ def weather(
     cluster: Cluster,
     folder: Path,
     application_id: str,
+    faults: Sequence[Fault] = (),
 ) -> Counter[str]:
     """Runs an application through a storm, until all input is committed and all instances have stopped cleanly, and checks
     what it wrote; how often each fault struck. The seed says too whether there are standbys, and how many stream threads."""
@@ -213,7 +214,7 @@ def weather(
         storm = Storm(cluster, proxy, instances, FIRST_SIZE)
         stack.callback(proxy.calm)
         with Feeder(cluster, feed) as feeder:
-            for blow in plan(chance, faults_on(cluster.server), blows):
+            for blow in plan(chance, faults or faults_on(cluster.server), blows):
                 print(f"{time.strftime('%H:%M:%S')} seed {seed}: {blow.fault.name}", flush=True)
                 storm.strike(blow)
                 struck[blow.fault.name] += 1
@@ -247,6 +248,7 @@ def main() -> int:
     parser.add_argument("--guarantee", choices=sorted(GUARANTEES), default="exactly_once_v2")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1, help="of the first storm; the next ones count on")
+    parser.add_argument("--fault", action="append", default=[], help="only this one; repeatable")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="storm-"))
     done: Counter[str] = Counter()
@@ -277,9 +279,10 @@ def _one_storm(
 ) -> bool:
     started = time.monotonic()
     program = PROGRAMS[arguments.program]
+    faults = [fault for fault in faults_on(server) if fault.name in arguments.fault]
     try:
         with connected(server, address) as cluster:
-            struck = weather(program, arguments.guarantee, seed, blows, cluster, scene, f"storm-{seed}")
+            struck = weather(program, arguments.guarantee, seed, blows, cluster, scene, f"storm-{seed}", faults)
     except (AssertionError, StreamsError) as error:
         again = f"--broker {arguments.broker} --program {program.name} --guarantee {arguments.guarantee}"
         print(f"WRONG; again: {again} --rounds {blows} --seed {seed}; logs in {scene}\n{error}", flush=True)

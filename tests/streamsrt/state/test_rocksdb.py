@@ -323,6 +323,36 @@ def test_lock_of_another_process_names_its_pid(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of the size of a file differ")
+def test_a_store_is_closed_on_a_full_disk_too_and_says_what_to_do(tmp_path: Path) -> None:
+    script = """
+import resource, signal
+from pathlib import Path
+from tests.streamsrt.state.writer import *
+from streamsrt.errors import StateError
+store, wiped = (RocksDBStore(Path(%r) / name, name, OPTIONS) for name in ("counts", "wiped"))
+for each in (store, wiped):
+    each.write(batch(0), changelog_offset=1)
+    each.flush()
+    each.write(batch(1), changelog_offset=2)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+wiped.wipe()
+try:
+    store.close()
+except StateError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(store.is_open, RocksDBStore(Path(%r) / "counts", "counts", OPTIONS).changelog_offset())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script % (str(tmp_path), str(tmp_path))], capture_output=True, text=True
+    )
+    assert "the disk is full. Free space there" in done.stdout, done.stderr
+    assert done.stdout.splitlines()[-1] == "False 1"
+    assert not (tmp_path / "wiped").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of the size of a file differ")
 def test_full_disk_says_what_to_do_and_keeps_what_was_flushed(tmp_path: Path) -> None:
     script = """
 import resource, signal
