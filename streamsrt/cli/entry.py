@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import typer
 
@@ -39,10 +40,22 @@ def run_command_line(arguments: Sequence[str] | None = None) -> None:
     try:
         app(list(arguments) if arguments is not None else None)
     except (StreamsError, TopologyError) as error:
-        sys.stderr.write(f"streamsrt: {error}\n")
+        with suppress(OSError):
+            sys.stderr.write(f"streamsrt: {error}\n")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    finally:
+        _give_up_on_a_full_log()
+
+
+def _give_up_on_a_full_log() -> None:
+    """Where stderr goes to a disk that is full, Python would try again at its end, and exit with a code of its own."""
+    try:
+        if not sys.stderr.closed:
+            sys.stderr.flush()
+    except OSError:
+        sys.stderr = None  # type: ignore[assignment]

@@ -190,7 +190,9 @@ class Supervisor:
     def _start(self, index: int) -> None:
         ours, theirs = Pipe()
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+            with suppress(OSError):
+                # The log's disk may be full: that is no reason to do without workers.
+                stream.flush()
         pid = fork()
         if pid == 0:
             ours.close()

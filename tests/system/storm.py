@@ -25,7 +25,7 @@ from streamsrt.errors import StreamsError
 from tests.fixtures_brokers import QUICK_GROUPS, BundledBroker
 from tests.kafka_server import KafkaServer
 from tests.system.cluster import Cluster, Server, connected
-from tests.system.faults import SIZE_MAX, Blow, Fault, faults_on, plan
+from tests.system.faults import EXIT_STATE, SIZE_MAX, Blow, Fault, faults_on, plan
 from tests.system.processes import AppProcess
 from tests.system.storm_programs import PARTITIONS, PROGRAMS, Feed, Program, Verdict
 from tests.tcp_proxy import TcpProxy
@@ -100,6 +100,7 @@ class Storm:
         self.size = size
         self.down: list[AppProcess] = []
         """Those that were lost, and start again after the next blow."""
+        self.had_no_space: list[AppProcess] = []
         self._instances = instances
         self._pause = threading.Event()
         for each in instances[:size]:
@@ -132,8 +133,17 @@ class Storm:
         self._wait_for_work()
         self.wait(blow.moment * LONGEST_S)
         blow.fault.strike(self, blow)
+        self.look_after()
+
+    def look_after(self) -> None:
+        """Nobody may have ended by himself, but one whose disk was full: that one starts again."""
         for each in self.up:
-            assert not each.has_ended, f"{each.folder.name} has ended:\n{each.stderr[-4000:]}"
+            if each.has_ended:
+                code = each.wait_end()
+                found = f"{each.folder.name} has ended with exit code {code}:\n{each.stderr[-4000:]}"
+                assert code == EXIT_STATE, found
+                assert each in self.had_no_space, found
+                each.start()
 
     def _wait_for_work(self) -> None:
         def done() -> list[int]:
@@ -170,6 +180,7 @@ class Storm:
 
     def end(self) -> None:
         """Stops all of them."""
+        self.look_after()
         for each in self.up:
             each.wait_running(tasks=0)
         for each in self.up:

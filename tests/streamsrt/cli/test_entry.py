@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.kafka_server import free_ports
 from tests.streamsrt.cli.conftest import Command
+from tests.system.processes import COMMAND_LINE, ROOT, environment
 
 COMMANDS = ("run", "broker", "topology", "topics", "produce", "consume", "groups")
 
@@ -30,6 +32,14 @@ def test_an_unknown_command_is_the_users_mistake(command: Command) -> None:
     done = command("frobnicate")
     assert done.code == 2
     assert "frobnicate" in done.err
+
+
+def test_the_exit_code_is_right_where_the_message_finds_no_room() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND_LINE, "topology", "describe", "no_such_module"], stderr=full, cwd=ROOT, env=environment(ROOT)
+        )
+    assert done.returncode == 2
 
 
 def test_nobody_answers(command: Command) -> None:
