@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.kafka_server import KafkaServer
-from tests.system.processes import children
+from tests.system.processes import AppProcess, children
 
 if TYPE_CHECKING:
     from tests.system.storm import Storm
@@ -67,16 +67,23 @@ def _limit_files(pid: int, soft: int) -> None:
 # --------------------------------------------------------------------------------------------------------- instances
 
 
+def _kill(victim: AppProcess, blow: Blow) -> None:
+    """All of its processes, or the first alone, which the others follow in good order."""
+    if blow.length < 0.7:
+        _signal(list(processes(victim.pid)), signal.SIGKILL)
+    victim.kill()
+
+
 def _kill_instance(storm: Storm, blow: Blow) -> None:
     victim = storm.pick(blow)
-    victim.kill()
+    _kill(victim, blow)
     victim.start()
 
 
 def _lose_instance(storm: Storm, blow: Blow) -> None:
     """It starts again after the next blow only, so that others take its tasks over."""
     victim = storm.pick(blow)
-    victim.kill()
+    _kill(victim, blow)
     storm.down.append(victim)
 
 

@@ -109,6 +109,7 @@ class AppProcess:
     def start(self) -> AppProcess:
         self.kill()
         self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "stderr.log").touch()
         self._lines, self._ended = [], False
         self._process = subprocess.Popen(
             [*COMMAND_LINE, *self._arguments],
