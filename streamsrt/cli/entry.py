@@ -58,4 +58,4 @@ def _give_up_on_a_full_log() -> None:
         if not sys.stderr.closed:
             sys.stderr.flush()
     except OSError:
-        sys.stderr = None  # type: ignore[assignment]
+        sys.stderr = None
