@@ -52,9 +52,10 @@ class Drill:
         if static:
             self.be_patient()
 
-    def be_patient(self) -> None:
-        """No member is taken for dead for a minute: a static one has as long to come back, a busy one is not fenced."""
-        self.cluster.network.admin.alter_group_configs(self.application_id, {"streams.session.timeout.ms": "60000"})
+    def be_patient(self, session_timeout_ms: int = 60_000) -> None:
+        """No member is taken for dead for so long: a static one has as long to come back, a busy one is not fenced."""
+        configs = {"streams.session.timeout.ms": str(session_timeout_ms)}
+        self.cluster.network.admin.alter_group_configs(self.application_id, configs)
 
     def __enter__(self) -> Drill:
         return self

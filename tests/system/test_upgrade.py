@@ -63,11 +63,15 @@ OTHER_KILLS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("order", "kills"), FIRST_KILLS)
-@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
 def test_killed_members_come_back_as_the_next_version(
-    bundled: Cluster, tmp_path: Path, application_id: str, order: str, kills: tuple[bool, ...], guarantee: str
+    bundled: Cluster, tmp_path: Path, application_id: str, order: str, kills: tuple[bool, ...]
 ) -> None:
-    killing_roll(bundled, tmp_path, application_id, order, kills, guarantee)
+    killing_roll(bundled, tmp_path, application_id, order, kills, "exactly_once_v2")
+
+
+@pytest.mark.slow
+def test_a_killed_member_comes_back_at_least_once(bundled: Cluster, tmp_path: Path, application_id: str) -> None:
+    killing_roll(bundled, tmp_path, application_id, "ABC", (False, True, False), "at_least_once")
 
 
 @pytest.mark.full
@@ -82,6 +86,9 @@ def killing_roll(
     cluster: Cluster, folder: Path, application_id: str, order: str, kills: tuple[bool, ...], guarantee: str
 ) -> None:
     with Drill(cluster, folder, application_id, {"processing.guarantee": guarantee}) as drill:
+        if guarantee == "at_least_once":
+            # A member that is taken for dead because it is slow would have counted something that others count again.
+            drill.be_patient(12_000)
         drill.start_all()
         for name, killed in zip(order, kills, strict=True):
             if guarantee == "at_least_once" and killed:
