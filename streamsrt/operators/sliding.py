@@ -176,14 +176,15 @@ class Sliding:
     def _own_left(self, record: _Record, before: _Row | None) -> None:
         """Makes the window that ends at the record: with what the window before it holds, where that lies in it too."""
         raw, key, value, timestamp, headers = record
-        start = timestamp - self._difference
-        if before is None or timestamp < self._closed_before:
-            self._put_new(record, start)
+        if timestamp < self._closed_before:
+            self._counters.dropped_late += 1
             return
         self.is_taken = True
-        entry = self._cache.add_window(raw, start)
-        _, after = self._compute(key, value, before[0])
-        self._change(entry, after, None, timestamp, timestamp, headers)
+        entry = self._cache.add_window(raw, timestamp - self._difference)
+        # Not with what the entry holds: where this window is the one right behind the previous record, it has this one.
+        initial, after = self._compute(key, value, None if before is None else before[0])
+        old = initial if entry.value is None else entry.value
+        self._change(entry, after, old if before is None else None, timestamp, timestamp, headers)
 
     def _own_right(self, record: _Record, starts: set[int], before: _Row | None) -> None:
         """Makes the window right behind the record, with the later records that some window of now holds."""

@@ -221,7 +221,7 @@ def _warm(run: Result) -> float:
     return run.per_cpu_s if run.warm_per_cpu_s is None else run.warm_per_cpu_s
 
 
-def table(workload: str, results: dict[str, list[Result]], records: dict[str, int]) -> str:
+def table(workload: str, results: dict[str, list[Result]], records: dict[str, int], title: str | None = None) -> str:
     """Markdown."""
     rates = {peer: median(run.per_cpu_s for run in runs) for peer, runs in results.items()}
     halves = {peer: median(_warm(run) for run in runs) for peer, runs in results.items()}
@@ -232,7 +232,7 @@ def table(workload: str, results: dict[str, list[Result]], records: dict[str, in
 
     head = ["runtime", "records", "runs", "records / CPU s", "warm", "outputs / record"]
     lines = [
-        f"**{TITLES[workload]}**",
+        f"**{title or TITLES[workload]}**",
         "",
         "| " + " | ".join([*head, *(f"x {peer}" for peer in others), "outputs"]) + " |",
         "|" + " --- |" + " ---: |" * (len(head) - 1 + len(others)) + " --- |",

@@ -31,13 +31,13 @@ def _value(index: int, key: bytes) -> bytes:
 
 
 @cache
-def rows(records: int) -> tuple[Columns, ...]:
+def rows(records: int, seed: int = 1) -> tuple[Columns, ...]:
     """By partition: keys (few are frequent, many are rare), values of 100 bytes, timestamps a millisecond apart."""
     names = [b"user-%07d" % index for index in range(KEYS)]
     places = {name: partition_for_key(name, PARTITIONS) for name in names}
     weights = list(itertools.accumulate(1 / (rank + 10) ** 0.7 for rank in range(KEYS)))
     columns: tuple[Columns, ...] = tuple(([], [], []) for _ in range(PARTITIONS))
-    for index, key in enumerate(random.Random(1).choices(names, cum_weights=weights, k=records)):
+    for index, key in enumerate(random.Random(seed).choices(names, cum_weights=weights, k=records)):
         keys, values, timestamps = columns[places[key]]
         timestamps.append(T0 + len(keys))
         keys.append(key)

@@ -1,5 +1,5 @@
 """This runtime: filter + map (W1), count per key (W2), count per key and minute (W3), restore of a table (W6), a map of one
-record in many (W7).
+record in many (W7), and the programs of :mod:`tests.bench.peers.ours_operators`.
 
 START is the moment when the group has given out the tasks, before the first fetch (the last of several such moments: without
 its internal topics a group gives out none); END is the return of ``run()``, after the last commit, leaving the group and
@@ -19,6 +19,7 @@ from streamsrt.app import KafkaStreams
 from streamsrt.client.values import TopicPartition
 from streamsrt.runtime.values import State
 from streamsrt.tasks.listeners import RestoreListener
+from tests.bench.peers import ours_operators
 from topology import StreamsBuilder, TimeWindows, Topology, serdes
 
 PARTITIONS = 4
@@ -57,6 +58,8 @@ class Restored(RestoreListener):
 
 
 def build(workload: str, source: str, sink: str) -> Topology:
+    if not workload.startswith("W"):
+        return ours_operators.build(workload, source, sink)
     builder = StreamsBuilder()
     stream = builder.stream(source, key=serdes.bytes, value=serdes.bytes)
     if workload == "W1":

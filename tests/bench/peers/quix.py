@@ -1,5 +1,5 @@
 """quixstreams: filter + map (W1), count per key (W2), count per key and minute (W3), a map of one record in many (W7, which
-with 0 records runs until SIGTERM).
+with 0 records runs until SIGTERM), and windows and joins as in ``operator_data``.
 
 START is the first record that was processed; END is the return of ``run()``, which flushes the producer and commits. The
 callback that counts the records costs about a hundredth of what a record costs.
@@ -34,6 +34,10 @@ def count(value, state):
     return seen
 
 
+def joined(one, other):
+    return one[:20] + b"|" + other[:20]
+
+
 def main(arguments):
     bootstrap, workload, source, sink, application, records, directory = arguments
     total, done = int(records), 0
@@ -55,10 +59,22 @@ def main(arguments):
         commit_interval=1.0,
         on_message_processed=processed,
     )
-    frame = app.dataframe(app.topic(source, key_deserializer="bytes", value_deserializer="bytes"))
+    sources = source.split(",")
+    frame, *others = [
+        app.dataframe(app.topic(name, key_deserializer="bytes", value_deserializer="bytes")) for name in sources
+    ]
     if workload == "W1":
         out = app.topic(sink, key_serializer="bytes", value_serializer="bytes")
         frame.filter(lambda v: not v[16] & 1).apply(lambda v: v.upper()).to_topic(out)
+    elif others:
+        out = app.topic(sink, key_serializer="bytes", value_serializer="bytes")
+        if workload == "stream-table":
+            result = frame.join_asof(others[0], how="inner", on_merge=joined)
+        else:
+            result = frame.join_interval(
+                others[0], how="inner", on_merge=joined, grace_ms=2_000, backward_ms=200, forward_ms=200
+            )
+        result.to_topic(out)
     elif workload == "W7":
         out = app.topic(sink, key_serializer="bytes", value_serializer="bytes")
         frame.filter(lambda v: worked(v) == 77).apply(lambda v: v.upper()).to_topic(out)
@@ -66,6 +82,12 @@ def main(arguments):
         out = app.topic(sink, key_serializer="bytes", value_serializer="json")
         if workload == "W2":
             frame.apply(count, stateful=True).to_topic(out)
+        elif workload == "hopping":
+            frame.hopping_window(60_000, 15_000, grace_ms=1_000).count().current().to_topic(out)
+        elif workload == "session":
+            frame.session_window(2_000, grace_ms=1_000).count().current().to_topic(out)
+        elif workload == "suppress":
+            frame.tumbling_window(5_000).count().final(closing_strategy="partition").to_topic(out)
         else:
             frame.tumbling_window(60_000, grace_ms=30_000).count().current().to_topic(out)
     app.run()

@@ -1,0 +1,63 @@
+"""The programs of the end-to-end benchmark of operators."""
+
+from __future__ import annotations
+
+from tests.bench.peers.operator_data import (
+    ADVANCE_MS,
+    CLOSING_MS,
+    GAP_MS,
+    HOPPING_MS,
+    SLIDING_MS,
+    WITHIN_MS,
+    foreign_key,
+    joined,
+)
+from topology import (
+    JoinWindows,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    Topology,
+    serdes,
+)
+
+
+def build(workload: str, sources: str, sink: str) -> Topology:
+    """``sources``: one topic or two, with a comma between them."""
+    source, _, other = sources.partition(",")
+    builder = StreamsBuilder()
+    if workload in ("table-table", "foreign-key"):
+        left, right = (
+            builder.table(topic, key=serdes.bytes, value=serdes.bytes, store=f"of-{index}")
+            for index, topic in enumerate((source, other))
+        )
+        result = (
+            left.join(right, joined) if workload == "table-table" else left.join(right, joined, foreign_key=foreign_key)
+        )
+        result.to_stream().to(sink, key=serdes.bytes, value=serdes.bytes)
+        return builder.build()
+    stream = builder.stream(source, key=serdes.bytes, value=serdes.bytes)
+    if workload == "stream-table":
+        table = builder.table(other, key=serdes.bytes, value=serdes.bytes, store="table")
+        stream.join(table, joined).to(sink, key=serdes.bytes, value=serdes.bytes)
+    elif workload == "stream-stream":
+        right_stream = builder.stream(other, key=serdes.bytes, value=serdes.bytes)
+        windows = JoinWindows(WITHIN_MS, grace=1_000)
+        stream.join(right_stream, joined, windows).to(sink, key=serdes.bytes, value=serdes.bytes)
+    elif workload == "session":
+        sessions = stream.group_by_key().windowed_by(SessionWindows(GAP_MS, grace=1_000)).count(store="counts")
+        sessions.to_stream().to(sink, key=serdes.session_windowed(serdes.bytes), value=serdes.long)
+    else:
+        windows_of = {
+            "hopping": TimeWindows(HOPPING_MS, ADVANCE_MS, grace=1_000),
+            "sliding": SlidingWindows(SLIDING_MS, grace=1_000),
+            "suppress": TimeWindows(CLOSING_MS, grace=0),
+        }
+        windows_used = windows_of[workload]
+        counts = stream.group_by_key().windowed_by(windows_used).count(store="counts")
+        if workload == "suppress":
+            counts = counts.suppress(Suppressed.until_window_closes())
+        counts.to_stream().to(sink, key=serdes.time_windowed(serdes.bytes, windows_used.size_ms), value=serdes.long)
+    return builder.build()

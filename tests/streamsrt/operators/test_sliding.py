@@ -1,0 +1,61 @@
+"""Sliding windows against counting what lies in each of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.streamsrt.operators.programs import Piped
+from tests.streamsrt.operators.ways import Run
+from topology import SlidingWindows, Store, StreamsBuilder, Topology, serdes
+
+DIFFERENCE_MS = 6
+
+
+def program(*, caching: bool) -> Topology:
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", key=serdes.string, value=serdes.string).group_by_key()
+    windows = SlidingWindows(DIFFERENCE_MS, grace=1_000)
+    counts = grouped.windowed_by(windows).count(store=Store("counts", caching=caching))
+    counts.to_stream().to("out", key=serdes.time_windowed(serdes.string, DIFFERENCE_MS), value=serdes.long)
+    return builder.build()
+
+
+def windows_of(times: list[int]) -> dict[int, int]:
+    """By start: one that ends at each record, and one right behind it, where that holds any."""
+    ordered = sorted(times)
+    found = {}
+    for time in times:
+        for start in (time - DIFFERENCE_MS, time + 1):
+            held = bisect_right(ordered, start + DIFFERENCE_MS) - bisect_left(ordered, start)
+            if held:
+                found[start] = held
+    return found
+
+
+AT_THE_EDGE = [21, 35, 36, 42, 49, 53]
+"""The window that ends at 49 begins right behind 42: it is the left one of a record and the right one of another."""
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.integers(DIFFERENCE_MS, 60), min_size=1, max_size=12),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 12),
+)
+@example(AT_THE_EDGE, False, True, 12)
+@example(AT_THE_EDGE, True, False, 5)
+def test_each_window_has_the_records_that_lie_in_it(times: list[int], caching: bool, generate: bool, cut: int) -> None:
+    config = {} if caching else {"cache_max_bytes": 0}
+    run = Run(program(caching=caching), generate=generate, **config)
+    rows = [Piped("in", "a", "x", time, ()) for time in times]
+    run.feed(rows[:cut])
+    run.commit()
+    run.restart()
+    run.feed(rows[cut:])
+    run.commit()
+    counted = {int.from_bytes(row[0][-8:], "big"): int.from_bytes(row[1], "big") for row in run.written.topics["out"]}
+    assert counted == windows_of(times)
