@@ -264,6 +264,7 @@ _Metadata = types.MetadataRequest
 _Reassign = types.AlterPartitionReassignmentsRequest
 _LogDirs = types.AlterReplicaLogDirsRequest
 _Scram = types.AlterUserScramCredentialsRequest
+_ScramUsers = types.DescribeUserScramCredentialsRequest
 _AddPartitions = types.AddPartitionsToTxnRequest
 _ListOffsets = types.ListOffsetsRequest
 _Epochs = types.OffsetForLeaderEpochRequest
@@ -550,7 +551,7 @@ CASES = (
     Case("change quotas", lambda _: _quota(), 1, (cluster(_O.ALTER_CONFIGS),)),
     Case(
         "SCRAM users",
-        lambda _: types.DescribeUserScramCredentialsRequest(users=None),
+        lambda _: _ScramUsers(users=[_ScramUsers.UserName(name="nobody")]),
         0,
         (cluster(_O.DESCRIBE),),
     ),
