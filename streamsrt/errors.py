@@ -27,6 +27,8 @@ Every message says what happened, where, and what to do next.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class StreamsError(Exception):
     """The root of what this package raises on purpose. ``exit_code`` is the command line's."""
@@ -76,6 +78,21 @@ class RequestFailedError(BrokerError):
     def __init__(self, message: str, error_code: int = -1) -> None:
         super().__init__(message)
         self.error_code = error_code
+
+
+def missing_acl(operation: str, resource: str, names: Sequence[str] = (), principal: str | None = None) -> str:
+    """Which ACL is missing, and the command that grants it.
+
+    ``operation`` by Kafka's name (``READ``); ``resource`` is ``topic``, ``group``, ``transactional-id`` or ``cluster``, the
+    last without ``names``; ``principal`` as ``User:name``, None where it is not known.
+    """
+    who = principal or "this principal"
+    what = " ".join((resource, ", ".join(map(repr, names)))).rstrip()
+    options = " ".join(f"--{resource} {name}" for name in names) or f"--{resource}"
+    return (
+        f"{who} lacks {operation} on {what}. Grant it: kafka-acls --bootstrap-server HOST:PORT --add "
+        f"--allow-principal {principal or 'User:NAME'} --operation {operation} {options}"
+    )
 
 
 class StateError(StreamsError):

@@ -19,7 +19,7 @@ from streamsrt.client.values import (
     TopicInfo,
     TopicPartition,
 )
-from streamsrt.errors import RequestFailedError, StreamsError
+from streamsrt.errors import RequestFailedError, StreamsError, missing_acl
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_message, error_name, is_retriable
 
@@ -46,6 +46,16 @@ class Admin:
         self._cluster = cluster
         self._metadata = metadata
 
+    async def _described(self, names: Collection[str] | None) -> dict[str, TopicMetadata]:
+        """These topics, or all. Raises RequestFailedError for those that this client may not describe."""
+        found = await self._metadata.fetch(names)
+        hidden = sorted(set(names or ()) & self._metadata.hidden)
+        if hidden:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            right = missing_acl("DESCRIBE", "topic", hidden, self._cluster.config.security.principal)
+            raise RequestFailedError(f"Topics can't be seen ({error_name(code)}). {right}", code)
+        return found
+
     async def retrying(self, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
         """``attempt`` until it succeeds, fails for good, or the time is up (RequestTimedOutError)."""
         loop = asyncio.get_running_loop()
@@ -68,7 +78,7 @@ class Admin:
         return await self._metadata.cluster_info()
 
     async def topics(self, names: Collection[str] | None) -> dict[str, TopicInfo]:
-        found = await self._metadata.fetch(names)
+        found = await self._described(names)
         return {name: topic.info for name, topic in found.items()}
 
     async def create_topics(
@@ -91,7 +101,7 @@ class Admin:
         return results
 
     async def _wait_for_leaders(self, names: Collection[str]) -> None:
-        found = await self._metadata.fetch(names)
+        found = await self._described(names)
         for name in names:
             topic = found.get(name)
             if topic is None or any(leader.node_id == NO_LEADER for leader in topic.leaders.values()):
@@ -187,7 +197,7 @@ class Admin:
 
     async def _by_leader(self, partitions: Collection[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """Partitions by the broker that leads them; those of topics that do not exist are left out."""
-        found: dict[str, TopicMetadata] = await self._metadata.fetch({topic for topic, _ in partitions})
+        found: dict[str, TopicMetadata] = await self._described({topic for topic, _ in partitions})
         groups: dict[int, list[TopicPartition]] = {}
         for topic, partition in partitions:
             leader = found[topic].leaders.get(partition) if topic in found else None

@@ -26,6 +26,7 @@ from streamsrt.errors import (
     NotABrokerError,
     RequestFailedError,
     StreamsError,
+    missing_acl,
 )
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
@@ -209,10 +210,15 @@ class Cluster:
         found = response.coordinators[0] if version >= 4 else response
         if found.error_code != ErrorCode.NONE:
             said = f": {found.error_message}" if found.error_message else ""
-            raise RequestFailedError(
-                f"The coordinator of {kind.name.lower()} {key!r} can't be found ({error_name(found.error_code)}){said}",
-                found.error_code,
+            text = (
+                f"The coordinator of {kind.name.lower()} {key!r} can't be found ({error_name(found.error_code)}){said}"
             )
+            who = self.config.security.principal
+            if found.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                text = f"{text.rstrip('.')}. {missing_acl('READ', 'group', [key], who)}"
+            elif found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                text = f"{text.rstrip('.')}. {missing_acl('WRITE', 'transactional-id', [key], who)}"
+            raise RequestFailedError(text, found.error_code)
         self.brokers.setdefault(found.node_id, Broker(found.node_id, found.host, found.port))
         self._coordinators[kind, key] = found.node_id
         return int(found.node_id)

@@ -24,7 +24,7 @@ from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff
 from streamsrt.client.metadata import NO_TOPIC_ID, Metadata
 from streamsrt.client.signal import Signal
 from streamsrt.client.values import FetchConfig, Fetched, FetchError, OffsetOutOfRangeError, TopicPartition
-from streamsrt.errors import RequestFailedError, UnsupportedBrokerError
+from streamsrt.errors import RequestFailedError, UnsupportedBrokerError, missing_acl
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
 
@@ -363,7 +363,10 @@ class Fetcher:
                 f"{topic}-{number}: offset {position} is not in the log{bounds} ({name}).", code
             )
         else:
-            error = FetchError(f"{topic}-{number} can't be read at offset {position} ({name}).", code)
+            text = f"{topic}-{number} can't be read at offset {position} ({name})."
+            if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                text += " " + missing_acl("READ", "topic", [topic], self._cluster.config.security.principal)
+            error = FetchError(text, code)
         return self._append(
             partition,
             generation,

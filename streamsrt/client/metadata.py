@@ -54,6 +54,8 @@ class Metadata:
 
     def __init__(self, cluster: Cluster) -> None:
         self.topics: dict[str, TopicMetadata] = {}
+        self.hidden: set[str | None] = set()
+        """Topics of the last :meth:`fetch` that this client may not describe."""
         self.names: dict[bytes, str] = {}
         self._cluster = cluster
         self._wanted: set[str] = set()
@@ -120,6 +122,9 @@ class Metadata:
         response = await self._cluster.send(request, version_min=4)
         self._cluster.update(response)
         found = {}
+        self.hidden = {
+            topic.name for topic in response.topics if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        }
         for topic in response.topics:
             if topic.error_code in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE} and topic.name is not None:
                 found[topic.name] = self._take(topic)

@@ -20,7 +20,7 @@ from streamsrt.client.values import (
     TopicPartition,
     UnknownMemberError,
 )
-from streamsrt.errors import RequestFailedError, StreamsError
+from streamsrt.errors import RequestFailedError, StreamsError, missing_acl
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
 
@@ -165,7 +165,7 @@ def _fetched(cluster: Cluster, group_id: str, group: Any) -> dict[TopicPartition
             raise UnknownMemberError(text, group.error_code, {})
         if group.error_code in STALE:
             raise StaleMemberEpochError(text, group.error_code, {})
-        raise RequestFailedError(text, group.error_code)
+        raise RequestFailedError(_with_missing_right(cluster, text, group.error_code, group_id, ""), group.error_code)
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for topic in group.topics:
         for partition in topic.partitions:
@@ -173,15 +173,23 @@ def _fetched(cluster: Cluster, group_id: str, group: Any) -> dict[TopicPartition
                 continue
             if partition.error_code != ErrorCode.NONE:
                 name = error_name(partition.error_code)
-                raise RequestFailedError(
-                    f"Group {group_id!r}: the offset of {topic.name}-{partition.partition_index} can't be read ({name}).",
-                    partition.error_code,
-                )
+                text = f"Group {group_id!r}: the offset of {topic.name}-{partition.partition_index} can't be read ({name})."
+                text = _with_missing_right(cluster, text, partition.error_code, group_id, topic.name)
+                raise RequestFailedError(text, partition.error_code)
             if partition.committed_offset >= 0:
                 found[topic.name, partition.partition_index] = OffsetAndMetadata(
                     partition.committed_offset, partition.metadata or "", partition.committed_leader_epoch
                 )
     return found
+
+
+def _with_missing_right(cluster: Cluster, text: str, code: int, group_id: str, topic: str) -> str:
+    who = cluster.config.security.principal
+    if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return f"{text} {missing_acl('READ', 'group', [group_id], who)}"
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return f"{text} {missing_acl('READ', 'topic', [topic], who)}"
+    return text
 
 
 async def _back_off(cluster: Cluster, failures: int, deadline: float, what: str, error: StreamsError) -> int:

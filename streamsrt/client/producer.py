@@ -49,7 +49,7 @@ from streamsrt.client.values import (
     TopicPartition,
     TransactionLostError,
 )
-from streamsrt.errors import ProductionError, RequestFailedError, StreamsError
+from streamsrt.errors import ProductionError, RequestFailedError, StreamsError, missing_acl
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
 from streamsrt.wire.records import stamp_producer
@@ -383,7 +383,11 @@ class Producer:
                     self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
                     return
                 name = error_name(response.error_code)
-                raise RequestFailedError(f"No producer id: {name}", response.error_code)
+                text = f"No producer id: {name}"
+                if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                    who = self._cluster.config.security.principal
+                    text += ". " + missing_acl("IDEMPOTENT_WRITE", "cluster", (), who)
+                raise RequestFailedError(text, response.error_code)
             except StreamsError as error:
                 if not may_be_retried(error):
                     self._fail(ProductionError(f"The producer can't start: {error}"))
@@ -572,7 +576,8 @@ class Producer:
         elif self.on_refused is not None and batch.may_be_written and code not in FATAL:
             self._fail(DeliveryTimeoutError(refusal_text(partition.tp, code, result.error_message), *partition.tp))
         elif self.on_refused is None or code in FATAL:
-            text = refusal_text(partition.tp, code, result.error_message)
+            who = self._cluster.config.security.principal
+            text = refusal_text(partition.tp, code, result.error_message, principal=who)
             self._fail(RecordRefusedError(text, *partition.tp, error_code=code))
         else:
             said = refusal_text(partition.tp, code, result.error_message, "a record")

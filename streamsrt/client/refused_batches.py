@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import NamedTuple, TypeAlias
 
 from streamsrt.client.values import RecordRefusedError, RefusedRecord, TopicPartition
+from streamsrt.errors import missing_acl
 from streamsrt.wire.error_codes import ErrorCode, error_message, error_name
 from streamsrt.wire.primitives import Buffer
 from streamsrt.wire.records import RecordColumns, decode_batches, encode_batch, read_header
@@ -33,8 +34,6 @@ TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LA
 
 REMEDIES: dict[int, str] = {
     ErrorCode.MESSAGE_TOO_LARGE: "Raise max.message.bytes of the topic, or write smaller records.",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Grant WRITE on the topic to this principal.",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Grant IDEMPOTENT_WRITE on the cluster to this principal.",
 }
 
 
@@ -56,11 +55,15 @@ class Refusal(NamedTuple):
         )
 
 
-def refusal_text(place: TopicPartition, code: int, said: str | None, what: str = "a batch") -> str:
+def refusal_text(
+    place: TopicPartition, code: int, said: str | None, what: str = "a batch", principal: str | None = None
+) -> str:
     """What the broker says, and what to do about it."""
     topic, partition = place
     said = f" {said.rstrip('.')}." if said else f" {error_message(code)}"
     text = f"The broker refuses {what} for {topic}-{partition} ({error_name(code)}).{said} {REMEDIES.get(code, '')}"
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        text += missing_acl("WRITE", "topic", [topic], principal)
     return text.rstrip()
 
 

@@ -29,7 +29,7 @@ from streamsrt.client.values import (
     TransactionLostError,
     UnknownMemberError,
 )
-from streamsrt.errors import ConfigError, ProductionError, RequestFailedError, StreamsError
+from streamsrt.errors import ConfigError, ProductionError, RequestFailedError, StreamsError, missing_acl
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_message, error_name, is_retriable
 
@@ -59,7 +59,9 @@ MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABL
 STALE = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.FENCED_MEMBER_EPOCH})
 
 
-def transaction_error(code: int, what: str) -> StreamsError:
+def transaction_error(
+    code: int, what: str, transactional_id: str | None = None, principal: str | None = None
+) -> StreamsError:
     """What a refused request of a transactional producer means for its transaction."""
     text = f"{what} ({error_name(code)}). {error_message(code)}"
     if code in FENCED:
@@ -73,7 +75,8 @@ def transaction_error(code: int, what: str) -> StreamsError:
     if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
         return ConfigError(f"{text} Lower transaction.timeout.ms, or raise transaction.max.timeout.ms of the brokers.")
     if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-        text += " Grant WRITE on the transactional id to this principal."
+        names = [] if transactional_id is None else [transactional_id]
+        text += " " + missing_acl("WRITE", "transactional-id", names, principal)
     return RequestFailedError(text, code)
 
 
@@ -196,7 +199,8 @@ class TransactionCoordination:
                     return response
                 if code in MOVED:
                     self._cluster.forget_coordinator(self._id, CoordinatorKind.TRANSACTION)
-                error = transaction_error(code, what)
+                who = self._cluster.config.security.principal
+                error = transaction_error(code, what, self._id, who)
             except StreamsError as caught:
                 error = caught
             if not may_be_retried(error):

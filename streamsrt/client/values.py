@@ -39,6 +39,13 @@ class SecurityConfig:
     ssl_key_password: str | None = field(default=None, repr=False)
     ssl_check_hostname: bool = True
 
+    @property
+    def principal(self) -> str | None:
+        """Who the broker takes this client for; None where only the broker knows."""
+        if self.protocol.startswith("SASL"):
+            return f"User:{self.sasl_username}" if self.sasl_username else None
+        return "User:ANONYMOUS" if self.protocol == "PLAINTEXT" else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchConfig:

@@ -5,7 +5,16 @@ Source: KIP-1071, Exceptions; ``StreamsGroupHeartbeatRequestManager`` of Kafka's
 
 from __future__ import annotations
 
-from streamsrt.errors import MembershipError, StreamsError, TopologyMismatchError, UnsupportedBrokerError, UserError
+import re
+
+from streamsrt.errors import (
+    MembershipError,
+    StreamsError,
+    TopologyMismatchError,
+    UnsupportedBrokerError,
+    UserError,
+    missing_acl,
+)
 from streamsrt.membership.values import GroupMembership
 from streamsrt.wire.error_codes import ErrorCode, error_name
 
@@ -31,18 +40,6 @@ class MembershipRefusedError(MembershipError):
 
 
 _REASONS: dict[int, tuple[str, str]] = {
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: (
-        "this principal may not read the group",
-        "Grant READ on the group to it, or use the right credentials (sasl.*, ssl.*).",
-    ),
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: (
-        "this principal may not use a topic of the topology",
-        "Grant DESCRIBE_CONFIGS on the topics of the topology, and CREATE on its internal topics.",
-    ),
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: (
-        "this principal may not create internal topics",
-        "Grant CREATE on the cluster or on the internal topics, or create them beforehand.",
-    ),
     ErrorCode.GROUP_MAX_SIZE_REACHED: (
         "the group is full",
         "Raise group.streams.max.size on the brokers, or start fewer instances.",
@@ -83,10 +80,43 @@ def refusal(membership: GroupMembership, code: int, message: str | None) -> Stre
             f"Group {group!r}: the broker does not serve streams groups ({name}).{said} Apache Kafka 4.2 or later with the "
             "feature streams.version=1 does; so does the bundled broker."
         )
+    right = _missing_right(membership, code)
+    if right is not None:
+        return MembershipRefusedError(f"Group {group!r}: not authorized ({name}).{said} {right}", code)
     if code in _REASONS:
         reason, remedy = _REASONS[code]
         return MembershipRefusedError(f"Group {group!r}: {reason} ({name}).{said} {remedy}", code)
     return MembershipRefusedError(f"Group {group!r}: the coordinator refused the heartbeat ({name}).{said}", code)
+
+
+def _missing_right(membership: GroupMembership, code: int) -> str | None:
+    who = membership.principal
+    if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return missing_acl("READ", "group", [membership.group_id], who)
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return missing_acl("DESCRIBE", "topic", sorted(_topics(membership)), who)
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return missing_acl("CREATE", "cluster", (), who)
+    return None
+
+
+def _topics(membership: GroupMembership) -> set[str]:
+    names: set[str] = set()
+    for part in membership.topology.subtopologies:
+        names.update(part.source_topics, part.repartition_sink_topics)
+        names.update(topic.name for topic in (*part.repartition_source_topics, *part.state_changelog_topics))
+    return names
+
+
+_NOT_CREATED = re.compile(r"Unauthorized to CREATE on topics (.+?)\.$")
+
+
+def with_missing_right(membership: GroupMembership, detail: str) -> str:
+    """The detail of a status, with the ACL that is missing if that is what it tells of."""
+    found = _NOT_CREATED.search(detail)
+    if found is None:
+        return detail
+    return f"{detail} {missing_acl('CREATE', 'topic', found[1].split(', '), membership.principal)}"
 
 
 def _epoch_refused(membership: GroupMembership, code: int, said: str) -> TopologyMismatchError:

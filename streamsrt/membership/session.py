@@ -27,7 +27,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from streamsrt.errors import StreamsError
-from streamsrt.membership.errors import refusal
+from streamsrt.membership.errors import refusal, with_missing_right
 from streamsrt.membership.requests import caught_up_warmups, heartbeat, leave_request
 from streamsrt.membership.state import (
     HEARTBEAT_STATES,
@@ -243,7 +243,9 @@ def _take_statuses(session: Session, response: Response, now_ms: int) -> Change:
     events: tuple[Event, ...] = ()
     for status in response.status:
         if status.status_code in _STATUS_CODES:
-            statuses.append(Status(StatusCode(status.status_code), status.status_detail))
+            statuses.append(
+                Status(StatusCode(status.status_code), with_missing_right(session.membership, status.status_detail))
+            )
         else:
             events += (UnknownStatus(status.status_code, status.status_detail),)
     missing = any(status.code is StatusCode.MISSING_SOURCE_TOPICS for status in statuses)

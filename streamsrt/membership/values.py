@@ -75,6 +75,8 @@ class GroupMembership:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     missing_source_topics_timeout_ms: int = 10_000
+    principal: str | None = None
+    """Who the broker takes this client for, if that is known: for messages."""
 
 
 # ----------------------------------------------------------------------------------------------------------- commands

@@ -207,6 +207,7 @@ def _membership(config: StreamsConfig, topology: Topology, process_id: str, memb
         client_tags={**digest_tag(topology), **config.client_tags},
         retry_backoff_ms=config.retry_backoff_ms,
         retry_backoff_max_ms=config.retry_backoff_max_ms,
+        principal=client_config(config).security.principal,
     )
 
 

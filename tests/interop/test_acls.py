@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,6 +15,7 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -23,9 +25,11 @@ from streamsrt.wire import types
 from tests.coordinator.broker.authorization.requests import CASES, LISTINGS, Case, Need, denials, setup_requests
 from tests.fixtures_brokers import require_kafka
 from tests.interop.admin_tools import AdminTools
-from tests.interop.guarded import GuardedBroker, creations
+from tests.interop.guarded import PASSWORD, GuardedBroker, creations
+from tests.system.processes import AppProcess
 
 PATIENCE_S = 60.0
+BROKER_REFUSES, FENCED = 3, 6
 pytestmark = [pytest.mark.system, pytest.mark.kafka]
 
 
@@ -149,6 +153,61 @@ def produced(broker: GuardedBroker, user: str, topic: str) -> int | None:
     producer.produce(topic, b"v", on_delivery=lambda error, _: found.append(error.code() if error else None))
     assert producer.flush(PATIENCE_S) == 0
     return found[0]
+
+
+APPLICATION = """
+from topology import StreamsBuilder, serdes
+
+builder = StreamsBuilder()
+names = builder.stream("names", key=serdes.string, value=serdes.string)
+counts = names.group_by_key().count(store="counts")
+counts.to_stream().to("counted", key=serdes.string, value=serdes.integer)
+topology = builder.build()
+"""
+
+
+def test_an_application_says_which_acl_is_missing(broker: GuardedBroker, tmp_path: Path) -> None:
+    """It is given what its messages ask for, one after the other; each command is the one that the message says."""
+    (tmp_path / "counting.py").write_text(APPLICATION, encoding="utf-8")
+    admin = AdminClient(broker.client("admin"))
+    for future in admin.create_topics([NewTopic(name, 1, 1) for name in ("names", "counted")]).values():
+        future.result(PATIENCE_S)
+    assert produced(broker, "admin", "names") is None
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "ada",
+        "sasl.password": PASSWORD,
+    }
+    changelog, group = "counting-counts-changelog", "counting"
+    app = AppProcess(tmp_path / "app", "counting:topology", group, broker.servers, login, cwd=tmp_path)
+    grant(admin, ResourceType.TOPIC, AclOperation.DESCRIBE, "counted")
+    with app:
+        assert app.wait_end() == BROKER_REFUSES
+        assert f"User:ada lacks READ on group '{group}'." in app.last_words
+        assert f"--allow-principal User:ada --operation READ --group {group}" in app.last_words
+    grant(admin, ResourceType.GROUP, AclOperation.READ, group)
+    with app:
+        assert app.wait_end() == FENCED
+        command = f"--allow-principal User:ada --operation DESCRIBE --topic {changelog} --topic names"
+        assert command in app.last_words
+    grant(admin, ResourceType.TOPIC, AclOperation.DESCRIBE, changelog, "names")
+    with app:
+        command = f"--allow-principal User:ada --operation CREATE --topic {changelog}"
+        app.wait_for(lambda line: command in str(line), "it says what it needs for its internal topic")
+        grant(admin, ResourceType.TOPIC, AclOperation.CREATE, changelog)
+        assert app.wait_end() != 0
+        assert "--allow-principal User:ada --operation READ --topic" in app.last_words
+
+
+def grant(admin: AdminClient, kind: ResourceType, operation: AclOperation, *names: str) -> None:
+    """Grants ada something, and waits until the broker knows."""
+    rule = (ResourcePatternType.LITERAL, "User:ada", "*", operation, AclPermissionType.ALLOW)
+    for future in admin.create_acls([AclBinding(kind, name, *rule) for name in names]).values():
+        future.result(PATIENCE_S)
+    for name in names:
+        wanted = AclBindingFilter(kind, name, *rule)
+        eventually(lambda wanted=wanted: len(admin.describe_acls(wanted).result(PATIENCE_S)), 1)
 
 
 def test_librdkafka_manages_acls(broker: GuardedBroker) -> None:

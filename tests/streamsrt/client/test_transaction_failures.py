@@ -252,7 +252,7 @@ def test_a_partition_that_may_not_be_written_is_named(coordinator: ScriptedBroke
 def test_an_id_that_may_not_be_used_is_named(coordinator: ScriptedBroker, connect: Connect) -> None:
     key = ApiKey.INIT_PRODUCER_ID
     coordinator.hooks[key] = answer(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    with pytest.raises(RequestFailedError, match=r"'id'.*Grant WRITE") as failed:
+    with pytest.raises(RequestFailedError, match=r"lacks WRITE on transactional-id 'id'.*--operation WRITE") as failed:
         begin(connect, coordinator)
     assert not isinstance(failed.value, TransactionLostError)
 
