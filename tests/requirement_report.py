@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -23,6 +24,7 @@ def known_requirements() -> dict[str, str]:
     return dict(row.split(" ", 1) for row in rows if row)
 
 
+@cache
 def marked_requirements() -> Counter[str]:
     """Id -> in how many markers it stands; ``proves("case", "id", ...)`` is a case of a parametrised test."""
     found: Counter[str] = Counter()
