@@ -171,6 +171,7 @@ def _aggregate(
         make=lambda _: merge,
         sides=tuple(step.table for step in steps),
         closes_after_ms=windowing.closes_after_ms,
+        session_gap_ms=windowing.windows.gap_ms if isinstance(windowing.windows, SessionWindows) else 0,
         queryable_name=store_name,
     )
     step = TableStep(name=node, site=site, parents=tuple(steps), table=table)

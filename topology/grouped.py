@@ -17,6 +17,7 @@ from topology.stores import Store
 from topology.tables import KTable
 from topology.windows import (
     AnyWindows,
+    Duration,
     EmitStrategy,
     SessionWindows,
     SlidingWindows,
@@ -125,12 +126,18 @@ class TimeWindowedKStream(Generic[K, V]):
         self._group = group
         self._windowing = windowing
 
-    def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
+    def emit_strategy(
+        self, strategy: EmitStrategy, *, idle_timeout: Duration | None = None
+    ) -> TimeWindowedKStream[K, V]:
         """The same windows; :class:`EmitStrategy` says when their results are forwarded.
 
         Raises UnsupportedError for windows that never close. A value that is no strategy is a ValueError.
+
+        ``idle_timeout``, with ``ON_WINDOW_CLOSE``: when the partitions behind the windows have brought no record for so
+        long, by the wall clock, all that is open is closed, as if stream time had moved on. What would belong to it is late
+        from then on. Timedelta or int milliseconds. Raises WindowError for one below 1 ms.
         """
-        return TimeWindowedKStream(self._group, self._windowing.emitting(strategy))
+        return TimeWindowedKStream(self._group, self._windowing.emitting(strategy, idle_timeout))
 
     def count(
         self,
@@ -184,12 +191,18 @@ class SessionWindowedKStream(Generic[K, V]):
         self._group = group
         self._windowing = windowing
 
-    def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[K, V]:
+    def emit_strategy(
+        self, strategy: EmitStrategy, *, idle_timeout: Duration | None = None
+    ) -> SessionWindowedKStream[K, V]:
         """The same sessions; :class:`EmitStrategy` says when their results are forwarded.
 
         A value that is no strategy is a ValueError.
+
+        ``idle_timeout``, with ``ON_WINDOW_CLOSE``: when the partitions behind the windows have brought no record for so
+        long, by the wall clock, all that is open is closed, as if stream time had moved on. What would belong to it is late
+        from then on. Timedelta or int milliseconds. Raises WindowError for one below 1 ms.
         """
-        return SessionWindowedKStream(self._group, self._windowing.emitting(strategy))
+        return SessionWindowedKStream(self._group, self._windowing.emitting(strategy, idle_timeout))
 
     def count(
         self,

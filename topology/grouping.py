@@ -17,6 +17,8 @@ from topology.errors import UnsupportedError, call_site
 from topology.late_records import LateSource
 from topology.materialize import (
     as_store,
+    closed_store,
+    closed_store_name,
     generated_store_name,
     given_serdes,
     key_value_store,
@@ -29,7 +31,15 @@ from topology.plan import Carried, Plan, PlannedStore, RepartitionStep, Step, Ta
 from topology.stores import Store
 from topology.streams import add_repartition
 from topology.tables import KTable
-from topology.windows import AnyWindows, EmitStrategy, SessionWindows, SlidingWindows, UnlimitedWindows
+from topology.windows import (
+    AnyWindows,
+    Duration,
+    EmitStrategy,
+    SessionWindows,
+    SlidingWindows,
+    UnlimitedWindows,
+    to_idle_timeout_ms,
+)
 
 Aggregation = Literal["count", "reduce", "aggregate"]
 Options: TypeAlias = tuple[str | None, str | Store | None, Serde[Any] | None, Serde[Any] | None]
@@ -42,13 +52,18 @@ class Windowing:
 
     windows: AnyWindows | None = None
     emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
+    idle_timeout_ms: int | None = None
 
-    def emitting(self, strategy: EmitStrategy) -> Windowing:
-        """The same windows with that strategy. Raises UnsupportedError where they never close."""
+    def emitting(self, strategy: EmitStrategy, idle_timeout: Duration | None) -> Windowing:
+        """The same windows with that strategy. Raises UnsupportedError where they never close, WindowError."""
         strategy = EmitStrategy(strategy)
+        if idle_timeout is not None and strategy is not EmitStrategy.ON_WINDOW_CLOSE:
+            raise UnsupportedError(
+                "idle_timeout= closes windows, so it goes with EmitStrategy.ON_WINDOW_CLOSE only", call_site()
+            )
         if strategy is EmitStrategy.ON_WINDOW_CLOSE and isinstance(self.windows, UnlimitedWindows):
             raise UnsupportedError("unlimited windows are never closed: emit them on window update", call_site())
-        return replace(self, emit=strategy)
+        return replace(self, emit=strategy, idle_timeout_ms=to_idle_timeout_ms(idle_timeout))
 
     def key(self, key: Carried) -> Carried:
         """The serde of the result's keys."""
@@ -87,6 +102,9 @@ class Windowing:
         """The aggregation; ``functions``: initializer and aggregator."""
         initializer, aggregator = functions
         windows, on_close = self.windows, self.emit is EmitStrategy.ON_WINDOW_CLOSE
+        idle_timeout_ms, closed = self.idle_timeout_ms, None
+        if idle_timeout_ms is not None:
+            closed = closed_store_name(store)
         if isinstance(windows, SessionWindows):
             return SessionAggregate(
                 store=store,
@@ -96,6 +114,8 @@ class Windowing:
                 aggregator=aggregator,
                 merger=merger,
                 emit_on_close=on_close,
+                idle_timeout_ms=idle_timeout_ms,
+                closed=closed,
             )
         if isinstance(windows, SlidingWindows):
             return SlidingAggregate(
@@ -105,6 +125,8 @@ class Windowing:
                 initializer=initializer,
                 aggregator=aggregator,
                 emit_on_close=on_close,
+                idle_timeout_ms=idle_timeout_ms,
+                closed=closed,
             )
         return Aggregate(
             store=store,
@@ -113,6 +135,8 @@ class Windowing:
             aggregator=aggregator,
             windows=windows,
             emit_on_close=on_close,
+            idle_timeout_ms=idle_timeout_ms,
+            closed=closed,
         )
 
 
@@ -166,9 +190,18 @@ class Group:
             materialized=True,
             make=lambda _: operation,
             closes_after_ms=windowing.closes_after_ms,
+            session_gap_ms=windowing.windows.gap_ms if isinstance(windowing.windows, SessionWindows) else 0,
         )
         parent, sources = self.repartitioned(store_name)
-        step = TableStep(name=node, site=call_site(), parents=(parent,), table=table)
+        closed = () if windowing.idle_timeout_ms is None else (closed_store(planned),)
+        step = TableStep(
+            name=node,
+            site=call_site(),
+            parents=(parent,),
+            table=table,
+            stores=tuple(store.name for store in closed),
+            own_stores=closed,
+        )
         if windowing.closes_after_ms is not None:
             table.late = LateSource((step,), self.key, self.value, sources)
         plan.add(step)

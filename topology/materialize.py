@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from topology.codecs import bytes_, long
 from topology.errors import TopologyError, UnsupportedError, WindowError, call_site
 from topology.names import check_name
 from topology.nodes import AnySerde, StoreSpec
@@ -98,6 +99,20 @@ def buffer_store(buffer: Buffer, name: str, key: Carried, value: Carried) -> Pla
         site=call_site(),
     )
     return PlannedStore(spec, key, value)
+
+
+def closed_store_name(store: str) -> str:
+    """The store that remembers up to when the windows of ``store`` were closed by the wall clock."""
+    return f"{store}-closed"
+
+
+def closed_store(of: PlannedStore) -> PlannedStore:
+    """The store of :func:`closed_store_name`: one entry, logged where the windows are."""
+    name = closed_store_name(of.name)
+    store = Store(name, caching=False, timestamped=False, logging=of.spec.logging)
+    return PlannedStore(
+        replace(store_spec(store, name, bytes_, long), timestamped=False), Carried(bytes_), Carried(long)
+    )
 
 
 def _retention_ms(store: Store, name: str, windows: AnyWindows) -> int:

@@ -229,6 +229,8 @@ class TableState:
     """The store by which the table can be asked, where that is not its own."""
     closes_after_ms: int | None = None
     """Of a windowed aggregation: how long after its end a window is closed."""
+    session_gap_ms: int = 0
+    """Of an aggregation of sessions: the gap between them."""
     late: Any = None
     """The steps that drop late records (:class:`topology.late_records.LateSource`), where the table's operator does."""
 
@@ -247,6 +249,11 @@ class TableState:
             return self.closes_after_ms
         above = self.sides if self.parent is None else (self.parent,)
         return next((found for table in above if (found := table.closing_ms()) is not None), None)
+
+    def session_gap(self) -> int:
+        """The gap between the sessions that the table's keys are; 0 where they are not."""
+        above = self.sides if self.parent is None else (self.parent,)
+        return self.session_gap_ms or max((table.session_gap() for table in above), default=0)
 
     def is_versioned(self) -> bool:
         """Whether the table's changes are versions: of its own store, or of the one that it is derived from."""

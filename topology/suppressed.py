@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from topology.errors import TopologyError, call_site
-from topology.windows import Duration, to_ms
+from topology.windows import Duration, to_idle_timeout_ms, to_ms
 
 WhenFull = Literal["emit_early", "shut_down"]
 
@@ -46,26 +46,34 @@ class Buffer:
 class Suppressed:
     """What :meth:`topology.KTable.suppress` is given: made by one of the two functions here.
 
-    ``wait_ms`` None: until the window is closed.
+    ``wait_ms`` None: until the window is closed. ``idle_timeout_ms``: see those functions.
     """
 
     wait_ms: int | None
     buffer: Buffer
+    idle_timeout_ms: int | None = None
 
     @classmethod
-    def until_time_limit(cls, limit: Duration, buffer: Buffer | None = None) -> Suppressed:
+    def until_time_limit(
+        cls, limit: Duration, buffer: Buffer | None = None, *, idle_timeout: Duration | None = None
+    ) -> Suppressed:
         """A change of a row is held back for ``limit`` of stream time from the first one on; only the last one is forwarded.
 
-        ``buffer`` None: unbounded.
+        ``buffer`` None: unbounded. ``idle_timeout``: when the partitions behind the table have brought no record for so
+        long, by the wall clock, all that is held back is forwarded.
         """
         limit_ms = to_ms(limit, "the time limit")
         if limit_ms < 0:
             raise TopologyError(f"a time limit is 0 ms or above, not {limit_ms}", call_site())
-        return cls(limit_ms, buffer or Buffer())
+        return cls(limit_ms, buffer or Buffer(), to_idle_timeout_ms(idle_timeout))
 
     @classmethod
-    def until_window_closes(cls, buffer: Buffer | None = None) -> Suppressed:
+    def until_window_closes(cls, buffer: Buffer | None = None, *, idle_timeout: Duration | None = None) -> Suppressed:
         """Of each window, only the final result is forwarded. For tables of windows; deletions are not forwarded.
+
+        ``idle_timeout``: when the partitions behind the table have brought no record for so long, by the wall clock, all
+        windows that are held back are closed and forwarded; later changes of them are dropped as late
+        (:meth:`topology.KTable.late`).
 
         Raises TopologyError for a bounded buffer that emits early: results would not be final.
         """
@@ -76,4 +84,4 @@ class Suppressed:
                 "when_full='shut_down'",
                 call_site(),
             )
-        return cls(None, buffer)
+        return cls(None, buffer, to_idle_timeout_ms(idle_timeout))

@@ -10,16 +10,18 @@ Source: org.apache.kafka.streams.kstream.KTable, KTableImpl, KTableFilter and KT
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from topology.codecs import Serde
 from topology.errors import TopologyError, call_site
 from topology.functions import Predicate, check_function
-from topology.late_records import late_stream
+from topology.late_records import LateSource, late_stream
 from topology.materialize import (
     added_store,
     as_store,
     buffer_store,
+    closed_store,
     generated_store_name,
     given_serdes,
     key_value_store,
@@ -229,15 +231,27 @@ class KTable(TableJoins[K, V]):
             max_records=buffer.max_records,
             max_bytes=buffer.max_bytes,
             shuts_down=buffer.when_full == "shut_down",
+            idle_timeout_ms=suppressed.idle_timeout_ms,
         )
-        planned = buffer_store(buffer, store, self._key, self._value)
+        planned: tuple[PlannedStore, ...] = (buffer_store(buffer, store, self._key, self._value),)
+        closes = operation.by_window and operation.idle_timeout_ms is not None
+        if closes:
+            planned = (*planned, closed_store(planned[0]))
+            operation = replace(operation, closed=planned[1].name, session_gap_ms=self._table.session_gap())
         self._table.send_old_values(force=True)
         table = TableState(
             kind="derived", name=node, store=None, materialized=False, make=lambda _: operation, parent=self._table
         )
         step = TableStep(
-            name=node, site=site, parents=(self._step,), table=table, stores=(store,), own_stores=(planned,)
+            name=node,
+            site=site,
+            parents=(self._step,),
+            table=table,
+            stores=tuple(each.name for each in planned),
+            own_stores=planned,
         )
+        if closes:
+            table.late = LateSource((step,), self._key, self._value, self._sources)
         plan.add(step)
         return KTable(plan, step, table, self._key, self._value, self._sources)
 

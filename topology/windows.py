@@ -27,6 +27,16 @@ def to_ms(duration: Duration, what: str) -> int:
     return duration
 
 
+def to_idle_timeout_ms(idle_timeout: Duration | None) -> int | None:
+    """The idle timeout in milliseconds. Raises WindowError where it is below 1 ms."""
+    if idle_timeout is None:
+        return None
+    idle_timeout_ms = to_ms(idle_timeout, "idle_timeout")
+    if idle_timeout_ms < 1:
+        raise WindowError(f"an idle_timeout is 1 ms at least, not {idle_timeout_ms}", call_site())
+    return idle_timeout_ms
+
+
 class Windowed(NamedTuple, Generic[K]):
     """A key and its window: the key of a windowed table. ``end_ms`` is exclusive for time windows, included for others.
 

@@ -3,7 +3,9 @@
 1. A window that is open is known here by its end; it is emitted with the record that closes it, before anything of it can
    expire. So none is lost when stream time jumps, and none waits for a clock.
 2. Windows are emitted by start, then by the key's bytes; sessions by end, start and key.
-3. What was open when the task stopped is found in the store. :attr:`StreamTime.closed_ms`, which outlives a restart, says
+3. Where no more records come, :meth:`ClosingWindows.closed_by_ms` says at which stream time all that is open closes
+   (:mod:`streamsrt.operators.idle`).
+4. What was open when the task stopped is found in the store. :attr:`StreamTime.closed_ms`, which outlives a restart, says
    which of it was emitted.
 
 Source: the order is that of AbstractKStreamTimeWindowAggregateProcessor and KStreamSessionWindowAggregate.
@@ -14,11 +16,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
+from streamsrt.operators.environment import Environment
 from streamsrt.operators.plan import StreamTime
-from streamsrt.state.cache import Entry, WindowCache
+from streamsrt.state.cache import Entry, KeyValueCache, WindowCache
 from streamsrt.state.session_cache import SessionCache, SessionEntry
 
 NEVER_MS = 2**63 - 1
+
+
+class ClosedMark:
+    """The stream time up to which windows were closed by the wall clock, in a store of its own."""
+
+    _KEY = b"closed"
+
+    def __init__(self, env: Environment, store: str) -> None:
+        self._cache: KeyValueCache = env.caches[store]
+        self._env = env
+        plan = env.plan
+        self._serialize = plan.value_serde(plan.specs[store]).serialize
+        self._topic = plan.changelog_topic(store) if plan.writes_changelog(store) else None
+
+    @property
+    def ms(self) -> int:
+        """That time; -1 where none was closed so."""
+        found = self._cache[self._KEY].value
+        return -1 if found is None else int(found)
+
+    def move(self, to_ms: int) -> None:
+        """Windows were closed up to that time."""
+        env = self._env
+        self._cache.put(self._KEY, to_ms, to_ms, (), next(env.sequence))
+        if self._topic is not None:
+            raw = self._serialize(to_ms)
+            env.collect(self._topic, [self._KEY], [raw], [to_ms], None, env.task_partition)
 
 
 def closing_windows(cache: WindowCache, lasts_ms: int, time: StreamTime) -> ClosingWindows:
@@ -61,11 +91,19 @@ class ClosingWindows:
             if self.next_ms >= 0:
                 self.next_ms = self._starts[0] + self._lasts_ms
 
-    def close(self, now_ms: int) -> Iterator[Entry]:
-        """The rows of the windows that are closed at that stream time, once."""
+    def _load(self) -> None:
         if self.next_ms < 0:
             for start in self._cache.starts(max(0, self._time.closed_ms - self._lasts_ms + 1)):
                 self.note(start)
+
+    def closed_by_ms(self) -> int | None:
+        """The stream time at which all that is open now is closed; None where nothing is."""
+        self._load()
+        return max(self._starts) + self._lasts_ms if self._starts else None
+
+    def close(self, now_ms: int) -> Iterator[Entry]:
+        """The rows of the windows that are closed at that stream time, once."""
+        self._load()
         starts, lasts_ms = self._starts, self._lasts_ms
         while starts and starts[0] + lasts_ms <= now_ms:
             start = heappop(starts)
@@ -93,11 +131,19 @@ class ClosingSessions:
         if self.next_ms >= 0:
             self.next_ms = self._ends[0][0] + self._lasts_ms + 1
 
-    def close(self, now_ms: int) -> Iterator[SessionEntry]:
-        """The sessions that are closed at that stream time, once."""
+    def _load(self) -> None:
         if self.next_ms < 0:
             for entry in self._cache.unexpired(self._time.closed_ms - self._lasts_ms):
                 heappush(self._ends, (entry.end, entry.start, entry.key))
+
+    def closed_by_ms(self) -> int | None:
+        """The stream time at which all that is open now is closed; None where nothing is."""
+        self._load()
+        return max(self._ends)[0] + self._lasts_ms + 1 if self._ends else None
+
+    def close(self, now_ms: int) -> Iterator[SessionEntry]:
+        """The sessions that are closed at that stream time, once."""
+        self._load()
         ends, lasts_ms = self._ends, self._lasts_ms
         last: tuple[int, int, bytes] | None = None
         while ends and ends[0][0] + lasts_ms < now_ms:

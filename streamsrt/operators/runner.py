@@ -48,6 +48,7 @@ from streamsrt.operators.environment import (
 )
 from streamsrt.operators.expiry import Expiry
 from streamsrt.operators.handlers import ErrorContext, HandlerResponse
+from streamsrt.operators.idle import IdleClosing
 from streamsrt.operators.plan import Counters, Plan, emits_on_close, own_store, window_size_ms
 from streamsrt.operators.processor_nodes import PathBuilder
 from streamsrt.state.buffer import SuppressionBuffer
@@ -91,6 +92,7 @@ class Runner:
         used = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]
         self._has_processors = any(isinstance(op, nodes.Process | operations.TableTransformValues) for op in used)
         self._expiry = Expiry(self._path)
+        self._idle = IdleClosing(self._path)
         self._generate = generate and not self._has_processors and not self._expiry.stores
         # What a suppression holds back may have headers from before a restart.
         self._headers = any(isinstance(op, operations.Suppress) for op in used)
@@ -128,6 +130,8 @@ class Runner:
         self.failed_index = 0
         if columns.headers is not None:
             self._headers = True
+        if self._idle:
+            self._idle.arrived(source)
         generated = self._function(source, flush=False)
         if generated is None:
             try:
@@ -335,11 +339,19 @@ class Runner:
 
     # ------------------------------------------------------------------------------------------------- the rest
 
-    def punctuate(self, system_time_ms: int) -> int:
-        """Runs the wall-clock punctuations that are due. Returns how many ran."""
+    def punctuate(self, system_time_ms: int, *, is_behind: bool = False) -> int:
+        """Runs the wall-clock punctuations that are due, and closes what is idle. Returns how many ran.
+
+        ``is_behind``: records wait to be processed, so nothing is idle.
+        """
         self.env.system_time_ms = system_time_ms
         ran = self.env.punctuate(PunctuationType.WALL_CLOCK_TIME, system_time_ms)
         self.env.finish_batches()
+        if self._idle and not is_behind and self._idle.is_due():
+            # What caches hold back came before.
+            self.flush()
+            ran += self._idle.close()
+            self.env.finish_batches()
         return ran
 
     def close(self) -> None:

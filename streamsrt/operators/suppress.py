@@ -5,16 +5,18 @@
 2. Where the buffer is full, the oldest changes go early, or the application stops.
 3. The old value that goes with a change is the one that was forwarded before, not those that were held back in between.
 4. Final results of windows leave out deletions.
+5. Windows that were closed by the wall clock stay closed: later changes of them are dropped as late.
 
 Source: org.apache.kafka.streams.kstream.internals.suppress.KTableSuppressProcessorSupplier.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from streamsrt.errors import UserError
+from streamsrt.operators.closing import ClosedMark
 from streamsrt.operators.compiler import Compiler, emits
 from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.environment import Environment
@@ -27,6 +29,8 @@ from topology.operations import Suppress
 from topology.processor import RecordMetadata
 
 NO_ORIGIN = RecordMetadata("", -1, -1)
+LATE: Iterator[Held] = iter(())
+"""What :meth:`Suppression.hold` returns for a change that comes too late."""
 
 
 class Suppression:
@@ -39,6 +43,8 @@ class Suppression:
         self._buffer = buffer
         self._time = env.stream_times.setdefault(name, StreamTime())
         self._name = name
+        self._counters = env.counters
+        self._closed = None if op.closed is None else ClosedMark(env, op.closed)
 
     def hold(
         self, raw: bytes, at_ms: int, new: Any, old: Any, timestamp: int, headers: Any, origin: RecordMetadata
@@ -46,6 +52,9 @@ class Suppression:
         """Holds a change back, and lets go what nothing holds back any more."""
         if self._op.max_bytes is not None and not self._buffer.counts_bytes:
             self._buffer.count_bytes()
+        if self._closed is not None and at_ms + self._op.wait_ms <= self._closed.ms:
+            self._counters.dropped_late += 1
+            return LATE
         if timestamp > self._time.ms:
             self._time.ms = timestamp
         self._buffer.put(Held(raw, at_ms, new, old, old, timestamp, headers, origin))
@@ -72,6 +81,17 @@ class Suppression:
             if self._flows_on(first):
                 yield first
 
+    def let_all_go(self) -> Iterator[Held]:
+        """Lets everything go, in order, since no more records come. Windows are closed then."""
+        buffer, last = self._buffer, -1
+        while (first := buffer.first()) is not None:
+            last = first.time_ms
+            buffer.remove_first()
+            if self._flows_on(first):
+                yield first
+        if self._closed is not None and last >= 0:
+            self._closed.move(last + self._op.session_gap_ms + self._op.wait_ms)
+
     def _flows_on(self, held: Held) -> bool:
         return held.new is not None or not self._op.by_window
 
@@ -88,20 +108,37 @@ def make_suppress(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> 
     assert isinstance(op, Suppress)
     env = builder.env
     suppression = Suppression(env, node.name, op)
+    flow_on = flowing(builder, node, made)
     serde = builder.plan.key_serde(builder.plan.specs[op.store])
 
     def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
         at_ms = key.end_ms if op.by_window else timestamp
         origin = env.metadata or NO_ORIGIN
-        for held in suppression.hold(serde.serialize(key), at_ms, value, old, timestamp, headers, origin):
+        found = suppression.hold(serde.serialize(key), at_ms, value, old, timestamp, headers, origin)
+        if found is LATE:
+            made.drop_late(key, value, timestamp, headers)
+        else:
+            flow_on(found)
+
+    return process
+
+
+def flowing(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Callable[[Iterable[Held]], None]:
+    """Forwards what is held back no more."""
+    op, env = node.operation, builder.env
+    assert isinstance(op, Suppress)
+    deserialize = builder.plan.key_serde(builder.plan.specs[op.store]).deserialize
+
+    def flow_on(found: Iterable[Held]) -> None:
+        for held in found:
             before, env.metadata = env.metadata, RecordMetadata(*held.origin)
             try:
                 prior = held.prior if node.sends_old_values else None
-                made.forward(serde.deserialize(held.key), held.new, held.timestamp, tuple(held.headers), prior)
+                made.forward(deserialize(held.key), held.new, held.timestamp, tuple(held.headers), prior)
             finally:
                 env.metadata = before
 
-    return process
+    return flow_on
 
 
 @emits(Suppress)
@@ -118,6 +155,12 @@ def emit_suppress(c: Compiler, node: ProcessorNode, op: Suppress, flow: Flow) ->
     hold = e.bind("hold", Suppression(c.env, node.name, op).hold)
     held, key, new, time = (e.temp(prefix) for prefix in ("h", "k", "v", "t"))
     call = f"{hold}({raw}, {at_ms}, {value}, {old}, {inside.time}, {inside.headers or '()'}, {origin})"
+    if node.late is not None:
+        found = e.temp("found")
+        e.line(f"{found} = {call}")
+        call = found
+        with e.block(f"if {found} is {e.bind('late', LATE)}:"):
+            c.late(node, inside)
     with e.block(f"for {held} in {call}:"):
         e.line(f"{key}, {new}, {time} = {held}.key, {held}.new, {held}.timestamp")
         result = Flow(_key(c, key, serde), Slot(obj=new), time, None)

@@ -344,7 +344,7 @@ class Task:
 
     def punctuate(self, now_ms: int) -> int:
         """Runs wall-clock punctuations that are due and returns how many ran. Raises RecordError (offset -1)."""
-        return self._runner.punctuate(now_ms)
+        return self._runner.punctuate(now_ms, is_behind=self._group.buffered > 0)
 
     # ------------------------------------------------------------------------------------------------- commit
 
@@ -356,7 +356,7 @@ class Task:
     @property
     def commit_needed(self) -> bool:
         """Whether anything was done since the last commit."""
-        return bool(self._uncommitted) or any(cache.dirty for cache in self.caches.values())
+        return bool(self._uncommitted) or any(cache.dirty or cache.pending for cache in self.caches.values())
 
     def prepare_commit(self) -> CommitState:
         """Flushes caches and collector. Raises RecordError where what a cache held back can't be processed."""

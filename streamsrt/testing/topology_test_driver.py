@@ -264,6 +264,7 @@ class TopologyTestDriver:
             self._task_config = _without_generation(self._task_config)
         self._globals = self._global_state(topology)
         self._tasks = [self._task(*place) for place in places]
+        self._tell_time()
 
     def _places(self, topology: Topology) -> list[tuple[Subtopology, int]]:
         """Each subtopology with its partitions: as many as the topic with most of them has."""
@@ -427,6 +428,11 @@ class TopologyTestDriver:
 
     # ------------------------------------------------------------------------------------------------- time, commit
 
+    def _tell_time(self) -> None:
+        """Lets the tasks know when they begin: what they wait for counts from there."""
+        for task in self._tasks:
+            task.punctuate(self._now_ms)
+
     def advance_wall_clock_time(self, duration: timedelta | int) -> None:
         """Moves the wall clock (milliseconds or timedelta), and runs the punctuations that are due then."""
         self._now_ms += _milliseconds(duration)
@@ -475,6 +481,7 @@ class TopologyTestDriver:
                     task.restore_partition_time(*place, metadata)
                     if log[position:]:
                         task.add_batch(*place, _columns(log[position:], position))
+        self._tell_time()
         self._work()
 
     def _restore(self, task: Task, store: str) -> None:

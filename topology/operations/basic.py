@@ -113,6 +113,10 @@ class Aggregate:
     aggregator: Function | None = None
     windows: Windows | None = None
     emit_on_close: bool = False
+    idle_timeout_ms: int | None = None
+    """After how long without a record, by the wall clock, all that is open closes."""
+    closed: str | None = None
+    """The store that remembers up to when windows were closed that way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,10 @@ class SlidingAggregate:
     initializer: Function | None = None
     aggregator: Function | None = None
     emit_on_close: bool = False
+    idle_timeout_ms: int | None = None
+    """After how long without a record, by the wall clock, all that is open closes."""
+    closed: str | None = None
+    """The store that remembers up to when windows were closed that way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,10 @@ class SessionAggregate:
     aggregator: Function | None = None
     merger: Function | None = None
     emit_on_close: bool = False
+    idle_timeout_ms: int | None = None
+    """After how long without a record, by the wall clock, all that is open closes."""
+    closed: str | None = None
+    """The store that remembers up to when windows were closed that way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +66,9 @@ class Suppress:
     max_records: int | None = None
     max_bytes: int | None = None
     shuts_down: bool = False
+    idle_timeout_ms: int | None = None
+    """After how long without a record, by the wall clock, all that is held back flows on."""
+    closed: str | None = None
+    """The store that remembers up to when windows were closed that way: their later changes are dropped."""
+    session_gap_ms: int = 0
+    """How far behind the end of a session it is still the same one."""
