@@ -1,7 +1,7 @@
-"""KIP-1071's example of an online migration, as transcripts: every file of tests/golden/migration comes out as it is written.
+"""KIP-1071's example of an online migration, as transcripts: every file of tests/golden/migration comes out as it is.
 
-Commands at the left margin, what came of them indented below. Members A and B are instances of classic Kafka Streams, C and D
-members of the streams protocol; each does what it is told when it is told.
+Commands at the left margin, what came of them indented below. Members A and B are instances of classic Kafka Streams, C is
+a member of the streams protocol; each does what it is told when it is told.
 
     A B are a classic group [eager]     three tasks each, and a standby task for each of the other's
     A beats | A joins | A leaves        Heartbeat; JoinGroup with SyncGroup; LeaveGroup
