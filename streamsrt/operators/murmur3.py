@@ -5,26 +5,36 @@ Source: org.apache.kafka.streams.state.internals.Murmur3.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct, iter_unpack
 
 SEED = 104729
 _MASK = 0xFFFFFFFFFFFFFFFF
 _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
+_REMEMBERED_BYTES = 1024
 _pack = Struct(">QQ").pack
 
 
 def hash_bytes(data: bytes) -> bytes:
     """The hash of ``data`` as 16 bytes: two longs, big-endian, as Kafka Streams writes them."""
+    # Each value is hashed when it asks, and again when it is answered.
+    return _remembered(data) if len(data) <= _REMEMBERED_BYTES else _hashed(data)
+
+
+def _hashed(data: bytes) -> bytes:
+    # The steps are written out: a function for each would take most of the time.
     first = second = SEED
     length = len(data)
     blocks = length & ~15
     for low, high in iter_unpack("<QQ", data[:blocks]):
-        first ^= _mix(low, _C1, 31, _C2)
-        first = (_rotate(first, 27) + second) & _MASK
-        first = (first * 5 + 0x52DCE729) & _MASK
-        second ^= _mix(high, _C2, 33, _C1)
-        second = (_rotate(second, 31) + first) & _MASK
-        second = (second * 5 + 0x38495AB5) & _MASK
+        low = low * _C1 & _MASK
+        low = (low << 31 | low >> 33) & _MASK
+        first ^= low * _C2 & _MASK
+        first = ((first << 27 | first >> 37) + second) * 5 + 0x52DCE729 & _MASK
+        high = high * _C2 & _MASK
+        high = (high << 33 | high >> 31) & _MASK
+        second ^= high * _C1 & _MASK
+        second = ((second << 31 | second >> 33) + first) * 5 + 0x38495AB5 & _MASK
     tail = data[blocks:]
     if len(tail) > 8:
         second ^= _mix(int.from_bytes(tail[8:], "little"), _C2, 33, _C1)
@@ -37,6 +47,9 @@ def hash_bytes(data: bytes) -> bytes:
     first, second = _final(first), _final(second)
     first = (first + second) & _MASK
     return _pack(first, (second + first) & _MASK)
+
+
+_remembered = lru_cache(maxsize=10_000)(_hashed)
 
 
 def _rotate(value: int, by: int) -> int:

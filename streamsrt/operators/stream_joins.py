@@ -25,7 +25,7 @@ from typing import Any
 from streamsrt.operators.environment import Environment
 from streamsrt.operators.plan import Plan, StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
-from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.cache import Entry, KeyValueCache
 from streamsrt.state.duplicates import DuplicatesCache
 from topology import nodes
 from topology.nodes import ProcessorNode
@@ -97,6 +97,9 @@ class Unmatched:
         place = _TIME_AND_SIDE.pack(timestamp, is_left) + raw
         if place not in self._known:
             self._known.add(place)
+            if place not in self._cache:
+                # All rows of the store are known: there is none to look up.
+                self._cache[place] = Entry(place, None, -1)
             if self._order and place < self._order[-1]:
                 insort(self._order, place)
             else:
@@ -105,8 +108,9 @@ class Unmatched:
 
     def discard(self, raw: bytes, is_left: bool, of_ms: int, timestamp: int, headers: Any) -> None:
         """Forgets the records of that key, side and time: a match was found at ``timestamp``."""
+        self._load()
         place = _TIME_AND_SIDE.pack(of_ms, is_left) + raw
-        if self._cache[place].value is not None:
+        if place in self._known and self._cache[place].value is not None:
             self._change(place, None, timestamp, headers)
 
     def _load(self) -> None:

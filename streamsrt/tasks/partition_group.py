@@ -142,7 +142,10 @@ class PartitionGroup:
         if bound is not None and queue.highest < 0:
             queue.highest = max(timestamps)
         if bound is not None and queue.highest > bound:
-            stop = next((i for i in range(start + 1, stop) if timestamps[i] > bound), stop)
+            end = start + 1
+            while end < stop and timestamps[end] <= bound:
+                end += 1
+            stop = end
         if stop == len(columns.keys):
             queue.batches.popleft()
             queue.position = 0

@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 from streamsrt.wire.records import encode_batch
-from tests.bench.bench_end_to_end import LOAD_BATCH_RECORDS, RECORDS_MIN, SHARES, Cluster, Result, clusters, table
+from tests.bench.bench_end_to_end import LOAD_BATCH_RECORDS, SHARES, Cluster, Result, clusters, table
 from tests.bench.peer_programs import UnfinishedError, prepare, run_program, say
 from tests.bench.peers import operator_data
 from tests.bench.peers.data import Columns, difference, rows
@@ -34,6 +34,8 @@ TITLES = {
     "table-table": "Join of two tables",
     "foreign-key": "Join of two tables on a foreign key",
 }
+RECORDS_LEAST = 40_000
+"""Ten seconds in each partition."""
 QUIX_HAS = {"hopping", "session", "suppress", "stream-table", "stream-stream"}
 
 
@@ -94,7 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Prints a table per workload; the result is the number of runs whose outputs were wrong."""
     given = options(arguments)
     peers, workloads = given.peers.split(","), given.workloads.split(",")
-    records = {peer: max(RECORDS_MIN, int(given.records * SHARES.get(peer, 1))) for peer in peers}
+    records = {peer: max(RECORDS_LEAST, int(given.records * SHARES.get(peer, 1))) for peer in peers}
     compared = {name: [peer for peer in peers if peer != "quix" or name in QUIX_HAS] for name in workloads}
     results: dict[str, dict[str, list[Result]]] = {name: {peer: [] for peer in compared[name]} for name in workloads}
     for peer in peers:

@@ -35,7 +35,7 @@ def count(value, state):
 
 
 def joined(one, other):
-    return one[:20] + b"|" + other[:20]
+    return one[:20] + "|" + other[:20]
 
 
 def main(arguments):
@@ -60,14 +60,16 @@ def main(arguments):
         on_message_processed=processed,
     )
     sources = source.split(",")
+    # What a join keeps must be text.
+    kind = "string" if len(sources) > 1 else "bytes"
     frame, *others = [
-        app.dataframe(app.topic(name, key_deserializer="bytes", value_deserializer="bytes")) for name in sources
+        app.dataframe(app.topic(name, key_deserializer="bytes", value_deserializer=kind)) for name in sources
     ]
     if workload == "W1":
         out = app.topic(sink, key_serializer="bytes", value_serializer="bytes")
         frame.filter(lambda v: not v[16] & 1).apply(lambda v: v.upper()).to_topic(out)
     elif others:
-        out = app.topic(sink, key_serializer="bytes", value_serializer="bytes")
+        out = app.topic(sink, key_serializer="bytes", value_serializer="string")
         if workload == "stream-table":
             result = frame.join_asof(others[0], how="inner", on_merge=joined)
         else:
