@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from streamsrt.state.memory import MemoryStore
 from streamsrt.tasks.offset_metadata import done_metadata
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.records import RecordColumns, iter_columns
+from tests.streamsrt.operators import test_asof_joins, test_expiry, test_idle, test_late_records
 from tests.streamsrt.operators.programs import (
     APPLICATION,
     STREAM_JOINS,
@@ -27,6 +28,7 @@ from tests.streamsrt.operators.programs import (
     columns_of,
     commit,
     inputs,
+    piped,
     programs,
 )
 from topology import StreamsBuilder, TimeWindows, Topology, serdes
@@ -235,3 +237,32 @@ def test_a_record_that_fails_is_named() -> None:
     with pytest.raises(ProcessingError, match="in-0") as caught:
         check()
     assert caught.value.offset == 0
+
+
+BEYOND: dict[str, Callable[[], Topology]] = {
+    "as-of": lambda: test_asof_joins.program("left", 0),
+    "as-of with grace": lambda: test_asof_joins.program("inner", 7),
+    "late records": test_late_records.PROGRAMS["hopping"],
+    "closed by the wall clock": test_idle.PROGRAMS["tumbling"],
+    "rows that expire": test_expiry.source_table,
+    "rows that expire and are joined": test_expiry.PROGRAMS["join"],
+}
+
+
+@pytest.mark.parametrize("program", BEYOND)
+@given(before=st.lists(piped(("in", "t")), max_size=25), after=st.lists(piped(("in", "t")), max_size=25))
+@settings(max_examples=25, deadline=None)
+def test_operators_of_our_own_go_on_live_where_the_backfill_ended(
+    program: str, before: list[Piped], after: list[Piped]
+) -> None:
+    topology = BEYOND[program]()
+    topics = _sources(topology)
+    named = dict(zip(("in", "t"), (*topics, topics[0])[:2], strict=True))
+    first, second = (
+        per_topic([replace(row, topic=named[row.topic]) for row in rows], topics) for rows in (before, after)
+    )
+    live, mixed = all_live(topology, first, second, False), offline_then_live(topology, first, second, False)
+    assert mixed.rows == live.rows
+    assert mixed.compacted() == live.compacted()
+    written = {topic for topic in live.outputs if not topic.endswith("-changelog")}
+    assert {topic: mixed.outputs[topic] for topic in written} == {topic: live.outputs[topic] for topic in written}
