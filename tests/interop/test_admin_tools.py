@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.fixtures_brokers import require_kafka
 from tests.interop.admin_tools import AdminTools, Done
@@ -179,3 +180,33 @@ def test_delete_records(tools: AdminTools, topic: str, tmp_path: Path) -> None:
     assert f"partition: {topic}-0\tlow_watermark: 0" in output(tools.tool(*arguments))
     assert output(tools.admin("set-config", "TOPIC", topic, "cleanup.policy", "compact")) == "altered"
     eventually(lambda: str("PolicyViolationException" in output(tools.tool(*arguments))), "True")
+
+
+def test_a_hanging_transaction_is_aborted(tools: AdminTools, topic: str) -> None:
+    """What kafka-transactions finds open on a partition it ends with a marker, though the producer knows nothing of it."""
+    producer = Producer({"bootstrap.servers": tools.servers, "transactional.id": topic, "linger.ms": 0})
+    producer.init_transactions(PATIENCE_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"never seen", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    place = ("--topic", topic, "--partition", "0")
+
+    def start_offset() -> str:
+        described = output(tools.tool("TransactionsCommand", "describe-producers", *place)).splitlines()
+        return described[1].split()[-1]
+
+    assert start_offset() == "0"
+    assert tools.tool("TransactionsCommand", "abort", *place, "--start-offset", "0").code == 0
+    eventually(start_offset, "None")
+    plain = Producer({"bootstrap.servers": tools.servers})
+    plain.produce(topic, b"seen", partition=0)
+    assert plain.flush(PATIENCE_S) == 0
+    settings = {"bootstrap.servers": tools.servers, "group.id": topic, "isolation.level": "read_committed"}
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    message = consumer.poll(PATIENCE_S)
+    consumer.close()
+    assert message is not None
+    assert message.value() == b"seen"
+    again = tools.tool("TransactionsCommand", "abort", *place, "--start-offset", "0")
+    assert again.code == 1
