@@ -106,7 +106,9 @@ class StateDirectoryLockedError(StateError):
 
 
 class StoreCorruptedError(StateError):
-    """A local store is unreadable or contradicts its changelog: it is wiped and restored."""
+    """A local store is unreadable or contradicts its changelog: it is wiped and restored. ``path``: where it lies."""
+
+    path = ""
 
 
 class RecordError(StreamsError):

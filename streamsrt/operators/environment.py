@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
-from streamsrt.errors import ProcessingError, ProductionError, RecordError
+from streamsrt.errors import ProcessingError, ProductionError, RecordError, StateError
 from streamsrt.operators.handlers import ErrorContext, ExceptionHandler, HandlerResponse
 from streamsrt.operators.plan import Counters, Plan, StreamTime
 from streamsrt.operators.punctuation_queue import PunctuationQueue, Schedule
@@ -178,7 +178,7 @@ class Environment:
             self.punctuation_time_ms = now_ms
             try:
                 schedule.callback(now_ms)
-            except RecordError:
+            except (RecordError, StateError):
                 raise
             except Exception as error:  # noqa: BLE001  # a user's function may raise anything
                 self.failed(schedule.node, error, None, None, now_ms, ())

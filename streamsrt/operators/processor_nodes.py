@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from streamsrt.errors import RecordError, UserError
+from streamsrt.errors import RecordError, StateError, UserError
 from streamsrt.operators.aggregate import pack_start
 from streamsrt.operators.environment import Environment
 from streamsrt.operators.plan import own_store
@@ -45,7 +45,7 @@ class PathNode:
     def accept(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
         try:
             self.process(key, value, timestamp, headers, old)
-        except RecordError:
+        except (RecordError, StateError):
             raise
         except Exception as error:  # noqa: BLE001  # a user's function may raise anything
             self.env.failed(self.name, error, key, value, timestamp, headers)
@@ -285,7 +285,7 @@ class PathBuilder:
         def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
             try:
                 write(key, value, timestamp, headers)
-            except RecordError:
+            except (RecordError, StateError):
                 raise
             except Exception as error:  # noqa: BLE001  # a user's serde or partitioner may raise anything
                 env.failed_to_produce(node.name, error, key, value, timestamp, headers)

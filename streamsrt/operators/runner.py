@@ -17,7 +17,7 @@ from itertools import repeat
 from operator import length_hint
 from typing import Any
 
-from streamsrt.errors import DeserializationError, RecordError
+from streamsrt.errors import DeserializationError, RecordError, StateError
 from streamsrt.operators import (  # noqa: F401  # they register their operations
     aggregate,
     aggregate_nodes,
@@ -151,14 +151,21 @@ class Runner:
                 generated.run(*self._arguments(generated, keys, rest))
                 start = count
             except Exception as error:  # a user's function may raise anything
-                if isinstance(error, RecordError):
-                    # The collector refused what the run wrote: nothing of the run may count as done.
+                if isinstance(error, RecordError | StateError):
+                    # Refused by the collector, or a store can't be used: nothing of the run may count as done.
                     self.failed_index = start
                     raise
                 index = start + len(rest.keys) - length_hint(keys) - 1
                 self.failed_index = index
                 self._skip_or_raise(generated, error, topic, partition, columns, index)
                 start = index + 1
+
+    def current(self) -> RecordMetadata | None:
+        """The record that is being processed; None where that is not known. Any thread may ask, while a run is on."""
+        if self.env.metadata is not None:
+            topic, partition, offset, *_ = self.env.metadata
+            return RecordMetadata(topic, partition, offset)
+        return self._origin() if self._at[2].keys else None
 
     def _origin(self) -> RecordMetadata:
         """Of the record that a generated function has come to."""
@@ -304,7 +311,7 @@ class Runner:
             return
         try:
             generated.run(*[getattr(flushed, column) for column in generated.columns])
-        except RecordError:
+        except (RecordError, StateError):
             raise
         except Exception as error:  # a user's function may raise anything
             place, stage = generated.place(error)

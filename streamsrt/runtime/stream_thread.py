@@ -6,8 +6,10 @@
    it has not sent yet is thrown away.
 3. A record that can't be handled ends the application, after everything before it was committed, so that the next start
    begins at that very record. Where results may have got lost with it, nothing more is committed: they are made again.
-4. Results that could not be written while the cluster was away are made again: the tasks start over from what is committed.
-5. Exactly once, all running tasks are committed together, and what a failing record's transaction holds is undone.
+4. A store that turns out to be damaged is wiped and restored; its task, or where all are one transaction all of them, start
+   over from what is committed. Any other trouble with state ends the application, and nothing more is committed.
+5. Results that could not be written while the cluster was away are made again: the tasks start over from what is committed.
+6. Exactly once, all running tasks are committed together, and what a failing record's transaction holds is undone.
 """
 
 from __future__ import annotations
@@ -22,7 +24,15 @@ from dataclasses import dataclass
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.interface import GroupMember, Network
 from streamsrt.client.values import LATEST, DeliveryTimeoutError, TransactionLostError
-from streamsrt.errors import BrokerError, MissingTopicError, RecordError, StreamsError, UserError
+from streamsrt.errors import (
+    BrokerError,
+    MissingTopicError,
+    RecordError,
+    StateError,
+    StoreCorruptedError,
+    StreamsError,
+    UserError,
+)
 from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,
@@ -52,6 +62,7 @@ from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Res
 from streamsrt.runtime.meter import ThreadMeter
 from streamsrt.runtime.tracing import OnWork, no_spans
 from streamsrt.runtime.values import MemoryUse, Progress, RestoreProgress, State, TaskProgress
+from streamsrt.tasks.damage import damaged_store
 from streamsrt.tasks.owned_task import OwnedTask
 from streamsrt.tasks.task_manager import TaskManager
 from streamsrt.tasks.task_offsets import TaskOffsets
@@ -213,6 +224,8 @@ class StreamThread:
             self._process(now_ms)
         except _WORK_LOST as error:
             self._start_over(error)
+        except StoreCorruptedError as error:
+            self._recover(error, alone=not self._committer.is_atomic)
         self._maybe_commit(now_ms)
         self._manager.clean_up(now_ms)
         self._tell_offsets(now_ms)
@@ -292,6 +305,8 @@ class StreamThread:
             self._committer.commit(together, self._member.member_id, self._member.member_epoch)
         except _WORK_LOST as error:
             self._start_over(error)
+        except StoreCorruptedError as error:
+            self._recover(error, alone=False)
         ended_ns = time.monotonic_ns()
         self.meter.commit.add(began_ns, ended_ns, 1)
         self.on_work("commit", began_ns, ended_ns, 1)
@@ -300,6 +315,19 @@ class StreamThread:
         logger.warning("results could not be written, the tasks start over from what is committed: %s", error)
         self._manager.restart_all()
         self._committer.forget()
+
+    def _recover(self, error: StoreCorruptedError, *, alone: bool) -> None:
+        """Lets a damaged store be restored, and its task do again what is not committed. ``alone``: only that task does."""
+        found = damaged_store(self._manager, error)
+        if found is None:
+            raise error
+        owned, store = found
+        logger.warning("task %s starts over, its store %s is wiped and restored: %s", owned, store, error)
+        if alone:
+            self._manager.restart(owned, owned.role, wipe=[store])
+        else:
+            self._manager.restart_all({owned.key: [store]})
+            self._committer.forget()
 
     def _purge_repartition_topics(self, now_ms: int) -> None:
         """Deletes what was read from repartition topics and committed: nobody reads it again."""
@@ -408,8 +436,8 @@ class StreamThread:
         self.response = self._on_failure(error)
         if self.response is not Response.REPLACE_THREAD:
             self._on_state(State.PENDING_ERROR)
-        is_known = not isinstance(error, RecordError) or (
-            error.offset >= 0 and error.is_in_order and not self._committer.is_atomic
+        is_known = not isinstance(error, RecordError | StateError) or (
+            isinstance(error, RecordError) and error.offset >= 0 and error.is_in_order and not self._committer.is_atomic
         )
         try:
             if is_known:

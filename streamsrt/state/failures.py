@@ -35,9 +35,11 @@ def store_error(cause: str, name: str, path: Path, doing: str) -> StateError:
             "Stop it, or give this one another state.dir or application.id."
         )
     if any(text in cause for text in _DAMAGE):
-        return StoreCorruptedError(
+        damaged = StoreCorruptedError(
             f"{where} can't be {doing}: its files are damaged. It will be wiped and restored from its changelog. ({cause})"
         )
+        damaged.path = str(path)
+        return damaged
     return storage_error(cause, where, doing)
 
 

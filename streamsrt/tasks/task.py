@@ -293,12 +293,15 @@ class Task:
 
     @property
     def processing(self) -> str:
-        """The batch that is being processed, in words; empty between two. May be asked by another thread."""
+        """The record that is being processed, in words; empty between two. May be asked by another thread."""
         run = self._current
         if run is None:
             return ""
         topic, partition = run.topic_partition
         first, last = run.columns.offset_at(0), run.columns.next_offset - 1
+        at = self._runner.current()
+        if at is not None and at.topic == topic and at.partition == partition and first <= at.offset <= last:
+            return f"{topic}-{partition} offset {at.offset} (of a batch of {first} to {last})"
         return f"{topic}-{partition} offset {first}" + (f" to {last}" if last > first else "")
 
     def _process_run(self, run: Run) -> int:

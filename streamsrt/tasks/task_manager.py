@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 from streamsrt.client.interface import Network
 from streamsrt.client.values import (
@@ -186,7 +187,7 @@ class TaskManager:
             if key not in roles:
                 self._close(owned)
             elif owned.is_active and roles[key] != "active":
-                self._restart(owned, roles[key])
+                self.restart(owned, roles[key])
         for key, role in sorted(roles.items()):
             known = self._tasks.get(key)
             if known is None:
@@ -282,7 +283,7 @@ class TaskManager:
         self.closed += 1
         logger.info("task %s: closed", owned)
 
-    def _restart(self, owned: OwnedTask, role: Role, *, wipe: Iterable[str] = ()) -> None:
+    def restart(self, owned: OwnedTask, role: Role, *, wipe: Iterable[str] = ()) -> None:
         """Throws away what the task has in memory, and opens it again."""
         wiped = set(wipe)
         self._close(owned)
@@ -292,10 +293,10 @@ class TaskManager:
         self._open(owned.key, role)
         self._share_cache()
 
-    def restart_all(self) -> None:
+    def restart_all(self, wipe: Mapping[TaskKey, Iterable[str]] = MappingProxyType({})) -> None:
         """Opens every active task again, from what is committed: what was sent since is not known to be written."""
         for owned in [owned for owned in self._tasks.values() if owned.is_active]:
-            self._restart(owned, owned.role)
+            self.restart(owned, owned.role, wipe=wipe.get(owned.key, ()))
 
     def clean_up(self, now_ms: int) -> None:
         """Deletes stores that nobody has used for ``state.cleanup.delay.ms``: their tasks went elsewhere long ago.
@@ -549,7 +550,7 @@ class TaskManager:
                     starts[place],
                     ends[place],
                 )
-                self._restart(owned, owned.role, wipe=[spec.name])
+                self.restart(owned, owned.role, wipe=[spec.name])
                 return
             start = starts[place] if at is None else at
             owned.changelogs[spec.name] = ChangelogProgress(
@@ -611,7 +612,7 @@ class TaskManager:
             done = self._restorer.restore(fetched)
         except StoreCorruptedError as error:
             logger.warning("task %s: store %s is wiped and restored from the start: %s", owned, name, error)
-            self._restart(owned, owned.role, wipe=[name])
+            self.restart(owned, owned.role, wipe=[name])
             return
         except DecodeError as error:
             raise DeserializationError(

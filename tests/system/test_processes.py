@@ -85,7 +85,8 @@ def test_a_process_that_a_record_keeps_is_replaced_and_the_record_named(
     with AppProcess(tmp_path / "app", "stuck_app", application_id, bundled.address, config, cwd=folder) as app:
         wait_until(lambda: "was kept by a record for too long: it is replaced" in app.stderr, "it is replaced")
         said = app.stderr
-        assert re.search(r"it processes texts-0 offset 0 to 3 at \S+stuck_app\.py:\d+ in passed_on", said), said
+        record = r"it processes texts-0 offset 2 \(of a batch of 0 to 3\)"
+        assert re.search(record + r" at \S+stuck_app\.py:\d+ in passed_on", said), said
         opened = tmp_path / "opened"
         opened.write_text("SLOW", encoding="utf-8")
         opened.replace(gate)

@@ -1,0 +1,140 @@
+"""What may go wrong around an application: a message that says what and what to do, or none and the right results."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from streamsrt.client.values import NewTopic
+from tests.system.cluster import Cluster, Row, last_values
+from tests.system.processes import AppProcess, run_command, wait_until
+
+WORDS = """
+import resource
+import sys
+
+from topology import StreamsBuilder, serdes
+
+if {limit}:
+    # What a disk with no space left says: a file can't grow any more.
+    resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+
+builder = StreamsBuilder()
+words = builder.stream("words", key=serdes.string, value=serdes.string)
+words.group_by(lambda _, word: word, key=serdes.string, value=serdes.string).count(store="counts")
+topology = builder.build()
+"""
+QUICK = {"commit.interval.ms": 100, "metadata.max.age.ms": 300}
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> Path:
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    (folder / "words_app.py").write_text(WORDS.format(limit=0), encoding="utf-8")
+    (folder / "full_app.py").write_text(WORDS.format(limit=60_000), encoding="utf-8")
+    return folder
+
+
+def rows(count: int, times: int = 1) -> list[Row]:
+    return [Row(b"k", b"word-%06d" % (index % count), 1_000) for index in range(count * times)]
+
+
+def counts(cluster: Cluster, application_id: str) -> dict[str, int]:
+    found = last_values(cluster.read(f"{application_id}-counts-changelog"))
+    return {(word or b"").decode(): int.from_bytes(value or b"", "big") for word, value in found.items()}
+
+
+def expected(*written: list[Row]) -> dict[str, int]:
+    return dict(Counter((row.value or b"").decode() for some in written for row in some))
+
+
+# --------------------------------------------------------------------------------------------------------- the disk
+
+
+def test_the_disk_is_full(bundled: Cluster, tmp_path: Path, modules: Path, application_id: str) -> None:
+    bundled.make_topics(1, "words")
+    written = rows(5_000)
+    bundled.write("words", written, 1)
+    app = AppProcess(tmp_path / "app", "full_app", application_id, bundled.address, QUICK, until="quiet", cwd=modules)
+    with app:
+        assert app.wait_end() == 4
+        assert "the disk is full. Free space there, or move state.dir to a larger disk, and restart" in app.last_words
+        assert str(app.state_dir) in app.last_words
+    # With space it goes on where it was.
+    with AppProcess(
+        tmp_path / "app", "words_app", application_id, bundled.address, QUICK, until="quiet", cwd=modules
+    ) as again:
+        assert again.wait_end() == 0
+    assert counts(bundled, application_id) == expected(written)
+
+
+def test_the_state_directory_can_not_be_written(bundled: Cluster, modules: Path, application_id: str) -> None:
+    bundled.make_topics(1, "words")
+    # Nobody makes directories there, not even root.
+    where = ("--state-dir", "/sys/kernel/streamsrt")
+    done = run_command("run", "words_app", "-a", application_id, "-b", bundled.address, *where, cwd=modules)
+    assert done.returncode == 4
+    assert "/sys/kernel/streamsrt" in done.stderr
+    assert "this user may not write there. Make it writable, or point state.dir elsewhere" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_state_file_is_damaged(bundled: Cluster, tmp_path: Path, modules: Path, application_id: str) -> None:
+    bundled.make_topics(1, "words")
+    written = rows(3_000)
+    bundled.write("words", written, 1)
+    with AppProcess(
+        tmp_path / "app", "words_app", application_id, bundled.address, QUICK, until="quiet", cwd=modules
+    ) as app:
+        assert app.wait_end() == 0
+        (file,) = (app.state_dir / application_id / "stores" / "counts" / "0").glob("*.sst")
+        data = bytearray(file.read_bytes())
+        for at in range(100, len(data) // 2, 512):
+            data[at] ^= 0xFF
+        file.write_bytes(data)
+        bundled.write("words", written, 1)
+        app.start()
+        assert app.wait_end() == 0
+        assert "its store counts is wiped and restored" in app.stderr
+        assert "its files are damaged" in app.stderr
+        assert "Traceback" not in app.stderr
+    assert counts(bundled, application_id) == expected(written, written)
+
+
+# -------------------------------------------------------------------------------------------------------- the topics
+
+
+def test_a_changelog_has_another_number_of_partitions(
+    bundled: Cluster, tmp_path: Path, modules: Path, application_id: str
+) -> None:
+    bundled.make_topics(2, "words")
+    changelog = f"{application_id}-counts-changelog"
+    bundled.make_topics(3, changelog)
+    with AppProcess(tmp_path / "app", "words_app", application_id, bundled.address, QUICK, cwd=modules) as app:
+        assert app.wait_end() == 2
+        assert changelog in app.last_words
+        assert re.search(r"expected 2, found 3", app.last_words)
+        assert "need the same number of partitions: create them anew" in app.last_words
+        assert "Traceback" not in app.stderr
+
+
+def test_a_source_topic_grows_while_it_is_read(
+    bundled: Cluster, tmp_path: Path, modules: Path, application_id: str
+) -> None:
+    """Tasks for the new partitions come without a restart, where the repartition topic can stay as it is."""
+    bundled.make_topics(1, "words")
+    first, second = rows(50), rows(70)
+    bundled.write("words", first, 1)
+    with AppProcess(tmp_path / "app", "words_app", application_id, bundled.address, QUICK, cwd=modules) as app:
+        bundled.wait_all_committed(application_id, "words")
+        tasks = len(app.progress["tasks"])
+        grow(bundled, "words", 2)
+        bundled.write("words", second, 2, partition=1)
+        wait_until(lambda: len(app.progress["tasks"]) > tasks, "there is a task for the new partition")
+        bundled.wait_all_committed(application_id, "words", f"{application_id}-counts-repartition")
+        assert app.terminate() == 0
+    assert counts(bundled, application_id) == expected(first, second)
