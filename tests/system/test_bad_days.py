@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 
-from streamsrt.client.values import NewTopic
 from tests.system.cluster import Cluster, Row, last_values
 from tests.system.processes import AppProcess, run_command, wait_until
 
@@ -27,6 +27,14 @@ words = builder.stream("words", key=serdes.string, value=serdes.string)
 words.group_by(lambda _, word: word, key=serdes.string, value=serdes.string).count(store="counts")
 topology = builder.build()
 """
+LOUD = """
+from topology import StreamsBuilder, serdes
+
+builder = StreamsBuilder()
+words = builder.stream("words", key=serdes.string, value=serdes.string)
+words.map_values(str.upper).to("loud", key=serdes.string, value=serdes.string)
+topology = builder.build()
+"""
 QUICK = {"commit.interval.ms": 100, "metadata.max.age.ms": 300}
 
 
@@ -34,6 +42,7 @@ QUICK = {"commit.interval.ms": 100, "metadata.max.age.ms": 300}
 def modules(tmp_path: Path) -> Path:
     folder = tmp_path / "modules"
     folder.mkdir()
+    (folder / "loud_app.py").write_text(LOUD, encoding="utf-8")
     (folder / "words_app.py").write_text(WORDS.format(limit=0), encoding="utf-8")
     (folder / "full_app.py").write_text(WORDS.format(limit=60_000), encoding="utf-8")
     return folder
@@ -122,19 +131,71 @@ def test_a_changelog_has_another_number_of_partitions(
         assert "Traceback" not in app.stderr
 
 
+def grow(cluster: Cluster, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.address})
+    for done in admin.create_partitions([NewPartitions(topic, partitions)]).values():
+        done.result(60)
+
+
 def test_a_source_topic_grows_while_it_is_read(
     bundled: Cluster, tmp_path: Path, modules: Path, application_id: str
 ) -> None:
-    """Tasks for the new partitions come without a restart, where the repartition topic can stay as it is."""
-    bundled.make_topics(1, "words")
-    first, second = rows(50), rows(70)
-    bundled.write("words", first, 1)
-    with AppProcess(tmp_path / "app", "words_app", application_id, bundled.address, QUICK, cwd=modules) as app:
+    bundled.make_topics(1, "words", "loud")
+    bundled.write("words", rows(3), 1)
+    with AppProcess(tmp_path / "app", "loud_app", application_id, bundled.address, QUICK, cwd=modules) as app:
         bundled.wait_all_committed(application_id, "words")
-        tasks = len(app.progress["tasks"])
         grow(bundled, "words", 2)
-        bundled.write("words", second, 2, partition=1)
-        wait_until(lambda: len(app.progress["tasks"]) > tasks, "there is a task for the new partition")
-        bundled.wait_all_committed(application_id, "words", f"{application_id}-counts-repartition")
+        bundled.write("words", rows(5), 2, partition=1)
+        bundled.wait_all_committed(application_id, "words")
+        assert len(app.progress["tasks"]) == 2
         assert app.terminate() == 0
-    assert counts(bundled, application_id) == expected(first, second)
+    assert Counter(record.value for record in bundled.read("loud")) == Counter(
+        (row.value or b"").upper() for row in rows(3) + rows(5)
+    )
+
+
+def test_a_source_topic_of_state_grows(bundled: Cluster, tmp_path: Path, modules: Path, application_id: str) -> None:
+    """The state of a key would be in another partition than its records: that is nothing to go on with."""
+    bundled.make_topics(1, "words")
+    bundled.write("words", rows(3), 1)
+    with AppProcess(tmp_path / "app", "words_app", application_id, bundled.address, QUICK, cwd=modules) as app:
+        app.wait_running()
+        bundled.wait_all_committed(application_id, "words", f"{application_id}-counts-repartition")
+        grow(bundled, "words", 2)
+        assert app.wait_end() == 2
+        assert re.search(r"expected 2, found 1", app.last_words)
+        assert "need the same number of partitions: create them anew" in app.last_words
+
+
+def test_a_source_topic_is_deleted_while_it_is_read(
+    bundled: Cluster, tmp_path: Path, modules: Path, application_id: str
+) -> None:
+    bundled.make_topics(1, "words", "loud")
+    bundled.write("words", rows(3), 1)
+    with AppProcess(tmp_path / "app", "loud_app", application_id, bundled.address, QUICK, cwd=modules) as app:
+        bundled.wait_all_committed(application_id, "words")
+        bundled.delete_topics("words")
+        assert app.wait_end() == 2
+        assert "words" in app.last_words
+        assert "can't run without its source topics" in app.last_words
+        assert "Traceback" not in app.stderr
+
+
+def test_an_internal_topic_is_deleted_while_it_is_used(
+    bundled: Cluster, tmp_path: Path, modules: Path, application_id: str
+) -> None:
+    """The group coordinator makes it again; what was in it and not processed is lost, all else goes on."""
+    bundled.make_topics(1, "words")
+    first, second = rows(3), rows(7)
+    bundled.write("words", first, 1)
+    repartition = f"{application_id}-counts-repartition"
+    with AppProcess(tmp_path / "app", "words_app", application_id, bundled.address, QUICK, cwd=modules) as app:
+        app.wait_running()
+        bundled.wait_all_committed(application_id, "words", repartition)
+        bundled.delete_topics(repartition)
+        wait_until(lambda: app.stderr.count("MISSING_INTERNAL_TOPICS") >= 2, "the application is told")
+        assert f"Internal topics are missing: {repartition}" in app.stderr
+        bundled.write("words", second, 1)
+        wait_until(lambda: counts(bundled, application_id) == expected(first, second), "nothing is missing")
+        assert app.terminate() == 0
+        assert "Traceback" not in app.stderr
