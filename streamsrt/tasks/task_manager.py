@@ -15,7 +15,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
@@ -42,6 +42,7 @@ from streamsrt.state.directory import StateDirectory
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.input_buffer import InputBuffer
 from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
+from streamsrt.tasks.memory_shares import share_memory
 from streamsrt.tasks.offset_metadata import refuse_running_backfill
 from streamsrt.tasks.owned_task import OwnedTask, Phase
 from streamsrt.tasks.record_collector import RecordCollector
@@ -57,7 +58,6 @@ logger = logging.getLogger(__name__)
 RETRY_BACKOFF_MS = 500
 CLEAN_INTERVAL_MS = 60_000
 _ADMIN_TIMEOUT_S = 5.0
-_LEAST_UNCOMMITTED_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,13 +241,7 @@ class TaskManager:
             return self._directory.open_store(spec, partition)
 
     def _share_cache(self) -> None:
-        stateful = [owned for owned in self._tasks.values() if owned.is_active and owned.task.is_stateful()]
-        total = self._settings.cache_max_bytes
-        count = max(1, len(stateful))
-        share = max(1, total // count) if total else 0
-        waiting = max(_LEAST_UNCOMMITTED_BYTES, self._settings.uncommitted_max_bytes // count)
-        for owned in stateful:
-            owned.task.config = replace(owned.task.config, cache_max_bytes=share, write_buffer_max_bytes=waiting)
+        share_memory(self._tasks.values(), self._settings.cache_max_bytes, self._settings.uncommitted_max_bytes)
 
     # ---------------------------------------------------------------------------------------------------------- closing
 

@@ -216,6 +216,6 @@ def test_what_keeps_it_is_named(make_rig: MakeRig, caplog: pytest.LogCaptureFixt
         rig.turn(6)
     assert rig.thread.processed_records == 3
     what = next(each for each in told if "in slow" in each)
-    assert "longer than max.poll.interval.ms (0.1 s): it processes in-0 offset 0 to 2 at " in what
+    assert "longer than max.poll.interval.ms (0.1 s): it processes in-0 offset 0 (of a batch of 0 to 2) at " in what
     assert "test_lifecycle.py" in what
     assert "longer than max.poll.interval.ms" in caplog.text
