@@ -101,8 +101,14 @@ class PartitionGroup:
         if not self.buffered:
             self._idle_since_ms = None
             return False
+        for queue in self._queues.values():
+            if queue.head is None:
+                break
+        else:
+            self._idle_since_ms = None
+            return True
         empty = [queue for queue in self._queues.values() if queue.head is None]
-        if self._max_task_idle_ms < 0 or not empty:
+        if self._max_task_idle_ms < 0:
             self._idle_since_ms = None
             return True
         if any(queue.has_more_at_broker() for queue in empty):
@@ -130,9 +136,9 @@ class PartitionGroup:
                 bound = head
         if chosen is None:
             return None
-        run = Run(chosen, self._take(self._queues[chosen], limit_records, bound))
-        self.buffered -= len(run)
-        return run
+        columns = self._take(self._queues[chosen], limit_records, bound)
+        self.buffered -= len(columns.keys)
+        return Run(chosen, columns)
 
     def _take(self, queue: _Queue, limit_records: int, bound: int | None) -> RecordColumns:
         columns = queue.batches[0]

@@ -56,7 +56,8 @@ class _Columns:
         self.headers: list[Headers] | None = None
 
     def extend(self, keys: Keys, values: Keys, timestamps: Sequence[int], headers: Sequence[Headers] | None) -> None:
-        self.pad_headers(headers is not None)
+        if headers is not None:
+            self.pad_headers(True)
         self.keys += keys
         self.values += values
         self.timestamps += timestamps
@@ -133,9 +134,12 @@ class RecordCollector:
         if partition is None and len(known.columns) == 1:
             partition = 0
         if isinstance(partition, int):
-            self._check(topic, known, partition, partition)
-            known.columns[partition].extend(keys, values, timestamps, headers)
-            self._send_if_full(topic, known, partition)
+            if not 0 <= partition < len(known.columns):
+                self._check(topic, known, partition, partition)
+            columns = known.columns[partition]
+            columns.extend(keys, values, timestamps, headers)
+            if len(columns.keys) >= columns.enough:
+                self._send(topic, partition, columns)
             return
         if partition is None:
             partition = self._partitions(known, keys if partition_keys is None else partition_keys)

@@ -321,8 +321,9 @@ class Task:
         return len(columns.keys)
 
     def _done(self, topic_partition: TopicPartition, columns: RecordColumns) -> None:
-        if columns.timestamps:
-            latest = max(columns.timestamps)
+        timestamps = columns.timestamps
+        if timestamps:
+            latest = max(timestamps) if len(timestamps) > 1 else timestamps[0]
             if latest > self._partition_times[topic_partition]:
                 self._partition_times[topic_partition] = latest
             if latest > self._runner.env.stream_time_ms:
