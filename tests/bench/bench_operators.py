@@ -34,6 +34,7 @@ from topology import (
     KStream,
     SessionWindows,
     SlidingWindows,
+    Store,
     StreamsBuilder,
     Suppressed,
     TimeWindows,
@@ -190,6 +191,16 @@ def suppressed_at_limit(builder: StreamsBuilder) -> None:
     held.to_stream().to("out", key=serdes.bytes, value=serdes.bytes)
 
 
+def as_of(builder: StreamsBuilder) -> None:
+    joined = text(builder).join_asof(text(builder, "table"), lambda one, other: one + other, 1000, grace=100)
+    joined.to("out", key=serdes.bytes, value=serdes.bytes)
+
+
+def count_with_ttl(builder: StreamsBuilder) -> None:
+    counts = text(builder).group_by_key().count(store=Store("counts", ttl=5_000))
+    counts.to_stream().to("out", key=serdes.bytes, value=serdes.long)
+
+
 def once(builder: StreamsBuilder) -> None:
     stream = text(builder).deduplicate(
         lambda key, value: value, timedelta(seconds=10), serde=serdes.bytes, store="seen"
@@ -215,6 +226,8 @@ PROGRAMS: dict[str, Build] = {
     "table-table join": table_table,
     "foreign-key join": foreign_key,
     "group table by": group_table,
+    "as-of join": as_of,
+    "count per key, ttl": count_with_ttl,
     "deduplicate": once,
 }
 INTERLEAVED = {"stream-stream join, interleaved"}
@@ -232,7 +245,7 @@ def rows(name: str) -> list[Row]:
         return [("in", None, " ".join(chance.choices(words, k=12)).encode(), T0 + n) for n in range(RECORDS // 5)]
     values = [chance.randbytes(50).hex().encode() for _ in range(997)]
     made = [("in", b"key-%05d" % chance.randrange(KEYS), values[n % 997], T0 + n) for n in range(RECORDS)]
-    if name.startswith("stream-stream"):
+    if name.startswith(("stream-stream", "as-of")):
         run = 2 if name in INTERLEAVED else BATCH_RECORDS
         made = [(("in", "table")[n // run % 2], *row[1:]) for n, row in enumerate(made)]
         # Batches of both sides alternate; where their times do too, the task goes from one to the other all the time.
