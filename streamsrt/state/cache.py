@@ -389,7 +389,7 @@ class WindowCache(dict[int, WindowRows]):
             puts = [(key, start, pending[key, start]) for key, start in sorted(pending)]
             self.store.write(puts, changelog_offset=changelog_offset)
             self.pending = {}
-        oldest = self.newest_start - self.retention_ms + 1
+        oldest = self.newest() - self.retention_ms + 1
         for start in [start for start in self if start < oldest]:
             self._drop(start)
         self.store.expire(self.newest_start)
