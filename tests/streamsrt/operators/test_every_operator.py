@@ -6,7 +6,6 @@ and then a test fails.
 
 from __future__ import annotations
 
-import asyncio
 import typing
 from collections.abc import Callable, Iterator
 from itertools import groupby
@@ -146,7 +145,6 @@ class Shout:
 
 
 async def later(value: str | None) -> str:
-    await asyncio.sleep(0)
     return f"{value}!"
 
 
