@@ -100,7 +100,6 @@ class Simulation:
         self._settled = False
         self._why_not = ""
         self._violation = ""
-        self._failures: list[str] = []
         self._leaving: list[Instance] = []
         self._context = contextvars.copy_context()
 
@@ -155,8 +154,6 @@ class Simulation:
             return "a program failed:\n" + "".join(traceback.format_exception(error))
         if self._violation:
             return self._violation
-        if self._failures:
-            return self._failures[0]
         if not self._settled:
             return f"not settled {self._settle_s:g} s after faults have stopped: {self._why_not or self._backlog()}"
         return None
@@ -213,7 +210,7 @@ class Simulation:
         self.note(instance.name, "has ended" if error is None else f"has ended: {type(error).__name__}: {error}")
         is_outdated = isinstance(error, StreamsTopologyFencedError) and instance.epoch < self.epoch
         if error is not None and not isinstance(error, BrokerError) and not is_outdated:
-            self._failures.append(f"{instance.name} ended with {type(error).__name__}: {error}")
+            self._violation = f"{instance.name} ended with {type(error).__name__}: {error}"
         if instance in self.instances:
             # Not in the context of the host that has just ended.
             self.loop.call_later(_RESTART_S, self.start, instance, context=self._context)

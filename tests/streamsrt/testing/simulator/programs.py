@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
-from streamsrt.testing.simulator import Input, Inputs, Outputs, uninterrupted
-from topology import StreamsBuilder, serdes
+from streamsrt.testing.simulator import Faults, Input, Inputs, Outputs, uninterrupted
+from topology import EmitStrategy, StreamsBuilder, Suppressed, TimeWindows, serdes
 from topology.nodes import Topology
 
 EXACTLY_ONCE: dict[str, Any] = {"processing.guarantee": "exactly_once_v2"}
@@ -42,3 +43,92 @@ LINES: Inputs = {
 def counted(*, exactly_once: bool) -> Outputs:
     """What the word count gives when nothing goes wrong."""
     return uninterrupted(word_count(), inputs=LINES, config=EXACTLY_ONCE if exactly_once else AT_LEAST_ONCE)
+
+
+def passed_on() -> Topology:
+    """Stateless."""
+    builder = StreamsBuilder()
+    builder.stream("lines", value=serdes.string).map_values(str.upper).to("loud", value=serdes.string)
+    return builder.build()
+
+
+def joined() -> Topology:
+    """A stream with a table, and what comes of it summed up: a store in each of two subtopologies."""
+    builder = StreamsBuilder()
+    users = builder.table("users", key=serdes.string, value=serdes.string, store="users")
+    (
+        builder.stream("clicks", key=serdes.string, value=serdes.long)
+        .left_join(users, lambda amount, city: f"{city}:{amount}")
+        .map(lambda _, text: (text.partition(":")[0], int(text.partition(":")[2])))
+        .group_by_key(key=serdes.string, value=serdes.long)
+        .aggregate(lambda: 0, lambda _, amount, total: total + amount, store="totals", value=serdes.long)
+        .to_stream()
+        .to("totals-by-city", key=serdes.string, value=serdes.long)
+    )
+    return builder.build()
+
+
+def windowed(*, on_close: bool) -> Topology:
+    """Windows whose result is given when they close: by the aggregation, or by a buffer with a changelog."""
+    builder = StreamsBuilder()
+    windows = builder.stream("lines", value=serdes.string).group_by_key().windowed_by(TimeWindows(100))
+    if on_close:
+        counts = windows.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(store="per-window")
+    else:
+        counts = windows.count(store="per-window").suppress(Suppressed.until_window_closes(), name="held")
+    (
+        counts.to_stream()
+        .map(lambda window, count: (f"{window.key.decode()}@{window.start_ms}", count))
+        .to("window-counts", key=serdes.string, value=serdes.long)
+    )
+    return builder.build()
+
+
+CLICKS: Inputs = {
+    "users": [Input(f"user{n % 5}", f"city{n % 3}", 900 + n * 40) for n in range(12)],
+    "clicks": [Input(f"user{n % 5}", n, 1_000 + n * 10) for n in range(40)],
+}
+
+
+def conserved(outputs: Outputs, expected: Outputs) -> str | None:
+    """Whatever city a click was counted for, which depends on what came first: no click is lost, none counts twice."""
+    found, wanted = (sum(_last(each).values()) for each in (outputs, expected))
+    return None if found == wanted else f"the cities have {found} in total, instead of {wanted}"
+
+
+def none_lost(outputs: Outputs, expected: Outputs) -> str | None:
+    """Clicks may count twice, and are never lost."""
+    found, wanted = (sum(_last(each).values()) for each in (outputs, expected))
+    return None if found >= wanted else f"the cities have {found} in total, expected {wanted} at least"
+
+
+def _last(outputs: Outputs) -> dict[bytes | None, int]:
+    return {record.key: int.from_bytes(record.value or b"") for record in outputs["totals-by-city"]}
+
+
+def counts_at_least(outputs: Outputs, expected: Outputs) -> str | None:
+    """Counts may be too high, and are never too low."""
+    for topic, records in expected.items():
+        last = {record.key: int.from_bytes(record.value or b"") for record in outputs[topic]}
+        for record in records:
+            if last.get(record.key, 0) < int.from_bytes(record.value or b""):
+                return f"{topic}, key {record.key!r}: {last.get(record.key)}, expected {record.value!r} at least"
+    return None
+
+
+class Program(NamedTuple):
+    """``exactly_once``, ``at_least_once``: what else a simulation of it is given under each guarantee."""
+
+    topology: Callable[[], Topology]
+    inputs: Inputs
+    exactly_once: dict[str, Any]
+    at_least_once: dict[str, Any]
+
+
+PROGRAMS = {
+    "word count": Program(word_count, LINES, {}, {"check": counts_at_least}),
+    "stateless": Program(passed_on, LINES, {"faults": Faults(growths=1.0)}, {"faults": Faults(growths=1.0)}),
+    "join": Program(joined, CLICKS, {"check": conserved}, {"check": none_lost}),
+    "on close": Program(partial(windowed, on_close=True), LINES, {}, {}),
+    "suppressed": Program(partial(windowed, on_close=False), LINES, {}, {}),
+}
