@@ -63,9 +63,10 @@ def broker(directory: Path) -> Iterator[str]:
     process.stdout.close()
 
 
-def test_the_application_in_a_test(directory: Path) -> None:
+@pytest.mark.parametrize("line", ["TopologyTestDriver(topology) as driver", "simulate(topology, "])
+def test_the_application_in_a_test(directory: Path, line: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", program("TopologyTestDriver(topology) as driver")],
+        [sys.executable, "-c", program(line)],
         cwd=directory,
         capture_output=True,
         text=True,

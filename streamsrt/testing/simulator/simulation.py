@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from streamsrt.config import StreamsConfig
-from streamsrt.errors import BrokerError, StreamsError
+from streamsrt.errors import BrokerError, StreamsError, UserError
 from streamsrt.membership.errors import StreamsTopologyFencedError
 from streamsrt.runtime.assembly import topology_settings
 from streamsrt.testing.simulator.broker import HOST_NAME, PORT, SimulatedBroker
@@ -26,7 +26,8 @@ from streamsrt.testing.simulator.trace import Trace
 from streamsrt.testing.simulator.values import Faults, Inputs, Outputs, SimulationResult
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import encode_batch
-from topology.nodes import Topology
+from topology.nodes import ProcessorNode, Topology
+from topology.operations import MapAsync
 
 EPOCH_MS = 1_700_000_000_000
 START_S = 1_000.0
@@ -74,6 +75,7 @@ class Simulation:
         settle_s: float,
         trace: Trace | None = None,
     ) -> None:
+        _refuse_threads(topology)
         self.seed = seed
         self.config = StreamsConfig.of({**CONFIG, **config})
         # What it lacks is what nothing here asks for: processes, files, signals.
@@ -286,6 +288,17 @@ class Simulation:
             self.loop.call_at(
                 max(self.loop.time(), began_s + pairs[0][0]), self._write, topic, partition, pairs, began_s
             )
+
+
+def _refuse_threads(topology: Topology) -> None:
+    """Raises UserError where the application runs code that the simulation's order of events does not reach."""
+    for subtopology in topology.subtopologies:
+        for node in subtopology.nodes:
+            if isinstance(node, ProcessorNode) and isinstance(node.operation, MapAsync):
+                raise UserError(
+                    f"node {node.name} calls asynchronous functions, which run on a thread of their own: a seed would not "
+                    "be the same run twice. Simulate the topology with a function that is not asynchronous in its place"
+                )
 
 
 def _source_topics(topology: Topology) -> set[str]:

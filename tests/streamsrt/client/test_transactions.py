@@ -297,3 +297,25 @@ def test_a_coordinator_that_is_killed_loses_no_transaction(
     assert committed_values(network, name, 1, partition=1) == [4]
     starts = network.admin.list_offsets({(name, 0): EARLIEST}, read_committed=True)
     assert starts[name, 0].offset == 0
+
+
+def test_partitions_whose_adding_was_given_up_before_it_began_are_added_later(
+    bundled_broker: BundledBroker, connect: Connect, name: str
+) -> None:
+    """Found by the simulator: the task was cancelled before its first line, and for ever taken for one under way."""
+    network = producer(connect, bundled_broker.bootstrap_servers, name)
+    create(network, name)
+    given_up = threading.Event()
+
+    def give_up() -> None:
+        network.producer.send(name, 0, batch(1), 1)
+        network.producer._send_what_is_due()
+        network.producer.drop_all()
+        given_up.set()
+
+    network._loop.call_soon_threadsafe(give_up)
+    assert given_up.wait(WAIT_S)
+    network.transactions.initialize(WAIT_S)
+    network.producer.send(name, 0, batch(2), 1)
+    commit(network)
+    assert committed_values(network, name, 1) == [2]

@@ -14,6 +14,7 @@ import pytest
 
 from coordinator.group import transactional
 from streamsrt.client.values import OffsetAndMetadata
+from streamsrt.errors import UserError
 from streamsrt.membership.values import ReportOwned, Tasks
 from streamsrt.runtime.commit import Committer, prepare_all, write_all
 from streamsrt.runtime.exactly_once import ExactlyOnceCommitter
@@ -22,6 +23,7 @@ from streamsrt.tasks.owned_task import OwnedTask
 from streamsrt.testing.simulator import NO_FAULTS, Faults, SimulationFailure, simulate, simulate_seeds
 from streamsrt.wire.error_codes import ErrorCode
 from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, LINES, counted, word_count
+from topology import StreamsBuilder
 
 ROOT = Path(__file__).parents[4]
 
@@ -52,6 +54,16 @@ def test_without_faults_all_instances_settle() -> None:
     )
     assert len(result.outputs["word-counts"]) == 120
     assert result.counts["broker starts"] == 1
+
+
+def test_what_runs_on_threads_of_its_own_is_refused() -> None:
+    async def later(value: bytes) -> bytes:
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream("lines").map_async(later).to("later")
+    with pytest.raises(UserError, match="asynchronous functions"):
+        simulate(builder.build(), inputs=LINES)
 
 
 # --------------------------------------------------------------------------------------------------------------- the same

@@ -1,0 +1,128 @@
+"""``python -m streamsrt.testing.simulator MODULE:TOPOLOGY --seeds 1000``: an application under many seeds.
+
+Exit codes: 0 all seeds pass; 1 one fails, which is described; 2 the arguments are wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streamsrt.application import load_application
+from streamsrt.errors import ConfigError, StreamsError
+from streamsrt.testing.simulator.running import simulate_seeds
+from streamsrt.testing.simulator.values import Faults, Inputs, SimulationFailure
+from topology.errors import TopologyError
+
+_OF_A_REAL_CLUSTER = ("bootstrap.servers", "state.dir", "http.listen", "application.server", "num.stream.threads")
+_TOLD_EVERY = 100
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the seeds; the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except SimulationFailure as failure:
+        sys.stderr.write(f"{failure}\n")
+        return 1
+    except (StreamsError, TopologyError) as error:
+        sys.stderr.write(f"simulator: {error}\n")
+        return int(error.exit_code)
+
+
+def _run(options: argparse.Namespace) -> int:
+    application = load_application(options.application)
+    config = {key: value for key, value in application.config.items() if key not in _OF_A_REAL_CLUSTER}
+    config.update(_pairs(options.config, "--config"))
+    chosen: dict[str, Any] = {key: float(value) for key, value in _pairs(options.fault, "--fault", _FAULTS).items()}
+    faults = Faults(**chosen)
+    counts: Counter[str] = Counter()
+    done, virtual_s = 0, 0.0
+    for result in simulate_seeds(
+        application.topology,
+        seeds=range(options.first, options.first + options.seeds),
+        inputs=_inputs(options.inputs or options.application.partition(":")[0]),
+        instances=options.instances,
+        partitions=options.partitions,
+        faults=faults,
+        config=config,
+        compare=options.compare,
+    ):
+        counts.update(result.counts)
+        done, virtual_s = done + 1, virtual_s + result.virtual_s
+        if done % _TOLD_EVERY == 0:
+            sys.stderr.write(f"{done} seeds passed\n")
+    events = ", ".join(f"{text} {count}" for text, count in sorted(counts.items()))
+    sys.stdout.write(f"{done} seeds passed, {virtual_s / 60:.0f} minutes of virtual time\n{events}\n")
+    return 0
+
+
+def _inputs(name: str) -> Inputs:
+    module_name, _, attribute = name.partition(":")
+    found: Any = getattr(importlib.import_module(module_name), attribute or "inputs", None)
+    if callable(found):
+        found = found()
+    if not isinstance(found, Mapping) or not found:
+        raise ConfigError(
+            f"{module_name}:{attribute or 'inputs'} is no input for a simulation: make it a mapping from the names of "
+            "source topics to lists of streamsrt.testing.simulator.Input(key, value, timestamp), or name one with --inputs"
+        )
+    return found
+
+
+def _pairs(texts: Sequence[str], option: str, known: Sequence[str] | None = None) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise ConfigError(f"{option} {text}: expected KEY=VALUE")
+        if known is not None and (key not in known or not _is_number(value)):
+            raise ConfigError(f"{option} {text}: expected NUMBER for one of {', '.join(known)}")
+        pairs[key] = value
+    return pairs
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdecimal()
+
+
+_FAULTS = [name for name in Faults.__dataclass_fields__ if name != "varied"]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m streamsrt.testing.simulator",
+        description="Runs an application of several instances through seeded faults, all simulated, and checks the results.",
+    )
+    parser.add_argument("application", metavar="MODULE:TOPOLOGY", help="as `streamsrt run` takes it")
+    parser.add_argument("--inputs", metavar="MODULE:ATTRIBUTE", help="what is written (default: `inputs` of MODULE)")
+    parser.add_argument("--seeds", type=int, default=100, help="how many (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first one (default: %(default)s)")
+    parser.add_argument("--instances", type=int, default=3, help="of the application (default: %(default)s)")
+    parser.add_argument("--partitions", type=int, default=2, help="of each topic (default: %(default)s)")
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="KEY=VALUE", help="of the application; repeatable"
+    )
+    parser.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="KIND=NUMBER",
+        help=f"how often on average, or how probable: {', '.join(_FAULTS)}; repeatable",
+    )
+    parser.add_argument(
+        "--compare",
+        choices=["each", "last", "none lost"],
+        help="how the values of each key must equal those of an uninterrupted run (default: each under exactly_once_v2, "
+        "else none lost)",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""``python -m streamsrt.testing.simulator``: seeds from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamsrt.testing.simulator.__main__ import main
+
+PROGRAM = """
+from streamsrt.testing.simulator import Input
+from topology import StreamsBuilder, serdes
+
+builder = StreamsBuilder()
+builder.stream("in", value=serdes.string).map_values(lambda text: "TEXT"[: 4 // len(text)]).to("out", value=serdes.string)
+topology = builder.build()
+config = {"bootstrap.servers": "elsewhere:9092", "processing.guarantee": "exactly_once_v2"}
+inputs = {"in": [Input(b"%d" % number, "text", number) for number in range(20)]}
+no_inputs = {}
+poison = {"in": [Input(b"1", "", 1)]}
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "simulated_program.py").write_text(PROGRAM)
+    monkeypatch.syspath_prepend(tmp_path)
+    return "simulated_program:topology"
+
+
+def test_seeds_pass(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([program, "--seeds", "3", "--fault", "crashes=3", "--instances", "2"]) == 0
+    assert capsys.readouterr().out.startswith("3 seeds passed, ")
+
+
+def test_a_seed_that_fails_is_described(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([program, "--seeds", "1", "--inputs", "simulated_program:poison"]) == 1
+    told = capsys.readouterr().err
+    assert "ended with ProcessingError: a user's function raised ZeroDivisionError" in told
+    assert "to repeat it: " in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--inputs", "simulated_program:no_inputs"], "simulated_program:no_inputs is no input for a simulation"),
+        (["--fault", "earthquakes=1"], "--fault earthquakes=1: expected NUMBER for one of crashes, restarts, "),
+        (["--fault", "crashes=many"], "--fault crashes=many: expected NUMBER"),
+        (["--config", "nothing"], "--config nothing: expected KEY=VALUE"),
+    ],
+)
+def test_wrong_arguments_are_explained(
+    program: str, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([program, *arguments]) == 2
+    assert message in capsys.readouterr().err
