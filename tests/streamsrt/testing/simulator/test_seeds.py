@@ -13,7 +13,7 @@ import pytest
 from streamsrt.testing.simulator import simulate_seeds
 from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, PROGRAMS
 
-_AT_ONCE = 50
+_AT_ONCE = 25
 _EXACTLY_ONCE = {"word count": 200, "stateless": 100, "join": 200, "on close": 100, "suppressed": 100}
 _AT_LEAST_ONCE = {"word count": 100, "stateless": 100, "join": 100}
 
