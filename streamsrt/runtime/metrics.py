@@ -56,6 +56,10 @@ def thread_metrics(tags: Mapping[str, str], progress: Progress, meter: ThreadMet
         average_ms = work.time_ns / work.count / 1e6 if work.count else 0.0
         yield Metric(f"{kind}-latency-avg", THREAD, average_ms, tags, f"milliseconds of a {kind}, since the start")
         yield Metric(f"{kind}-latency-max", THREAD, work.longest_ns / 1e6, tags, f"longest {kind}, in milliseconds")
+    for kind, work in (("poll", meter.poll), ("process", meter.process)):
+        average = work.items / work.count if work.count else 0.0
+        what = "batches" if kind == "poll" else "records"
+        yield Metric(f"{kind}-records-avg", THREAD, average, tags, f"{what} of a {kind}, since the start")
     yield Metric("task-created-total", THREAD, progress.opened_tasks, tags, "tasks opened")
     yield Metric("task-closed-total", THREAD, progress.closed_tasks, tags, "tasks closed")
     yield Metric("blocked-time-ns-total", THREAD, meter.blocked_ns, tags, "nanoseconds of waiting for input")
