@@ -177,10 +177,14 @@ def expire(group: ClassicGroup, key: TimerKey, now_ms: int, config: ClassicConfi
 
 
 def on_loaded(group: ClassicGroup, now_ms: int, config: ClassicConfig) -> Decision:
-    """Each member has its whole session before it. A group that has grown too large for a changed setting joins anew."""
+    """Each member has its whole session before it.
+
+    Members join anew in a group that has grown too large for a changed setting, and in one that has just become a classic
+    one: its record has no leader, because nobody has assigned anything yet.
+    """
     turn = Turn(group, now_ms, config)
     for name in turn.members:
         turn.keep_session(name)
-    if len(turn.members) > config.max_size:
+    if len(turn.members) > config.max_size or (turn.members and group.leader is None):
         turn.prepare()
     return turn.decision()

@@ -13,7 +13,7 @@ Upgrade").
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordinator.group.classic.records import group_record
 from coordinator.group.classic.records import tombstone as classic_tombstone
@@ -182,7 +182,8 @@ def downgraded(
     turn.prepare()
     rest = turn.decision()
     decision = Decision(
-        records=(*group_tombstones(group), group_record(group.group_id, live), *rest.records),
+        # Without a leader: a coordinator that loads this record begins the rebalance anew.
+        records=(*group_tombstones(group), group_record(group.group_id, replace(live, leader=None)), *rest.records),
         soft=rest.soft,
         timers=(*(timer for name in group.members for timer in all_cancelled(group.group_id, name)), *rest.timers),
         replies=rest.replies,

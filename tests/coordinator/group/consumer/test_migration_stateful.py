@@ -30,7 +30,8 @@ from tests.coordinator.group.memory_log import MemoryLog
 GROUP = "app"
 TOPIC = "t"
 TOPIC_ID = b"t" * 16
-REJOINS = {ErrorCode.REBALANCE_IN_PROGRESS}
+REJOINS = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+NOTHING_SAID = frozenset({-1})
 LOST = {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}
 
 
@@ -123,6 +124,10 @@ class RollingGroup(RuleBasedStateMachine):
             if client.waits:
                 client.waits, client.joins = False, True
 
+    @rule()
+    def the_next_append_fails(self) -> None:
+        self.log.fail_next = 1
+
     # How a client behaves
 
     def act(self, client: Client) -> None:
@@ -199,6 +204,9 @@ class RollingGroup(RuleBasedStateMachine):
             client.joins = True
 
     def heard(self, client: Client, message: types.ConsumerGroupHeartbeatResponse) -> None:
+        if message.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            client.said = NOTHING_SAID
+            return
         if message.error_code:
             assert message.error_code in {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}, message
             client.lose_everything()
@@ -274,7 +282,8 @@ class RollingGroup(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "shard"):
             return
-        for _ in range(16):
+        self.log.fail_next = 0
+        for _ in range(30):
             self.now_ms += 5000
             self.take(self.shard.tick(self.now_ms))
             self.all_act(backwards=False)
