@@ -233,6 +233,32 @@ def test_mutual_tls_lets_in_who_has_a_certificate(tmp_path: Path, certificates: 
             AdminClient({**settings, "log_level": 0}).list_topics(timeout=2)
 
 
+def test_a_certificate_says_who_the_client_is(tmp_path: Path, certificates: Path) -> None:
+    """Only User:ada may make topics, and a rule makes ada of the certificate's name."""
+    settings = {
+        "security.protocol": "SSL",
+        "ssl.keystore.location": certificates / "server",
+        "ssl.truststore.location": certificates / "ca",
+        "ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:^CN=nobody$/bob/,RULE:^.*O=trustme.*$/ADA/L",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ada",
+    }
+    options = [word for key, value in settings.items() for word in ("--config", f"{key}={value}")]
+    with BrokerProcess(tmp_path / "data", *options) as broker:
+        client = {
+            "bootstrap.servers": broker.address,
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(certificates / "ca"),
+            "ssl.certificate.location": str(certificates / "client"),
+            "ssl.key.location": str(certificates / "client"),
+        }
+        admin = AdminClient(client)
+        for future in admin.create_topics([NewTopic("t", 1, 1)]).values():
+            future.result(PATIENCE_S)
+        assert "t" in admin.list_topics(timeout=PATIENCE_S).topics
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -241,6 +267,8 @@ def test_mutual_tls_lets_in_who_has_a_certificate(tmp_path: Path, certificates: 
         (["security.protocol=SASL_PLAINTEXT", "sasl.enabled.mechanisms=PLAIN"], "names no user"),
         (["security.protocol=SASL_PLAINTEXT", "sasl.enabled.mechanisms="], "nobody could log in"),
         (["security.protocol=TLS"], "expected one of PLAINTEXT, SSL"),
+        (["ssl.principal.mapping.rules=RULE:x"], "RULE:x is no rule: expected DEFAULT"),
+        (["authorizer.class.name=Own"], "expected one of , org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
     ],
 )
 def test_settings_that_cannot_work_end_the_start(tmp_path: Path, options: list[str], says: str) -> None:
