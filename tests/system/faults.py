@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tests.system.storm import Storm
 
 SIZE_MAX = 4
+PATIENCE_S = 180.0
 FREEZE_S = 6.0
 """Longer than a session (4 s): who was frozen may find its tasks with others."""
 EXIT_STATE = 4
@@ -141,7 +142,7 @@ def _roll(storm: Storm, blow: Blow) -> None:
     for each in storm.up:
         storm.stop(each)
         each.start()
-        each.wait_running(tasks=0)
+        each.wait_for(lambda line: line["state"] == "RUNNING", "it runs", timeout_s=PATIENCE_S)
 
 
 # ------------------------------------------------------------------------------------------------------------- broker

@@ -25,7 +25,7 @@ from streamsrt.errors import StreamsError
 from tests.fixtures_brokers import QUICK_GROUPS, BundledBroker
 from tests.kafka_server import KafkaServer
 from tests.system.cluster import Cluster, Server, connected
-from tests.system.faults import EXIT_STATE, SIZE_MAX, Blow, Fault, faults_on, plan
+from tests.system.faults import EXIT_STATE, PATIENCE_S, SIZE_MAX, Blow, Fault, faults_on, plan
 from tests.system.processes import AppProcess
 from tests.system.storm_programs import PARTITIONS, PROGRAMS, Feed, Program, Verdict
 from tests.tcp_proxy import TcpProxy
@@ -43,7 +43,6 @@ AT_LEAST_ONCE = {key: value for key, value in EXACTLY_ONCE.items() if key != "tr
     "processing.guarantee": "at_least_once"
 }
 GUARANTEES = {"exactly_once_v2": EXACTLY_ONCE, "at_least_once": AT_LEAST_ONCE}
-PATIENCE_S = 180.0
 CHUNK, PAUSE_S = 50, 0.1
 ROWS_PER_BLOW = 8_000
 LONGEST_S = 1.0
@@ -157,9 +156,8 @@ class Storm:
 
     def stop(self, instance: AppProcess) -> None:
         """In good order."""
-        if not instance.progress:
-            # It may not even have its signal handlers yet.
-            instance.wait_for(lambda line: True, "it runs")
+        # Before, it may not even have its signal handlers yet.
+        instance.wait_for(lambda line: line["state"] != "CREATED", "it runs", timeout_s=PATIENCE_S)
         code = instance.terminate()
         found = f"{instance.folder.name}: exit code {code}\n{instance.stderr[-4000:]}"
         assert code == 0 or (code == EXIT_STATE and instance in self.had_no_space), found
@@ -182,8 +180,6 @@ class Storm:
     def end(self) -> None:
         """Stops all of them."""
         self.look_after()
-        for each in self.up:
-            each.wait_running(tasks=0)
         for each in self.up:
             self.stop(each)
 
