@@ -1,7 +1,8 @@
 """What RocksDB and the file system say when they fail, as errors that say what to do next.
 
 1. rocksdict raises plain ``Exception`` with RocksDB's text: there is no code to look at, so the text is read.
-2. Damage is told apart from all else, because only damaged state may be wiped. What is not known is not damage.
+2. Damage is told apart from all else, because only damaged state may be wiped. What is not known is not damage, and
+   neither is a file that can't be written, whichever it is.
 3. A lock names the pid that holds it.
 """
 
@@ -34,7 +35,7 @@ def store_error(cause: str, name: str, path: Path, doing: str) -> StateError:
             f"{where} is held by another process ({_lock_holder(path / 'LOCK')}). "
             "Stop it, or give this one another state.dir or application.id."
         )
-    if any(text in cause for text in _DAMAGE):
+    if any(text in cause for text in _DAMAGE) and not any(text in cause for text in (*_FULL, *_READ_ONLY)):
         damaged = StoreCorruptedError(
             f"{where} can't be {doing}: its files are damaged. It will be wiped and restored from its changelog. ({cause})"
         )

@@ -52,10 +52,11 @@ BLOWS_PER_STORM = 10
 
 class Feeder:
     """Writes rows in small pieces on a thread of its own, over a connection of its own, until it is told to stop.
-    ``written`` of them are acknowledged; no other was sent."""
+    ``written`` of them are acknowledged; no other was sent. ``limit``: so many may be written by now."""
 
     def __init__(self, cluster: Cluster, feed: Feed) -> None:
         self.written = 0
+        self.limit = ROWS_PER_BLOW
         self._cluster = cluster
         self._feed = feed
         self._stop = threading.Event()
@@ -73,8 +74,8 @@ class Feeder:
     def _run(self) -> None:
         try:
             with connected(self._cluster.server, self._cluster.address) as cluster:
-                while self.written < len(self._feed) and not self._stop.wait(PAUSE_S):
-                    part = self._feed[self.written : self.written + CHUNK]
+                while not self._stop.wait(PAUSE_S):
+                    part = self._feed[self.written : min(self.limit, self.written + CHUNK)]
                     for topic in dict.fromkeys(topic for topic, _ in part):
                         cluster.write(topic, [row for name, row in part if name == topic], PARTITIONS)
                     self.written += len(part)
@@ -203,7 +204,7 @@ def weather(
     assert proxy is not None
     cluster.make_topics(PARTITIONS, *program.inputs, *program.outputs)
     program.prepare(cluster)
-    feed = program.feed(ROWS_PER_BLOW * blows)
+    feed = program.feed(ROWS_PER_BLOW * (blows + 1))
     struck: Counter[str] = Counter()
     with ExitStack() as stack:
         instances = [
@@ -225,6 +226,7 @@ def weather(
             for blow in plan(chance, faults or faults_on(cluster.server), blows):
                 print(f"{time.strftime('%H:%M:%S')} seed {seed}: {blow.fault.name}", flush=True)
                 storm.strike(blow)
+                feeder.limit += ROWS_PER_BLOW
                 struck[blow.fault.name] += 1
             storm.calm_down()
             written = feeder.finish()

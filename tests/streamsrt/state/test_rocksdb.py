@@ -353,6 +353,35 @@ print(store.is_open, RocksDBStore(Path(%r) / "counts", "counts", OPTIONS).change
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of the size of a file differ")
+def test_a_store_that_can_not_be_opened_on_a_full_disk_is_not_damaged(tmp_path: Path) -> None:
+    script = """
+import resource, signal
+from pathlib import Path
+from tests.streamsrt.state.writer import *
+store = RocksDBStore(Path(%r), "counts", OPTIONS)
+store.write(batch(0), changelog_offset=1)
+store.close()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+for limit in (0, 40, 80, 120, 160, 200, 400, 800, 1600):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        RocksDBStore(Path(%r), "counts", OPTIONS).close()
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script % (str(tmp_path), str(tmp_path))], capture_output=True, text=True
+    )
+    lines = done.stdout.splitlines()
+    assert all(line.startswith("StateError state store 'counts' in") for line in lines), done.stdout
+    assert all("the disk is full. Free space there" in line for line in lines), done.stdout
+    assert any("MANIFEST" in line for line in lines), done.stdout
+    store = RocksDBStore(tmp_path, "counts", DEFAULTS)
+    assert store.changelog_offset() == 1
+    store.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of the size of a file differ")
 def test_full_disk_says_what_to_do_and_keeps_what_was_flushed(tmp_path: Path) -> None:
     script = """
 import resource, signal
