@@ -74,7 +74,11 @@ def task_metrics(tags: Mapping[str, str], tasks: Iterable[TaskProgress]) -> Iter
         of_task = {**tags, "task-id": task.task_id}
         counters = task.counters
         yield Metric("process-total", TASK, counters.get("processed", 0), of_task, "records processed")
-        yield Metric("dropped-records-total", TASK, counters.get("dropped", 0), of_task, "records dropped")
+        why = {reason: counters.get(f"dropped_{reason}", 0) for reason in ("null", "late", "timestamp")}
+        why["other"] = max(0, counters.get("dropped", 0) - sum(why.values()))
+        for reason, count in why.items():
+            with_reason = {**of_task, "reason": reason}
+            yield Metric("dropped-records-total", TASK, count, with_reason, "records dropped, by the reason")
         failed = sum(count for name, count in counters.items() if name.startswith("failed_"))
         yield Metric("skipped-records-total", TASK, failed, of_task, "records that failed and were skipped")
         yield Metric("records-lag", TASK, task.lag_records, of_task, "records that were seen and are not processed")

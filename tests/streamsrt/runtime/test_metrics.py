@@ -48,3 +48,10 @@ def test_averages_are_of_a_turn() -> None:
     assert values["process-latency-avg"] == pytest.approx(3.0)
     assert values["process-latency-max"] == pytest.approx(4.0)
     assert values["poll-records-avg"] == 0
+
+
+def test_dropped_records_are_counted_by_their_reason() -> None:
+    counters = {"dropped": 10, "dropped_null": 2, "dropped_late": 4, "dropped_timestamp": 1}
+    task = TaskProgress("a_0", "active", "running", 0, 0, counters)
+    found = {m.tags["reason"]: m.value for m in task_metrics({}, [task]) if m.name == "dropped-records-total"}
+    assert found == {"null": 2, "late": 4, "timestamp": 1, "other": 3}
