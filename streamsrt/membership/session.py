@@ -124,7 +124,8 @@ def _report_owned(session: Session, event: ReportOwned, now_ms: int) -> Change:
 
 def _owned_reported(session: Session, event: OwnedReported, now_ms: int) -> Change:
     changed = event.tasks != session.owned
-    session = replace(session, owned=event.tasks, polled_at_ms=now_ms)
+    offered = frozenset() if event.seen >= session.assigned_at else session.offered
+    session = replace(session, owned=event.tasks, offered=offered, polled_at_ms=now_ms)
     if session.lost_at is not None:
         if event.seen >= session.lost_at and not event.tasks:
             session = _rejoin_if_free(replace(session, lost_at=None), now_ms)
@@ -213,7 +214,7 @@ def _on_success(session: Session, response: Response, now_ms: int) -> Change:
     events += more
     session, more = _take_endpoints(session, response)
     events += more
-    session, more = _take_assignment(session, response, joined, now_ms)
+    session, more = _take_assignment(session, response, joined, len(events), now_ms)
     return session, events + more
 
 
@@ -280,7 +281,8 @@ def _topic_partitions(entries: Iterable[Any]) -> frozenset[tuple[str, int]]:
     return frozenset((entry.topic, partition) for entry in entries for partition in entry.partitions)
 
 
-def _take_assignment(session: Session, response: Response, joined: bool, now_ms: int) -> Change:
+def _take_assignment(session: Session, response: Response, joined: bool, earlier: int, now_ms: int) -> Change:
+    """``earlier``: how many events of this answer come before the one that tells of the assignment."""
     if session.state in {MemberState.PREPARE_LEAVING, MemberState.LEAVING}:
         return session, ()
     lists = (response.active_tasks, response.standby_tasks, response.warmup_tasks)
@@ -292,7 +294,13 @@ def _take_assignment(session: Session, response: Response, joined: bool, now_ms:
     )
     events: tuple[Event, ...] = ()
     if joined or assigned != before:
-        session = replace(session, assigned=assigned, state=MemberState.RECONCILING)
+        session = replace(
+            session,
+            assigned=assigned,
+            assigned_at=session.told + earlier + 1,
+            offered=session.offered | assigned.active,
+            state=MemberState.RECONCILING,
+        )
         events = (AssignmentChanged(assigned, session.member_epoch),)
     return _reconcile(session, now_ms), events
 
@@ -302,7 +310,8 @@ def _tasks(entries: Iterable[Any]) -> frozenset[Task]:
 
 
 def _reconcile(session: Session, now_ms: int) -> Session:
-    if session.owned != session.assigned:
+    # A thread that has not heard of this assignment yet may still open what an earlier one gave it.
+    if session.owned != session.assigned or not session.offered <= session.assigned.active:
         return replace(session, state=MemberState.RECONCILING)
     if session.state is MemberState.RECONCILING:
         return replace(session, state=MemberState.ACKNOWLEDGING, urgent=True)

@@ -90,6 +90,10 @@ class Session:
     polled_at_ms: int = 0
     told: int = 0
     """How many events there have been."""
+    assigned_at: int = 0
+    """The number of the last event that told of an assignment."""
+    offered: frozenset[Task] = frozenset()
+    """The active tasks of every assignment that the processing thread had not heard of when it last said what it owns."""
     lost_at: int | None = None
     """That many, including the TasksLost that has not been answered yet."""
 

@@ -165,6 +165,25 @@ def test_a_null_list_leaves_the_role_as_it_was() -> None:
     assert scenario.told(AssignmentChanged) == [AssignmentChanged(Tasks(frozenset({A0}), frozenset({("s", 5)})), 3)]
 
 
+def test_a_revocation_is_not_confirmed_while_the_task_may_still_be_opened() -> None:
+    """Found by the simulator: the thread stood still, had opened only A0, and was about to hear that it also has A1."""
+    scenario = stable(Scenario(), A0)
+    heard = scenario.session.told
+    scenario.at(scenario.now_ms + 5_000)
+    scenario.answer(3, active=[A0, A1], standby=[], warmup=[])
+    first = scenario.session.assigned_at
+    scenario.at(scenario.now_ms + 5_000)
+    scenario.answer(3, active=[A0], standby=[], warmup=[])
+    assert scenario.session.state is MemberState.RECONCILING
+    assert scenario.step.request is None
+    assert first > heard
+    scenario.on(session.OwnedReported(active(A0, A1), first))
+    assert lists(scenario.sent()) == ({A0, A1}, set(), set())
+    scenario.answer(3)
+    scenario.on(session.OwnedReported(active(A0), scenario.session.assigned_at))
+    assert lists(scenario.sent()) == ({A0}, set(), set())
+
+
 @pytest.mark.requirement("SG-226")
 def test_standby_and_warmup_tasks_are_reported_in_their_roles() -> None:
     scenario = Scenario().joined(standby=[A0], warmup=[A1])

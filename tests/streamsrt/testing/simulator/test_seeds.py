@@ -1,0 +1,54 @@
+"""A thousand seeds: five programs, both guarantees, everything that can go wrong at once.
+
+A seed that fails says how to repeat it; it becomes a test of its own in ``test_found.py``.
+
+Under at_least_once the windowed programs are left out: as in Kafka Streams, what an instance that was given up still writes
+may overwrite a newer changelog record, and a window that was closed just before a crash may be lost.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from streamsrt.testing.simulator import simulate_seeds
+from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, PROGRAMS
+
+_AT_ONCE = 25
+_EXACTLY_ONCE = {"word count": 200, "stateless": 100, "join": 200, "on close": 100, "suppressed": 100}
+_AT_LEAST_ONCE = {"word count": 100, "stateless": 100, "join": 100}
+
+
+def _parts(counts: dict[str, int]) -> list[tuple[str, int]]:
+    return [(name, first) for name, count in counts.items() for first in range(0, count, _AT_ONCE)]
+
+
+def test_they_are_a_thousand() -> None:
+    assert _AT_ONCE * (len(_parts(_EXACTLY_ONCE)) + len(_parts(_AT_LEAST_ONCE))) == 1_000
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "first"), _parts(_EXACTLY_ONCE))
+def test_exactly_once(name: str, first: int) -> None:
+    program = PROGRAMS[name]
+    results = simulate_seeds(
+        program.topology(),
+        seeds=range(first, first + _AT_ONCE),
+        inputs=program.inputs,
+        config=EXACTLY_ONCE,
+        **program.exactly_once,
+    )
+    assert len({result.digest for result in results}) == _AT_ONCE
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "first"), _parts(_AT_LEAST_ONCE))
+def test_at_least_once(name: str, first: int) -> None:
+    program = PROGRAMS[name]
+    results = simulate_seeds(
+        program.topology(),
+        seeds=range(first, first + _AT_ONCE),
+        inputs=program.inputs,
+        config=AT_LEAST_ONCE,
+        **program.at_least_once,
+    )
+    assert len({result.digest for result in results}) == _AT_ONCE
