@@ -341,6 +341,7 @@ rows = st.lists(
         st.none() | st.sampled_from(("a", "x", "y", "xy")),
         st.integers(0, 60),
     ),
+    min_size=5,
     max_size=20,
 )
 
@@ -383,7 +384,7 @@ def contents(driver: TopologyTestDriver, name: str) -> Iterator[Any]:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @settings(max_examples=10, deadline=None)
-@given(rows, st.integers(0, 20), st.sampled_from([0, 1 << 20]), st.booleans())
+@given(rows, st.integers(1, 10), st.sampled_from([0, 1 << 20]), st.booleans())
 def test_an_interruption_does_not_show(
     program: str, piped: list[Row], cut: int, cache_max_bytes: int, generate: bool
 ) -> None:
