@@ -46,7 +46,7 @@ def heartbeat(session: Session, now_ms: int) -> tuple[Session, Request]:
         endpoint_information_epoch=session.endpoint_epoch,
         instance_id=membership.instance_id,
     )
-    owned = NOTHING if joining else session.owned
+    owned = NOTHING if joining else session.held
     sent = None
     if session.full or session.state is MemberState.ACKNOWLEDGING or owned != session.acknowledged:
         sent = owned

@@ -6,7 +6,7 @@ The machine over them is :mod:`streamsrt.membership.session`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
 
@@ -96,6 +96,12 @@ class Session:
     """The active tasks of every assignment that the processing thread had not heard of when it last said what it owns."""
     lost_at: int | None = None
     """That many, including the TasksLost that has not been answered yet."""
+
+    @property
+    def held(self) -> Tasks:
+        """What the member may have open, and so must not be given to another: also what an earlier assignment offered."""
+        gone = self.offered - self.assigned.active
+        return replace(self.owned, active=self.owned.active | gone) if gone else self.owned
 
 
 # ------------------------------------------------------------------------------------------------------------- events

@@ -184,6 +184,21 @@ def test_a_revocation_is_not_confirmed_while_the_task_may_still_be_opened() -> N
     assert lists(scenario.sent()) == ({A0}, set(), set())
 
 
+def test_what_may_still_be_opened_is_reported_as_held_after_a_failure() -> None:
+    scenario = stable(Scenario(), A0)
+    scenario.at(scenario.now_ms + 5_000)
+    scenario.answer(3, active=[A0, A1], standby=[], warmup=[])
+    scenario.at(scenario.now_ms + 5_000)
+    scenario.answer(3, active=[A0], standby=[], warmup=[])
+    scenario.at(scenario.now_ms + 5_000)
+    scenario.lose()
+    scenario.at(scenario.now_ms + 5_000)
+    assert lists(scenario.sent()) == ({A0, A1}, set(), set())
+    scenario.answer(3)
+    scenario.on(session.OwnedReported(active(A0), scenario.session.assigned_at))
+    assert lists(scenario.sent()) == ({A0}, set(), set())
+
+
 @pytest.mark.requirement("SG-226")
 def test_standby_and_warmup_tasks_are_reported_in_their_roles() -> None:
     scenario = Scenario().joined(standby=[A0], warmup=[A1])
