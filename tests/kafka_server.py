@@ -176,10 +176,17 @@ def brokers_listed(port: int) -> int:
 class KafkaServer:
     """One broker. ``settings`` are server properties on top of a small single node's; ``{port}`` and
     ``{controller_port}`` in them are filled in. Clients that come through ``proxy`` are kept there: it has a listener of
-    its own."""
+    its own. ``features``: what the storage is formatted with."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, proxy: TcpProxy | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        proxy: TcpProxy | None = None,
+        features: Iterable[str] = ("streams.version=1",),
+    ) -> None:
         self.folder = folder
+        self._features = features
         self.proxy = proxy
         self.port, self._controller_port = free_ports(2)
         self._settings = dict(settings or {})
@@ -220,7 +227,8 @@ class KafkaServer:
     def _format(self, java: list[str], properties: Path) -> None:
         cluster_id = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
         command = [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
-        done = subprocess.run([*command, "--feature", "streams.version=1"], capture_output=True, text=True, check=False)
+        command += [word for feature in self._features for word in ("--feature", feature)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"Kafka's storage could not be formatted:\n{done.stdout}{done.stderr}")
 

@@ -11,8 +11,9 @@ import pytest
 
 from streamsrt.app import KafkaStreams
 from streamsrt.errors import ConfigError
-from tests.kafka_server import free_ports
-from tests.system.cluster import Cluster, Row
+from tests.fixtures_brokers import require_kafka
+from tests.kafka_server import KafkaServer, free_ports
+from tests.system.cluster import Cluster, Row, connected
 from tests.system.processes import AppProcess, run_command
 
 IMPATIENT = ("--config", "default.api.timeout.ms=1500")
@@ -102,6 +103,23 @@ def test_something_else_answers_at_the_address(tmp_path: Path, http_port: int) -
     assert address in done.stderr
     assert "HTTP" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.kafka
+def test_a_broker_without_streams_groups(tmp_path: Path, modules: Path) -> None:
+    require_kafka()
+    server = KafkaServer(tmp_path / "kafka", features=["streams.version=0"])
+    server.start()
+    try:
+        with connected(server) as cluster:
+            cluster.make_topics(1, "numbers", "results")
+            with numbers_app(cluster, tmp_path / "app", modules, "app") as app:
+                assert app.wait_end() == 3
+                assert "the broker does not serve streams groups (UNSUPPORTED_VERSION)" in app.stderr
+                assert "Apache Kafka 4.2 or later with the feature streams.version=1 does" in app.stderr
+                assert "Traceback" not in app.stderr
+    finally:
+        server.kill()
 
 
 def test_a_source_topic_is_missing(bundled: Cluster, tmp_path: Path, modules: Path, application_id: str) -> None:

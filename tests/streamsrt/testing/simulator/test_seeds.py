@@ -26,7 +26,6 @@ def test_they_are_a_thousand() -> None:
     assert _AT_ONCE * (len(_parts(_EXACTLY_ONCE)) + len(_parts(_AT_LEAST_ONCE))) == 1_000
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("name", "first"), _parts(_EXACTLY_ONCE))
 def test_exactly_once(name: str, first: int) -> None:
     program = PROGRAMS[name]
@@ -40,7 +39,6 @@ def test_exactly_once(name: str, first: int) -> None:
     assert len({result.digest for result in results}) == _AT_ONCE
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("name", "first"), _parts(_AT_LEAST_ONCE))
 def test_at_least_once(name: str, first: int) -> None:
     program = PROGRAMS[name]
