@@ -64,6 +64,7 @@ class ForeignKeyJoin:
     key: Carried
     value: Carried
     site: CallSite
+    other_partitioner: Callable[..., Any] | None = None
 
 
 class PlacedBytes(bytes):
@@ -76,6 +77,17 @@ def to_its_partition(topic: str, key: Any, value: Any, partitions: int) -> int |
     """The partition of a :class:`PlacedBytes`."""
     placed: PlacedBytes = value
     return placed.to_partition
+
+
+def _by_key(partitioner: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """The program's partitioner, which knows the foreign key only: the value is a subscription."""
+    if partitioner is None:
+        return None
+
+    def chosen(topic: str, key: Any, value: Any, partitions: int) -> Any:
+        return partitioner(topic, key, None, partitions)
+
+    return chosen
 
 
 def add_foreign_key_join(left: KTable[Any, Any], right: KTable[Any, Any], join: ForeignKeyJoin) -> KTable[Any, Any]:
@@ -122,7 +134,13 @@ class _Steps:
             SubscriptionSend(foreign_key=self.join.foreign_key, left=self.join.left),
             serdes={"key": left._key, "value": left._value},
         )
-        sink = self._sink(self._named("-subscription-registration-sink", "KTABLE-SINK-"), (send,), topic, right._key)
+        sink = self._sink(
+            self._named("-subscription-registration-sink", "KTABLE-SINK-"),
+            (send,),
+            topic,
+            right._key,
+            _by_key(self.join.other_partitioner),
+        )
         return self._source(self._named("-subscription-registration-source", "KTABLE-SOURCE-"), sink, topic, right._key)
 
     def _subscriptions(self, source: SourceStep) -> tuple[OperatorStep, OperatorStep]:
@@ -208,7 +226,7 @@ class _Steps:
         parents: tuple[Step, ...],
         topic: str,
         key: Carried,
-        partitioner: Callable[..., int | None] | None = None,
+        partitioner: Callable[..., Any] | None = None,
     ) -> SinkStep:
         step = SinkStep(
             name=name,

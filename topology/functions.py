@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -15,8 +15,8 @@ V = TypeVar("V")
 Predicate: TypeAlias = Callable[[K, V], object]
 """``(key, value)`` -> anything; truth counts."""
 
-Partitioner: TypeAlias = Callable[[str, K, V, int], int | None]
-"""``(topic, key, value, partitions)`` -> partition, or None for the default one."""
+Partitioner: TypeAlias = Callable[[str, K, V, int], int | Collection[int] | None]
+"""``(topic, key, value, partitions)`` -> partition, None for the default one, or a list or set: the record goes to each."""
 
 TopicExtractor: TypeAlias = Callable[[K, V, RecordContext], str]
 """``(key, value, context)`` -> topic."""

@@ -123,7 +123,8 @@ class TopologyBuilder:
     ) -> TopologyBuilder:
         """Writes what ``parents`` forward to a topic, or to the one that ``topic(key, value, context)`` names.
 
-        ``partitioner(topic, key, value, partitions)`` returns a partition; None: by the hash of the key's bytes.
+        ``partitioner(topic, key, value, partitions)`` returns a partition, or several (none of them: the record is dropped);
+        None: by the hash of the key's bytes.
         """
         for function in (None if isinstance(topic, str) else topic, partitioner):
             if function is not None:

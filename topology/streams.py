@@ -71,7 +71,7 @@ def add_repartition(
     key: Carried,
     value: Carried,
     *,
-    partitioner: Callable[..., int | None] | None = None,
+    partitioner: Callable[..., Any] | None = None,
     partitions: int | None = None,
 ) -> RepartitionStep:
     """A repartition behind ``parent`` whose topic is named by ``prefix``; not yet added to the plan."""
@@ -241,7 +241,8 @@ class KStream(StreamExtras[K, V], StreamJoins[K, V]):
     ) -> None:
         """Writes the records to ``topic``, or to the topic that ``topic(key, value, context)`` names for each.
 
-        ``partitioner(topic, key, value, partitions)`` returns a partition; None: by the hash of the key's bytes.
+        ``partitioner(topic, key, value, partitions)`` returns a partition, or several (none of them: the record is dropped);
+        None: by the hash of the key's bytes.
         """
         fixed = check_name(topic, "topic") if isinstance(topic, str) else None
         if fixed is None:
@@ -272,10 +273,12 @@ class KStream(StreamExtras[K, V], StreamJoins[K, V]):
         """Sends the records through an internal topic, so that those of one key are in one partition.
 
         ``name``: of the topic, ``<application.id>-<name>-repartition``. ``partitions`` None: as many as the topics that the
-        stream comes from. Records without a key are dropped.
+        stream comes from. Records without a key are dropped. ``partitioner``: as of :meth:`to`.
         """
         if partitions is not None and partitions < 1:
             raise TopologyError(f"a repartition topic needs 1 partition at least, not {partitions}", call_site())
+        if partitioner is not None:
+            check_function(partitioner, "repartition")
         prefix = self._plan.number("KSTREAM-REPARTITION-") if name is None else check_name(name, "repartition topic")
         own_key, own_value = self._key.or_given(key), self._value.or_given(value)
         step = add_repartition(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from topology.codecs import Serde
 from topology.errors import TopologyError, UnsupportedError, call_site
 from topology.foreign_key_joins import ForeignKeyJoin, add_foreign_key_join
-from topology.functions import check_function
+from topology.functions import Partitioner, check_function
 from topology.materialize import as_store, generated_store_name, given_serdes, key_value_store
 from topology.names import check_name
 from topology.operations.joins import JoinKind, TableJoinMerge, TableTableJoin
@@ -65,6 +65,7 @@ class TableJoins(Generic[K, V]):
         joiner: Callable[[V, VO], R],
         *,
         foreign_key: Callable[[V], KO | None],
+        other_partitioner: Partitioner[KO, None] | None = None,
         name: str | None = None,
         store: str | Store | None = None,
         key: Serde[K] | None = None,
@@ -76,6 +77,7 @@ class TableJoins(Generic[K, V]):
         joiner: Callable[..., R],
         *,
         foreign_key: Callable[[V], Any] | None = None,
+        other_partitioner: Partitioner[Any, None] | None = None,
         name: str | None = None,
         store: str | Store | None = None,
         key: Serde[K] | None = None,
@@ -88,8 +90,12 @@ class TableJoins(Generic[K, V]):
 
         With ``foreign_key(value)`` each row is joined with the row of ``other`` under that key: the tables need not have the
         same keys, nor partitions. Both go through internal topics. A row without a foreign key is dropped.
+        ``other_partitioner(topic, foreign key, None, partitions)``: where the rows of ``other`` are, if its topic was not
+        written by the default partitioner. An answer always finds back to the partition that its row is in.
         """
-        return self._join_table("join", "inner", other, joiner, (name, store, key, value), foreign_key)
+        return self._join_table(
+            "join", "inner", other, joiner, (name, store, key, value), foreign_key, other_partitioner
+        )
 
     @overload
     def left_join(
@@ -110,6 +116,7 @@ class TableJoins(Generic[K, V]):
         joiner: Callable[[V, VO | None], R],
         *,
         foreign_key: Callable[[V], KO | None],
+        other_partitioner: Partitioner[KO, None] | None = None,
         name: str | None = None,
         store: str | Store | None = None,
         key: Serde[K] | None = None,
@@ -121,6 +128,7 @@ class TableJoins(Generic[K, V]):
         joiner: Callable[..., R],
         *,
         foreign_key: Callable[[V], Any] | None = None,
+        other_partitioner: Partitioner[Any, None] | None = None,
         name: str | None = None,
         store: str | Store | None = None,
         key: Serde[K] | None = None,
@@ -130,7 +138,9 @@ class TableJoins(Generic[K, V]):
 
         With a foreign key that is so too for rows whose ``foreign_key(value)`` is None.
         """
-        return self._join_table("left_join", "left", other, joiner, (name, store, key, value), foreign_key)
+        return self._join_table(
+            "left_join", "left", other, joiner, (name, store, key, value), foreign_key, other_partitioner
+        )
 
     def outer_join(
         self,
@@ -153,6 +163,7 @@ class TableJoins(Generic[K, V]):
         joiner: Callable[..., Any],
         options: _Options,
         foreign_key: Callable[[V], Any] | None = None,
+        other_partitioner: Partitioner[Any, None] | None = None,
     ) -> KTable[K, Any]:
         from topology.tables import KTable
 
@@ -162,7 +173,9 @@ class TableJoins(Generic[K, V]):
         plan, wanted, site = self._plan, as_store(store), call_site()
         given = None if name is None else check_name(name, "step")
         if foreign_key is not None:
-            return self._join_foreign(operator, right, joiner, foreign_key, kind, options)
+            return self._join_foreign(operator, right, (joiner, foreign_key, other_partitioner), kind, options)
+        if other_partitioner is not None:
+            raise TopologyError(f"{operator}(other_partitioner=) is for joins with foreign_key=", site)
         store_name = wanted.name
         if store is not None and store_name is None:
             store_name = generated_store_name(plan, "KTABLE-MERGE-")
@@ -207,12 +220,14 @@ class TableJoins(Generic[K, V]):
         self,
         operator: str,
         right: KTable[Any, Any],
-        joiner: Callable[..., Any],
-        foreign_key: Callable[[V], Any],
+        functions: tuple[Callable[..., Any], Callable[[V], Any], Partitioner[Any, None] | None],
         kind: JoinKind,
         options: _Options,
     ) -> KTable[K, Any]:
+        joiner, foreign_key, other_partitioner = functions
         check_function(foreign_key, operator)
+        if other_partitioner is not None:
+            check_function(other_partitioner, operator)
         name, store, key_given, value_given = options
         wanted, site = as_store(store), call_site()
         key_given, value_given = given_serdes(wanted, key_given, value_given, operator)
@@ -225,6 +240,7 @@ class TableJoins(Generic[K, V]):
             key=self._key.or_given(key_given),
             value=Carried().changed(operator, site, keep=False).or_given(value_given),
             site=site,
+            other_partitioner=other_partitioner,
         )
         this: Any = self
         return add_foreign_key_join(this, right, join)

@@ -16,15 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from operator import itemgetter
-from typing import Protocol
+from typing import Any, Protocol
 
 from streamsrt.errors import ProductionError
+from streamsrt.tasks.placement import check_partitions, is_plain, picked, spread
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.murmur2 import PartitionMemo
 from streamsrt.wire.primitives import EncodeError
 from streamsrt.wire.records import Headers, encode_batch
 
 Keys = Sequence[bytes | None]
+Places = int | Sequence[Any] | None
+"""One partition for all records, or for each what a partitioner returned (:mod:`streamsrt.tasks.placement`)."""
 Sink = Callable[[str, int, bytes, int], None]
 
 
@@ -38,7 +41,7 @@ class Collector(Protocol):
         values: Keys,
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None = None,
-        partition: int | Sequence[int] | None = None,
+        partition: Places = None,
         partition_keys: Keys | None = None,
     ) -> None: ...
 
@@ -115,6 +118,8 @@ class RecordCollector:
         self._topics: dict[str, _Topic] = {}
         self.dropped_records = 0
         """How many records the cluster did not take and the production handler let go."""
+        self.unplaced_records = 0
+        """How many records a partitioner sent to no partition."""
 
     def add(
         self,
@@ -123,7 +128,7 @@ class RecordCollector:
         values: Keys,
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None = None,
-        partition: int | Sequence[int] | None = None,
+        partition: Places = None,
         partition_keys: Keys | None = None,
     ) -> None:
         """Takes records over. ``partition``: of all of them, or of each; None: by ``partition_keys`` or by key.
@@ -135,7 +140,7 @@ class RecordCollector:
             partition = 0
         if isinstance(partition, int):
             if not 0 <= partition < len(known.columns):
-                self._check(topic, known, partition, partition)
+                check_partitions(topic, len(known.columns), partition, partition)
             columns = known.columns[partition]
             columns.extend(keys, values, timestamps, headers)
             if len(columns.keys) >= columns.enough:
@@ -143,14 +148,34 @@ class RecordCollector:
             return
         if partition is None:
             partition = self._partitions(known, keys if partition_keys is None else partition_keys)
+        elif not is_plain(partition):
+            self._spread(topic, keys, values, timestamps, headers, partition, partition_keys)
+            return
         elif partition:
             if None in partition:
                 default = self._partitions(known, keys if partition_keys is None else partition_keys)
                 partition = [d if p is None else p for p, d in zip(partition, default, strict=True)]
-            self._check(topic, known, min(partition), max(partition))
+            check_partitions(topic, len(known.columns), min(partition), max(partition))
         self._split(known, keys, values, timestamps, headers, partition)
         for index in range(len(known.columns)):
             self._send_if_full(topic, known, index)
+
+    def _spread(
+        self,
+        topic: str,
+        keys: Keys,
+        values: Keys,
+        timestamps: Sequence[int],
+        headers: Sequence[Headers] | None,
+        chosen: Sequence[Any],
+        partition_keys: Keys | None,
+    ) -> None:
+        at, partitions = spread(topic, chosen)
+        self.unplaced_records += len(keys) - len(set(at))
+        if at:
+            some = None if headers is None else picked(headers, at)
+            places = None if partition_keys is None else picked(partition_keys, at)
+            self.add(topic, picked(keys, at), picked(values, at), picked(timestamps, at), some, partitions, places)
 
     def _open(self, topic: str) -> _Topic:
         known = self._topics[topic] = _Topic(self._partitions_of_topic(topic), self._batch_records_first)
@@ -168,16 +193,6 @@ class RecordCollector:
             transactional=self._transactional,
         )
         self._sink(topic, self._partitions(known, [key])[0], batch, 1)
-
-    def _check(self, topic: str, known: _Topic, lowest: int, highest: int) -> None:
-        if lowest < 0 or highest >= len(known.columns):
-            wrong = lowest if lowest < 0 else highest
-            raise ProductionError(
-                f"topic {topic!r} has {len(known.columns)} partitions, a record was sent to partition {wrong}: "
-                "correct the partitioner",
-                topic,
-                wrong,
-            )
 
     def _partitions(self, known: _Topic, keys: Keys) -> list[int]:
         chosen = known.memo.partitions(keys, len(known.columns), null_partition=known.next_null_partition)

@@ -148,7 +148,7 @@ class TaskManager:
         for owned in self._tasks.values():
             total.update(owned.task.counters())
         refused = self._collector.dropped_records
-        total.update({"dropped": refused, "failed_production": refused})
+        total.update({"dropped": refused + self._collector.unplaced_records, "failed_production": refused})
         return dict(total)
 
     def open_tasks(self) -> Tasks:

@@ -27,6 +27,7 @@ from streamsrt.operators.store_access import KeyValueAccess, SessionAccess, Vers
 from streamsrt.state.kinds import Cache, lay_out
 from streamsrt.state.memory import MemoryStore
 from streamsrt.tasks.global_state import GlobalState
+from streamsrt.tasks.placement import check_partitions, picked, spread
 from streamsrt.tasks.record_collector import Keys
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.murmur2 import partition_for_key
@@ -88,8 +89,15 @@ class _Capture:
         partition: int | Sequence[int] | None = None,
         partition_keys: Keys | None = None,
     ) -> None:
+        places: Iterable[int | None] = repeat(cast(Any, partition))
+        if isinstance(partition, Sequence):
+            at, places = spread(topic, partition)
+            keys, values, timestamps = picked(keys, at), picked(values, at), picked(timestamps, at)
+            headers = None if headers is None else picked(headers, at)
+            partition_keys = None if partition_keys is None else picked(partition_keys, at)
+            known = [place for place in places if place is not None]
+            check_partitions(topic, self._partitions_of(topic), min(known, default=0), max(known, default=0))
         each = repeat(()) if headers is None else headers
-        places: Iterable[int | None] = partition if isinstance(partition, list) else repeat(cast(Any, partition))
         rows = zip(keys, values, timestamps, each, places, partition_keys or keys, strict=False)
         for key, value, timestamp, header, place, partition_key in rows:
             reason = None if self._refuse is None else self._refuse(topic, key, value)

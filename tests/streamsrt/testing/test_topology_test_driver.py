@@ -140,3 +140,40 @@ def test_topics_have_clocks_of_their_own() -> None:
         given.pipe_records([TestRecord("k", "d", 3, (("h", b"1"),))])
         out = driver.create_output_topic("out", serdes.string, serdes.string)
         assert [record.timestamp for record in out.read_records_to_list()] == [10, 15, 1020, 3]
+
+
+def test_partitioners_choose_in_sinks_and_repartitions() -> None:
+    builder = StreamsBuilder()
+    stream: KStream[str, str] = builder.stream("in", key=serdes.string, value=serdes.string)
+    stream.to("all", partitioner=lambda *_: {0, 1})
+    stream.to(lambda key, _value, _context: f"for-{key}", partitioner=lambda _topic, _key, value, _count: len(value))
+    stream.repartition(name="second", partitioner=lambda *_: 1).to("none", partitioner=lambda *_: [])
+    with TopologyTestDriver(builder.build(), partitions=3) as driver:
+        driver.create_input_topic("in", serdes.string, serdes.string).pipe_input("k", "xx")
+        placed = [
+            (record.topic.removeprefix("topology-test-driver-"), record.partition) for record in driver.producer_history
+        ]
+    assert sorted(placed) == [("all", 0), ("all", 1), ("for-k", 2), ("second-repartition", 1)]
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_foreign_table_may_be_partitioned_by_the_program(left: bool) -> None:
+    builder = StreamsBuilder()
+    books = builder.table("books", key=serdes.string, value=serdes.string)
+    authors = builder.table("authors", key=serdes.string, value=serdes.string)
+    join = books.left_join if left else books.join
+    joined = join(
+        authors,
+        lambda book, author: f"{book} by {author}",
+        foreign_key=lambda book: book[0],
+        other_partitioner=lambda _topic, author, _value, partitions: ord(author) % partitions,
+        value=serdes.string,
+    )
+    joined.to_stream().to("out")
+    with TopologyTestDriver(builder.build(), partitions=3) as driver:
+        out = driver.create_output_topic("out", serdes.string, serdes.string)
+        written = driver.create_input_topic("authors", serdes.string, serdes.string)
+        for author in "abcdef":
+            written.pipe_input(author, author.upper(), partition=ord(author) % 3)
+        driver.create_input_topic("books", serdes.string, serdes.string).pipe_key_values([(b, b) for b in "abcdef"])
+        assert out.read_key_values_to_map() == {book: f"{book} by {book.upper()}" for book in "abcdef"}
