@@ -61,8 +61,7 @@ def _emit_windows(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows
             e.line(f"{start} = {windows.start_ms}")
             _emit_window(c, node, op, windows, flow.copy(), raw, start)
     elif windows.advance_ms == windows.size_ms:
-        e.line(f"{start} = {flow.time} - {flow.time} % {windows.size_ms}")
-        _emit_window(c, node, op, windows, flow.copy() if op.emit_on_close else flow, raw, start)
+        _emit_tumbling(c, node, op, windows, flow.copy() if op.emit_on_close else flow, raw, start)
     else:
         back_ms, advance_ms = windows.size_ms - windows.advance_ms, windows.advance_ms
         first = f"max(0, {flow.time} - {back_ms}) // {advance_ms} * {advance_ms}"
@@ -106,35 +105,75 @@ def _read_arguments(c: Compiler, op: nodes.Aggregate, flow: Flow) -> None:
         c.emitter.obj(flow.key)
 
 
+def _emit_tumbling(
+    c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: TimeWindows, flow: Flow, raw: str, start: str
+) -> None:
+    """What depends on the window alone is computed where a record is in another window than the one before."""
+    e = c.emitter
+    end, closes, rows, suffix = e.temp("end"), e.temp("closes"), e.temp("rows"), e.temp("suffix")
+    e.setup(f"{start} = {end} = {closes} = -1", f"{rows} = {suffix} = None")
+    with e.block(f"if not {start} <= {flow.time} < {end}:"):
+        e.line(f"{start} = {flow.time} - {flow.time} % {windows.size_ms}")
+        e.line(f"{end} = {start} + {windows.size_ms}")
+        e.line(f"{closes} = {end} + {windows.grace_ms}")
+        e.line(f"{rows} = None")
+    late = e.counter(c.counters, "dropped_late")
+    with e.block(f"if {closes} <= {c.stream_time(node.name)}:"):
+        e.line(f"{late} += 1")
+    with e.block("else:"):
+        with e.block(f"if {rows} is None:"):
+            _open_window(c, node, op, windows, start, rows, suffix)
+        _update_window(c, node, op, flow, raw, start, end, rows, suffix)
+
+
 def _emit_window(
     c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: Windows, flow: Flow, raw: str, start: str
 ) -> None:
     e = c.emitter
-    time = c.stream_time(node.name)
     late = e.counter(c.counters, "dropped_late")
-    with e.block(f"if {start} + {windows.size_ms + windows.grace_ms} <= {time}:"):
+    with e.block(f"if {start} + {windows.size_ms + windows.grace_ms} <= {c.stream_time(node.name)}:"):
         e.line(f"{late} += 1")
     with e.block("else:"):
         current, rows, suffix = e.temp("current"), e.temp("rows"), e.temp("suffix")
         e.setup(f"{current} = {rows} = {suffix} = None")
-        logs = not c.plan.is_cached(op.store)
         with e.block(f"if {start} != {current}:"):
             e.line(f"{current} = {start}")
-            e.line(f"{rows} = {e.bind('cache', c.caches[op.store])}[{start}]")
-            if op.emit_on_close:
-                e.line(f"{_closing(c, node, op, windows)}.note({start})")
-            if logs:
-                e.line(f"{suffix} = {e.bind('pack_start', pack_start)}({start}) + b'\\0\\0\\0\\0'")
-        entry = e.temp("e")
-        e.line(f"{entry} = {rows}[{raw}]")
-        store_key = raw
-        if logs:
-            store_key = e.temp("r")
-            e.line(f"{store_key} = {raw} + {suffix}")
-        inside = flow.copy()
-        windowed = WindowedSlot(not_null=True, inner=inside.key, start=start, end=f"{start} + {windows.size_ms}")
-        windowed.store_key = store_key if logs else None
-        _update(c, node, op, inside, entry, store_key, windowed)
+            _open_window(c, node, op, windows, start, rows, suffix)
+        _update_window(c, node, op, flow, raw, start, f"{start} + {windows.size_ms}", rows, suffix)
+
+
+def _open_window(
+    c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: Windows, start: str, rows: str, suffix: str
+) -> None:
+    e = c.emitter
+    e.line(f"{rows} = {e.bind('cache', c.caches[op.store])}[{start}]")
+    if op.emit_on_close:
+        e.line(f"{_closing(c, node, op, windows)}.note({start})")
+    if not c.plan.is_cached(op.store):
+        e.line(f"{suffix} = {e.bind('pack_start', pack_start)}({start}) + b'\\0\\0\\0\\0'")
+
+
+def _update_window(
+    c: Compiler,
+    node: ProcessorNode,
+    op: nodes.Aggregate,
+    flow: Flow,
+    raw: str,
+    start: str,
+    end: str,
+    rows: str,
+    suffix: str,
+) -> None:
+    e = c.emitter
+    entry, store_key, logs = e.temp("e"), raw, not c.plan.is_cached(op.store)
+    e.line(f"{entry} = {rows}[{raw}]")
+    if logs:
+        store_key = e.temp("r")
+        e.line(f"{store_key} = {raw} + {suffix}")
+    inside = flow.copy()
+    windowed = WindowedSlot(not_null=True, inner=inside.key, start=start, end=end)
+    windowed.store_key = store_key if logs else None
+    _update(c, node, op, inside, entry, store_key, windowed)
 
 
 def _update(
