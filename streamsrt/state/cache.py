@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from struct import Struct
 from typing import Any, Final, Protocol
 
@@ -32,6 +32,7 @@ _pack_timestamp = Struct(">q").pack
 _unpack_timestamp = Struct(">q").unpack_from
 by_sequence = attrgetter("sequence")
 _by_start = attrgetter("start")
+_by_place = itemgetter(0)
 
 Serialize = Callable[[Any], bytes]
 Deserialize = Callable[[bytes], Any]
@@ -77,7 +78,11 @@ class Flushed:
     __slots__ = ("ends", "entries", "keys", "olds", "raw_values", "starts", "store_keys", "timestamps", "values")
 
     def __init__(
-        self, entries: Sequence[Entry], serialize: Serialize, store_keys: list[bytes] | None, *, windowed: bool
+        self,
+        entries: Sequence[Entry],
+        serialize: Serialize,
+        store_keys: list[bytes] | None = None,
+        starts: list[int] | None = None,
     ) -> None:
         self.ends: list[int] | None = None
         self.entries = entries
@@ -85,7 +90,7 @@ class Flushed:
         self.values = [entry.value for entry in entries]
         self.olds: list[Any] = []
         self.timestamps = [entry.timestamp for entry in entries]
-        self.starts = [entry.start for entry in entries] if windowed else None
+        self.starts = starts
         self.store_keys = self.keys if store_keys is None else store_keys
         self.raw_values: list[bytes | None]
         if None in self.values:
@@ -195,7 +200,7 @@ class KeyValueCache(dict[bytes, Entry]):
             changed = [e for e in entries if e.value is not None or self.value_before(e) is not None]
         if not changed:
             return None
-        flushed = Flushed(changed, self.format.serialize, None, windowed=False)
+        flushed = Flushed(changed, self.format.serialize)
         rows = self.format.rows(flushed.timestamps, flushed.raw_values)
         self.pending.update(zip(flushed.keys, rows, strict=True))
         self._row_bytes = average_bytes(flushed.keys, rows)
@@ -371,10 +376,12 @@ class WindowCache(dict[int, WindowRows]):
         changed = [e for e in entries if e.value is not None or e.old is not None] if forwards else entries
         if not changed:
             return None
-        suffixes = {e.start: _pack_timestamp(e.start) + b"\0\0\0\0" for e in changed}
-        flushed = Flushed(changed, self.format.serialize, [e.key + suffixes[e.start] for e in changed], windowed=True)
+        starts = [e.start for e in changed]
+        suffixes = {start: _pack_timestamp(start) + b"\0\0\0\0" for start in set(starts)}
+        store_keys = [e.key + suffix for e, suffix in zip(changed, map(suffixes.__getitem__, starts), strict=True)]
+        flushed = Flushed(changed, self.format.serialize, store_keys, starts)
         rows = self.format.rows(flushed.timestamps, flushed.raw_values)
-        self.pending.update(((e.key, e.start), row) for e, row in zip(changed, rows, strict=True))
+        self.pending.update(zip(zip(flushed.keys, starts, strict=True), rows, strict=True))
         self._row_bytes = average_bytes(flushed.store_keys, rows)
         return flushed
 
@@ -386,7 +393,7 @@ class WindowCache(dict[int, WindowRows]):
         """Puts everything pending into the store, as one batch in key order, and drops what is beyond retention."""
         pending = self.pending
         if pending or changelog_offset is not None:
-            puts = [(key, start, pending[key, start]) for key, start in sorted(pending)]
+            puts = [(*place, row) for place, row in sorted(pending.items(), key=_by_place)]
             self.store.write(puts, changelog_offset=changelog_offset)
             self.pending = {}
         oldest = self.newest() - self.retention_ms + 1

@@ -144,14 +144,20 @@ class WindowBytesStore:
         """Writes (key, start, value) as one atomic batch; None deletes. Expired rows are dropped."""
         rows: list[tuple[bytes, bytes | None]] = []
         pack, prefix_of = _TIME.pack, self.segments()
-        start_ms: int | None = None
-        suffix = b""
-        prefix: bytes | None = None
-        for key, row_start_ms, value in puts:
-            if row_start_ms != start_ms:
-                start_ms = row_start_ms
-                suffix = pack(start_ms) + _NO_SEQUENCE
-                prefix = prefix_of(start_ms)
+        # In the order of keys one window's row comes after another's all the time.
+        places: dict[int, tuple[bytes | None, bytes]] = {}
+        live = self._live_segment
+        for key, start_ms, value in puts:
+            place = places.get(start_ms)
+            if place is None:
+                place = (prefix_of(start_ms), pack(start_ms) + _NO_SEQUENCE)
+                if self._live_segment != live:
+                    # What was live before may be expired now.
+                    live = self._live_segment
+                    places.clear()
+                if len(places) < _REMEMBERED_STARTS:
+                    places[start_ms] = place
+            prefix, suffix = place
             if prefix is None:
                 self.dropped_rows += 1
             else:
