@@ -60,27 +60,31 @@ def _sized(row: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 class _Waiting:
-    """The left records that wait: rows of a store by time and number of arrival."""
+    """The left records that wait: rows of a store by time and, among equal times, number of arrival.
+
+    A number follows from the rows alone, so that an interruption does not show in the store.
+    """
 
     def __init__(self, builder: PathBuilder, store: str) -> None:
         self._cache: KeyValueCache = builder.env.caches[store]
         self._change = builder.change(store)
         self._order: list[bytes] = []
-        self._number = 0
+        self._last: dict[int, int] = {}
+        """The highest number of those that wait, by time."""
         self._loaded = False
 
     def _load(self) -> None:
         if not self._loaded:
             self._loaded = True
             self._order = [entry.key for entry in self._cache.rows(None, None)]
-            self._number = max((_PLACE.unpack_from(place)[1] for place in self._order), default=0)
+            self._last = dict(sorted(_PLACE.unpack_from(place) for place in self._order))
             heapify(self._order)
 
     def add(self, key: bytes, value: bytes, timestamp: int, headers: Any) -> None:
         """Lets a record wait."""
         self._load()
-        self._number += 1
-        place = _PLACE.pack(timestamp, self._number) + key
+        number = self._last[timestamp] = self._last.get(timestamp, 0) + 1
+        place = _PLACE.pack(timestamp, number) + key
         heappush(self._order, place)
         self._change(place, pack_row(tuple(headers), value), timestamp, (), -1)
 
@@ -89,10 +93,12 @@ class _Waiting:
         self._load()
         if not self._order:
             return None
-        timestamp = _PLACE.unpack_from(self._order[0])[0]
+        timestamp, number = _PLACE.unpack_from(self._order[0])
         if timestamp > time_ms:
             return None
         place = heappop(self._order)
+        if number == self._last[timestamp]:
+            del self._last[timestamp]
         headers, value = unpack_row(self._cache[place].value)
         self._change(place, None, now_ms, (), -1)
         return place[_PLACE.size :], value, timestamp, headers

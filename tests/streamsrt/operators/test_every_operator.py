@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
@@ -385,6 +385,7 @@ def contents(driver: TopologyTestDriver, name: str) -> Iterator[Any]:
 @pytest.mark.parametrize("program", PROGRAMS)
 @settings(max_examples=10, deadline=None)
 @given(rows, st.integers(1, 10), st.sampled_from([0, 1 << 20]), st.booleans())
+@example([("left", "a", "a", 0), ("right", "a", "a", 8), ("left", "a", "a", 1)], 2, 0, False)
 def test_an_interruption_does_not_show(
     program: str, piped: list[Row], cut: int, cache_max_bytes: int, generate: bool
 ) -> None:
