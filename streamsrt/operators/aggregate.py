@@ -14,7 +14,7 @@ from streamsrt.operators.compiler import Compiler, emits
 from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.tables import mark_last
 from topology import nodes
-from topology.nodes import ProcessorNode
+from topology.nodes import Node, ProcessorNode
 from topology.operations import TableMerge
 from topology.windows import TimeWindows, UnlimitedWindows, Windows
 
@@ -61,7 +61,12 @@ def _emit_windows(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows
             e.line(f"{start} = {windows.start_ms}")
             _emit_window(c, node, op, windows, flow.copy(), raw, start)
     elif windows.advance_ms == windows.size_ms:
-        _emit_tumbling(c, node, op, windows, flow.copy() if op.emit_on_close else flow, raw, start)
+        inside = flow.copy() if op.emit_on_close else flow
+        if _is_reached_once(c, node):
+            _emit_tumbling(c, node, op, windows, inside, raw, start)
+        else:
+            e.line(f"{start} = {flow.time} - {flow.time} % {windows.size_ms}")
+            _emit_window(c, node, op, windows, inside, raw, start)
     else:
         back_ms, advance_ms = windows.size_ms - windows.advance_ms, windows.advance_ms
         first = f"max(0, {flow.time} - {back_ms}) // {advance_ms} * {advance_ms}"
@@ -108,22 +113,34 @@ def _read_arguments(c: Compiler, op: nodes.Aggregate, flow: Flow) -> None:
 def _emit_tumbling(
     c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: TimeWindows, flow: Flow, raw: str, start: str
 ) -> None:
-    """What depends on the window alone is computed where a record is in another window than the one before."""
+    """What depends on the window alone is computed where a record is in another window than the one before.
+
+    That includes whether it is over: what moves stream time past its end is a record of another window.
+    """
     e = c.emitter
-    end, closes, rows, suffix = e.temp("end"), e.temp("closes"), e.temp("rows"), e.temp("suffix")
-    e.setup(f"{start} = {end} = {closes} = -1", f"{rows} = {suffix} = None")
+    end, rows, suffix = e.temp("end"), e.temp("rows"), e.temp("suffix")
+    e.setup(f"{start} = {end} = -1", f"{rows} = {suffix} = None")
     with e.block(f"if not {start} <= {flow.time} < {end}:"):
         e.line(f"{start} = {flow.time} - {flow.time} % {windows.size_ms}")
         e.line(f"{end} = {start} + {windows.size_ms}")
-        e.line(f"{closes} = {end} + {windows.grace_ms}")
         e.line(f"{rows} = None")
+        with e.block(f"if {end} + {windows.grace_ms} > {c.stream_time(node.name)}:"):
+            _open_window(c, node, op, windows, start, rows, suffix)
     late = e.counter(c.counters, "dropped_late")
-    with e.block(f"if {closes} <= {c.stream_time(node.name)}:"):
+    with e.block(f"if {rows} is None:"):
         e.line(f"{late} += 1")
     with e.block("else:"):
-        with e.block(f"if {rows} is None:"):
-            _open_window(c, node, op, windows, start, rows, suffix)
         _update_window(c, node, op, flow, raw, start, end, rows, suffix)
+
+
+def _is_reached_once(c: Compiler, node: ProcessorNode) -> bool:
+    """Whether there is one way to the node: on a second one stream time would move between two records of the first."""
+    at: Node = node
+    while isinstance(at, ProcessorNode):
+        if len(at.parents) != 1:
+            return False
+        at = c.plan.node(at.parents[0])
+    return True
 
 
 def _emit_window(

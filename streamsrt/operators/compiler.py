@@ -17,7 +17,7 @@ from streamsrt.operators.emitter import Emitter, Flow, Generated, Slot, Windowed
 from streamsrt.operators.environment import Environment
 from streamsrt.operators.handlers import fail
 from streamsrt.operators.plan import StreamTime, has_sessions, window_size_ms
-from topology import nodes
+from topology import nodes, serdes
 from topology.nodes import ProcessorNode, SinkNode, SourceNode
 from topology.operations import GroupTable, SessionAggregate, SlidingAggregate, Suppress
 from topology.windows import TimeWindows
@@ -270,8 +270,13 @@ class Compiler:
             raise TooComplex(f"{node.name}: the topic is chosen for each record")
         e = self.emitter
         topic = self.plan.topic(node.topic, node.repartition)
+        is_new = flow.key.raw is None
         key = e.raw(flow.key, self.plan.key_serde(node))
-        value = e.raw(flow.value, self.plan.value_serde(node))
+        if is_new and self.plan.key_serde(node) is serdes.string:
+            # A stream of words that is grouped by word.
+            value = e.raw(flow.value, self.plan.value_serde(node), twin=flow.key)
+        else:
+            value = e.raw(flow.value, self.plan.value_serde(node))
         columns = {"k": key, "v": value, "t": flow.time}
         call = "{k}, {v}, {t}"
         if flow.headers is not None:

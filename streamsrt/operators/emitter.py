@@ -178,8 +178,11 @@ class Emitter:
         self.line(f"{name} = {new}({windowed}, ({self.obj(inner)}, {slot.start}, {slot.end}))")
         return name
 
-    def raw(self, slot: Slot, serde: Serde[Any]) -> str:
-        """The variable that holds the value as bytes of ``serde``."""
+    def raw(self, slot: Slot, serde: Serde[Any], *, twin: Slot | None = None) -> str:
+        """The variable that holds the value as bytes of ``serde``.
+
+        ``twin``: has bytes already, and is often the same object.
+        """
         if slot.raw is not None and same_bytes(slot.serde, serde):
             return slot.raw
         if isinstance(slot, WindowedSlot) and slot.store_key is not None and _is_windowed_bytes(slot, serde):
@@ -192,7 +195,10 @@ class Emitter:
             if source == "None":
                 return "None"
             name = self.temp("r")
-            self.line(f"{name} = {self._serialized(slot, serde, source)}", "production")
+            expression = self._serialized(slot, serde, source)
+            if twin is not None and twin.obj and twin.raw and twin.serde is serde:
+                expression = f"{twin.raw} if {source} is {twin.obj} else {expression}"
+            self.line(f"{name} = {expression}", "production")
         if slot.raw is None:
             slot.raw, slot.serde = name, serde
         return name

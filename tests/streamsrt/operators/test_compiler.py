@@ -6,7 +6,7 @@ import pytest
 
 from streamsrt.errors import ConfigError
 from tests.streamsrt.operators.programs import Piped, Written, columns_of, commit, new_task
-from topology import KStream, StreamsBuilder, Topology, serdes
+from topology import KStream, StreamsBuilder, TimeWindows, Topology, serdes
 from topology.serdes import CallableSerde
 
 
@@ -112,3 +112,38 @@ def test_a_missing_serde_is_found_before_the_first_record() -> None:
             config=TaskConfig(),
             partitions_of_topic=lambda topic: 1,
         )
+
+
+def test_a_window_is_over_when_records_of_another_way_to_it_say_so() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.string, value=serdes.string)
+    ways = stream.filter(lambda k, v: v == "a").merge(stream.filter(lambda k, v: v != "a"))
+    counts = ways.group_by_key().windowed_by(TimeWindows(10, grace=5)).count()
+    counts.to_stream(lambda window, _: str(window.start_ms)).to("out", key=serdes.string, value=serdes.long)
+    written = Written()
+    task = new_task(builder.build(), written)
+    rows = [("a", 1), ("b", 2), ("a", 14), ("b", 3), ("a", 15), ("b", 4), ("a", 5)]
+    task.add_batch("in", 0, columns_of([Piped("in", "k", value, at, ()) for value, at in rows], 0))
+    task.process(100, 0)
+    commit(task)
+    counted = {row[0]: serdes.long.deserialize(row[1]) for row in written.topics["out"]}
+    assert counted == {b"0": 3, b"10": 2}
+
+
+def test_a_key_that_is_the_value_or_another_one_or_none() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.string, value=serdes.string)
+    stream.select_key(lambda k, v: v if k == "same" else k).to("out", key=serdes.string, value=serdes.string)
+    written = run(builder.build(), ("same", "x"), ("other", "y"), ("same", None), (None, "z"), (None, None))
+    assert [row[:2] for row in written.topics["out"]] == [
+        (b"x", b"x"),
+        (b"other", b"y"),
+        (None, None),
+        (None, b"z"),
+        (None, None),
+    ]
+    values = StreamsBuilder()
+    upper = values.stream("in", key=serdes.string, value=serdes.string).map_values(str.upper)
+    upper.select_key(lambda k, v: v if k == "same" else k).to("out", key=serdes.string, value=serdes.string)
+    written = run(values.build(), ("same", "x"), ("other", "y"))
+    assert [row[:2] for row in written.topics["out"]] == [(b"X", b"X"), (b"other", b"Y")]
