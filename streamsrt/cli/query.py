@@ -141,6 +141,13 @@ def tasks(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
     print_rows(["task_id", "role", "phase", "lag_records", "why"], body["tasks"], as_json=as_json)
 
 
+@app.command("moves")
+def moves(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
+    """Which tasks came to one instance, left it or changed their role there, and why; the newest last."""
+    body = _ask(server, "/tasks")
+    print_rows(["task_id", "change", "why"], body["moves"], as_json=as_json)
+
+
 @app.command("instances")
 def instances(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
     """Which instance has which stores."""

@@ -353,7 +353,7 @@ def metadata(instance: Instance) -> Answer:
 
 
 def tasks(instance: Instance) -> Answer:
-    """``/tasks``: what this instance does, and what each task waits for."""
+    """``/tasks``: what this instance does, what each task waits for, and why tasks came and went, the newest last."""
     progress = instance.progress
     return 200, {
         "application_id": instance.config.application_id,
@@ -364,6 +364,7 @@ def tasks(instance: Instance) -> Answer:
         "processed_records": progress.processed_records,
         "lag_records": progress.lag_records,
         "tasks": [{**asdict(task), "counters": dict(task.counters), "why": why_task(task)} for task in progress.tasks],
+        "moves": [asdict(move) for move in progress.moves],
     }
 
 

@@ -313,7 +313,10 @@ class StreamThread:
 
     def _start_over(self, error: StreamsError) -> None:
         logger.warning("results could not be written, the tasks start over from what is committed: %s", error)
-        self._manager.restart_all()
+        with self._manager.moves.because(
+            f"results could not be written, it starts over from what is committed: {error}"
+        ):
+            self._manager.restart_all()
         self._committer.forget()
 
     def _recover(self, error: StoreCorruptedError, *, alone: bool) -> None:
@@ -323,11 +326,12 @@ class StreamThread:
             raise error
         owned, store = found
         logger.warning("task %s starts over, its store %s is wiped and restored: %s", owned, store, error)
-        if alone:
-            self._manager.restart(owned, owned.role, wipe=[store])
-        else:
-            self._manager.restart_all({owned.key: [store]})
-            self._committer.forget()
+        with self._manager.moves.because(f"store {store} of task {owned} is damaged: wiped and restored"):
+            if alone:
+                self._manager.restart(owned, owned.role, wipe=[store])
+            else:
+                self._manager.restart_all({owned.key: [store]})
+                self._committer.forget()
 
     def _purge_repartition_topics(self, now_ms: int) -> None:
         """Deletes what was read from repartition topics and committed: nobody reads it again."""
@@ -353,10 +357,13 @@ class StreamThread:
 
     def _handle(self, event: object) -> None:
         match event:
-            case AssignmentChanged(tasks):
-                self._assign(tasks)
-            case TasksLost():
-                self._manager.close_all()
+            case AssignmentChanged(tasks, epoch):
+                with self._manager.moves.assigned(epoch):
+                    self._assign(tasks)
+            case TasksLost(reason):
+                with self._manager.moves.because(f"this member lost its membership: {reason}"):
+                    self._manager.close_all()
+                self._manager.moves.lost()
                 self._committer.forget()
                 self._wanted = None
                 self._on_state(State.REBALANCING)
@@ -427,7 +434,8 @@ class StreamThread:
 
     def _release(self) -> None:
         self._commit_before_they_go(self._manager.running())
-        self._manager.close_all()
+        with self._manager.moves.because("this member leaves the group"):
+            self._manager.close_all()
         self._committer.forget()
         self._member.tell(ReportOwned(NOTHING))
 
@@ -447,7 +455,8 @@ class StreamThread:
                 self.on_undone()
         except StreamsError as second:
             logger.warning("what was done before could not be committed and will be done again: %s", second)
-        self._manager.close_all()
+        with self._manager.moves.because(f"it failed with {type(error).__name__}: {error}"):
+            self._manager.close_all()
         self._member.tell(RequestShutdown() if self.response is Response.SHUTDOWN_APPLICATION else Leave())
         self._member.tell(ReportOwned(NOTHING))
         self._member.join(_QUIET_TIMEOUT_S)
@@ -486,6 +495,7 @@ class StreamThread:
             opened_tasks=self._manager.opened,
             closed_tasks=self._manager.closed,
             memory=self._memory,
+            moves=self._manager.moves.latest(),
         )
         self._log_restore(now_ms)
 

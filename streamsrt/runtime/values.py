@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 
+from streamsrt.tasks.moves import TaskMove
+
 
 class State(Enum):
     """The state of an application, as in ``KafkaStreams.State``."""
@@ -102,6 +104,8 @@ class Progress:
     closed_tasks: int = 0
     """How many tasks were opened and closed since the start."""
     memory: MemoryUse = MemoryUse()
+    moves: tuple[TaskMove, ...] = ()
+    """Which tasks came, went and changed their role lately, and why; of each stream thread the newest last."""
 
     def of_the_past(self) -> Progress:
         """What is left of it when it has ended: the totals."""

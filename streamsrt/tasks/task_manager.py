@@ -43,6 +43,7 @@ from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.input_buffer import InputBuffer
 from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.tasks.memory_shares import share_memory
+from streamsrt.tasks.moves import TaskMoves
 from streamsrt.tasks.offset_metadata import refuse_running_backfill
 from streamsrt.tasks.owned_task import OwnedTask, Phase
 from streamsrt.tasks.record_collector import RecordCollector
@@ -128,6 +129,7 @@ class TaskManager:
         self._cleaned_at_ms: int | None = None
         self.restored_records = 0
         self.opened = 0
+        self.moves = TaskMoves()
         self.closed = 0
         self._counted: Counter[str] = Counter()
 
@@ -206,10 +208,10 @@ class TaskManager:
 
     def _change_role(self, owned: OwnedTask, role: Role) -> None:
         if role == "active":
-            logger.info("task %s: promoted from %s", owned, owned.role)
             self._stop_following(owned, promoted=True)
             if owned.phase is not Phase.CREATED:
                 owned.enter(Phase.CREATED)
+        self.moves.changed_role(str(owned), owned.role, role)
         owned.role = role
 
     def _open(self, key: TaskKey, role: Role) -> None:
@@ -217,7 +219,7 @@ class TaskManager:
         stores = {spec.name: self._open_store(subtopology, spec.name, key[1]) for spec in subtopology.stores}
         self._tasks[key] = OwnedTask(key, role, subtopology, self._make_task(subtopology, key[1], stores), stores)
         self.opened += 1
-        logger.info("task %s_%d: opened as %s", *key, role)
+        self.moves.opened(f"{key[0]}_{key[1]}", role)
 
     def _make_task(self, subtopology: Subtopology, partition: int, stores: dict[str, object]) -> Task:
         return Task(
@@ -262,7 +264,7 @@ class TaskManager:
             for owned in self._tasks.values():
                 stack.callback(self._close, owned)
 
-    def _close(self, owned: OwnedTask) -> None:
+    def _close(self, owned: OwnedTask, becomes: Role | None = None) -> None:
         self._stop_reading(owned)
         self._stop_following(owned)
         self._dormant.left(owned)
@@ -275,12 +277,12 @@ class TaskManager:
                 stack.callback(store.close)
             stack.callback(owned.task.close)
         self.closed += 1
-        logger.info("task %s: closed", owned)
+        self.moves.closed(str(owned), owned.role, becomes)
 
     def restart(self, owned: OwnedTask, role: Role, *, wipe: Iterable[str] = ()) -> None:
         """Throws away what the task has in memory, and opens it again."""
         wiped = set(wipe)
-        self._close(owned)
+        self._close(owned, role)
         for name in wiped:
             self._directory.wipe(name, owned.key[1])
             self._dormant.deleted(name, owned.key[1])
@@ -544,7 +546,8 @@ class TaskManager:
                     starts[place],
                     ends[place],
                 )
-                self.restart(owned, owned.role, wipe=[spec.name])
+                with self.moves.because(f"its store {spec.name} does not fit its changelog: wiped and restored"):
+                    self.restart(owned, owned.role, wipe=[spec.name])
                 return
             start = starts[place] if at is None else at
             owned.changelogs[spec.name] = ChangelogProgress(
@@ -606,7 +609,8 @@ class TaskManager:
             done = self._restorer.restore(fetched)
         except StoreCorruptedError as error:
             logger.warning("task %s: store %s is wiped and restored from the start: %s", owned, name, error)
-            self.restart(owned, owned.role, wipe=[name])
+            with self.moves.because(f"its store {name} can't be trusted, it is wiped and restored: {error}"):
+                self.restart(owned, owned.role, wipe=[name])
             return
         except DecodeError as error:
             raise DeserializationError(

@@ -19,7 +19,7 @@ from tests.system.test_results import PARTITIONS, final_counts
 
 def when(app: AppProcess, what: str) -> dict[str, str]:
     """Task -> when the log first says this of it."""
-    found = re.findall(rf"^(\S+ \S+) INFO \S+ task (\S+): {what}$", app.stderr, re.MULTILINE)
+    found = re.findall(rf"^(\S+ \S+) INFO \S+ task (\S+): {what}: .+$", app.stderr, re.MULTILINE)
     return {task: moment for moment, task in reversed(found)}
 
 

@@ -119,6 +119,9 @@ def _check_views(one: KafkaStreams, servers: list[str]) -> None:
     assert len(found.stdout.splitlines()) == len(KEYS), found.stderr
     found = run_command("query", "tasks", "--server", servers[0])
     assert "nothing waits" in found.stdout
+    found = run_command("query", "moves", "--server", servers[0])
+    assert "the group gave it to this member after it joined" in found.stdout
+    assert get(servers[0], "/tasks")[1]["moves"][0]["change"] == "opened as active"
     found = run_command("query", "key", "nothing", "a", "--server", servers[0])
     assert (found.returncode, found.stderr) == (
         1,

@@ -331,3 +331,21 @@ def test_tasks_that_wait_for_other_partitions_do_not_spin(make_rig: MakeRig) -> 
     before = rig.network.waits
     rig.turn(10)
     assert rig.network.waits == before + 10
+
+
+def test_why_tasks_came_and_went_is_told(make_rig: MakeRig) -> None:
+    rig = began(make_rig(), 0, 1)
+    rig.give(Tasks(active=rig.tasks(1)))
+    rig.turn(2)
+    rig.member.waiting.append(TasksLost("fenced"))
+    rig.turn(2)
+    told = [(move.task_id[-1], move.change, move.why.partition(" (")[0]) for move in rig.manager.moves.latest()]
+    assert told == [
+        ("0", "opened as active", "the group gave it to this member after it joined"),
+        ("1", "opened as active", "the group gave it to this member after it joined"),
+        ("0", "closed", "the group took it from this member and gives it to another one"),
+        ("1", "closed", "this member lost its membership: fenced"),
+    ]
+    rig.clock_ms += 1_000
+    rig.turn()
+    assert rig.thread.progress.moves == rig.manager.moves.latest()

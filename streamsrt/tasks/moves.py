@@ -1,0 +1,100 @@
+"""Which tasks came, went and changed their role here, and why, as far as this member can know.
+
+1. A move is told once, in the log, and kept among the latest for whoever asks: the texts are the same everywhere.
+2. The group does not say why it assigns as it does. What is told is what follows from the roles that a task had and has, and
+   the member epoch that brought it; what this member did by itself (fenced, left, failed, wiped a store) is told as such.
+3. A cause holds for what happens inside of it; one inside of another (results lost while an assignment is carried out) ends
+   before it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from streamsrt.membership.values import Role
+
+logger = logging.getLogger(__name__)
+
+KEPT_MOVES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMove:
+    """One task that came, went or changed its role. ``change``: what it did, in words; ``why``: its cause."""
+
+    task_id: str
+    change: str
+    why: str
+
+
+class TaskMoves:
+    """The latest moves of one member's tasks, the newest last. Belongs to the processing thread."""
+
+    def __init__(self) -> None:
+        self._latest: deque[TaskMove] = deque(maxlen=KEPT_MOVES)
+        self._cause = "this member ends"
+        self._epoch: int | None = None
+        self._is_first = True
+        self._came = False
+
+    @contextmanager
+    def because(self, cause: str) -> Iterator[None]:
+        """What moves inside of it does so for this reason."""
+        before = self._cause, self._epoch
+        self._cause, self._epoch = cause, None
+        try:
+            yield
+        finally:
+            self._cause, self._epoch = before
+
+    @contextmanager
+    def assigned(self, member_epoch: int) -> Iterator[None]:
+        """What moves inside of it does so since the group says so, in the assignment of that epoch."""
+        before = self._cause, self._epoch
+        self._epoch, self._came = member_epoch, False
+        try:
+            yield
+        finally:
+            self._cause, self._epoch = before
+            self._is_first = self._is_first and not self._came
+
+    def lost(self) -> None:
+        """The member is not in the group any more; the next tasks that it gets are the first of a new membership."""
+        self._is_first = True
+
+    def opened(self, task_id: str, role: Role) -> None:
+        """A task was opened."""
+        self._came = True
+        since = " after it joined" if self._is_first else ""
+        self._note(task_id, f"opened as {role}", f"the group gave it to this member{since}")
+
+    def closed(self, task_id: str, role: Role, becomes: Role | None) -> None:
+        """A task was closed. ``becomes``: the role that the assignment has for it, None if it has none."""
+        if becomes is not None:
+            self._note(task_id, "closed", f"the group runs it elsewhere and wants it here as {becomes}")
+        elif role == "active":
+            self._note(task_id, "closed", "the group took it from this member and gives it to another one")
+        else:
+            self._note(task_id, "closed", f"the group wants no {role} of it here any more")
+
+    def changed_role(self, task_id: str, before: Role, role: Role) -> None:
+        """A task that stays open has another role."""
+        if role != "active":
+            self._note(task_id, f"from {before} to {role}", f"the group wants it here as {role}")
+        elif before == "warmup":
+            self._note(task_id, "promoted from warmup", "its state has caught up, and its former owner gave it up")
+        else:
+            self._note(task_id, "promoted from standby", "whoever ran it has left, failed or given it up")
+
+    def _note(self, task_id: str, change: str, of_the_group: str) -> None:
+        why = self._cause if self._epoch is None else f"{of_the_group} (member epoch {self._epoch})"
+        self._latest.append(TaskMove(task_id, change, why))
+        logger.info("task %s: %s: %s", task_id, change, why)
+
+    def latest(self) -> tuple[TaskMove, ...]:
+        """The newest last."""
+        return tuple(self._latest)

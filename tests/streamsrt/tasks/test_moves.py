@@ -1,0 +1,82 @@
+"""Why tasks come, go and change their role."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from streamsrt.membership.values import Role
+from streamsrt.tasks.moves import KEPT_MOVES, TaskMove, TaskMoves
+
+
+def test_the_first_tasks_come_since_the_member_joined() -> None:
+    moves = TaskMoves()
+    with moves.assigned(2):
+        pass
+    with moves.assigned(3):
+        moves.opened("a_0", "active")
+    with moves.assigned(4):
+        moves.opened("a_1", "standby")
+    moves.lost()
+    with moves.assigned(7):
+        moves.opened("a_0", "active")
+    assert moves.latest() == (
+        TaskMove("a_0", "opened as active", "the group gave it to this member after it joined (member epoch 3)"),
+        TaskMove("a_1", "opened as standby", "the group gave it to this member (member epoch 4)"),
+        TaskMove("a_0", "opened as active", "the group gave it to this member after it joined (member epoch 7)"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("role", "becomes", "why"),
+    [
+        ("active", None, "the group took it from this member and gives it to another one"),
+        ("active", "standby", "the group runs it elsewhere and wants it here as standby"),
+        ("warmup", None, "the group wants no warmup of it here any more"),
+    ],
+)
+def test_why_a_task_goes(role: Role, becomes: Role | None, why: str) -> None:
+    moves = TaskMoves()
+    with moves.assigned(5):
+        moves.closed("a_0", role, becomes)
+    assert moves.latest() == (TaskMove("a_0", "closed", f"{why} (member epoch 5)"),)
+
+
+@pytest.mark.parametrize(
+    ("before", "role", "change", "why"),
+    [
+        ("warmup", "active", "promoted from warmup", "its state has caught up, and its former owner gave it up"),
+        ("standby", "active", "promoted from standby", "whoever ran it has left, failed or given it up"),
+        ("warmup", "standby", "from warmup to standby", "the group wants it here as standby"),
+    ],
+)
+def test_why_a_task_changes_its_role(before: Role, role: Role, change: str, why: str) -> None:
+    moves = TaskMoves()
+    with moves.assigned(5):
+        moves.changed_role("a_0", before, role)
+    assert moves.latest() == (TaskMove("a_0", change, f"{why} (member epoch 5)"),)
+
+
+def test_what_a_member_does_by_itself_has_its_own_cause(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "streamsrt.tasks.moves")
+    moves = TaskMoves()
+    with moves.assigned(5):
+        with moves.because("results could not be written"):
+            moves.closed("a_0", "active", "active")
+        moves.opened("a_1", "active")
+    moves.closed("a_1", "active", None)
+    assert [move.why for move in moves.latest()] == [
+        "results could not be written",
+        "the group gave it to this member after it joined (member epoch 5)",
+        "this member ends",
+    ]
+    assert caplog.messages[0] == "task a_0: closed: results could not be written"
+
+
+def test_the_latest_moves_are_kept() -> None:
+    moves = TaskMoves()
+    for number in range(KEPT_MOVES + 1):
+        moves.opened(f"a_{number}", "active")
+    kept = moves.latest()
+    assert (len(kept), kept[0].task_id, kept[-1].task_id) == (KEPT_MOVES, "a_1", f"a_{KEPT_MOVES}")
