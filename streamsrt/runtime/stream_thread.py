@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -57,6 +57,7 @@ from streamsrt.membership.values import (
 from streamsrt.queries.desk import QueryDesk
 from streamsrt.queries.routing import Routing
 from streamsrt.runtime.commit import Committing
+from streamsrt.runtime.drop_log import DropLog
 from streamsrt.runtime.health import where_is
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Response
 from streamsrt.runtime.meter import ThreadMeter
@@ -168,6 +169,7 @@ class StreamThread:
         self._offsets_told_at_ms = 0
         self._offsets_told: TaskOffsets | None = None
         self.progress = Progress()
+        self._drops = DropLog()
 
     # ------------------------------------------------------------------------------------------------------------- loop
 
@@ -498,6 +500,8 @@ class StreamThread:
             moves=self._manager.moves.latest(),
         )
         self._log_restore(now_ms)
+        for line in self._drops.lines(map(_drops_of, self._manager), now_ms):
+            logger.warning("%s", line)
 
     def _log_restore(self, now_ms: int) -> None:
         restoring = [task for task in self.progress.tasks if task.phase == "restoring"]
@@ -566,6 +570,11 @@ def _next_limit(limit_records: int, took_ms: int, turn_max_ms: int) -> int:
     if took_ms > turn_max_ms:
         return max(1, limit_records * turn_max_ms // took_ms)
     return min(RECORDS_PER_TASK_AND_POLL, limit_records * 2) if took_ms * 2 < turn_max_ms else limit_records
+
+
+def _drops_of(owned: OwnedTask) -> tuple[str, str, Mapping[str, int]]:
+    inputs = ", ".join(f"{topic}-{partition}" for topic, partition in owned.task.source_partitions)
+    return str(owned), inputs, owned.task.counters()
 
 
 def _task_progress(owned: OwnedTask, now_ms: int) -> TaskProgress:
