@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,11 @@ KNOWN_REQUIREMENTS = {
     for line in (Path(__file__).parent / "requirement_ids.txt").read_text(encoding="utf-8").splitlines()
     if line
 }
+
+
+# Where tests run in the background SIGINT may be ignored, and would be in the programs that they start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

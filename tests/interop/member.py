@@ -116,21 +116,25 @@ def run_kafka_python(options: argparse.Namespace) -> None:
         group_instance_id=options.instance,
     )
     consumer.subscribe([options.topic], listener=Listener())
-    signal.signal(signal.SIGTERM, stop_polling)
+    for number in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, stop_polling)
     with contextlib.suppress(StoppedError):
         while True:
             # A poll that ends while the client joins may leave it without its partitions for good: no short ones.
             for records in consumer.poll(timeout_ms=LONG_POLL_MS).values():
                 for record in records:
                     tell(partition=record.partition, value=record.value.decode())
+    signal.setitimer(signal.ITIMER_REAL, 0)
     consumer.close()
 
 
-class StoppedError(Exception):
+class StoppedError(BaseException):
     """Somebody wants this process to end."""
 
 
 def stop_polling(*_: object) -> None:
+    # The client may be where it takes any exception for its own: it is told again until it has let go.
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
     raise StoppedError
 
 
