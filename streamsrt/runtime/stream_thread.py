@@ -23,12 +23,10 @@ from dataclasses import dataclass
 
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.interface import GroupMember, Network
-from streamsrt.client.values import LATEST, DeliveryTimeoutError, TransactionLostError
+from streamsrt.client.values import LATEST
 from streamsrt.errors import (
     BrokerError,
     MissingTopicError,
-    RecordError,
-    StateError,
     StoreCorruptedError,
     StreamsError,
     UserError,
@@ -58,6 +56,7 @@ from streamsrt.queries.desk import QueryDesk
 from streamsrt.queries.routing import Routing
 from streamsrt.runtime.commit import Committing
 from streamsrt.runtime.drop_log import DropLog
+from streamsrt.runtime.failures import Treatment, commits_at_the_end, treatment_of
 from streamsrt.runtime.health import where_is
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Response
 from streamsrt.runtime.meter import ThreadMeter
@@ -73,7 +72,6 @@ logger = logging.getLogger(__name__)
 RECORDS_PER_TASK_AND_POLL = 20_000
 FIRST_RECORDS_PER_TASK_AND_POLL = 1_000
 """Where turns are limited in time, until it is known how long a record takes."""
-_WORK_LOST = (DeliveryTimeoutError, TransactionLostError)
 _LEAVE_TIMEOUT_MS = 15_000
 _QUIET_TIMEOUT_S = 5.0
 _QUIET_INTERVAL_MS = 100
@@ -224,10 +222,8 @@ class StreamThread:
         self._manager.follow_sources(now_ms, self._member.member_id, self._member.member_epoch)
         try:
             self._process(now_ms)
-        except _WORK_LOST as error:
-            self._start_over(error)
-        except StoreCorruptedError as error:
-            self._recover(error, alone=not self._committer.is_atomic)
+        except StreamsError as error:
+            self._treat(error, alone=not self._committer.is_atomic)
         self._maybe_commit(now_ms)
         self._manager.clean_up(now_ms)
         self._tell_offsets(now_ms)
@@ -305,13 +301,20 @@ class StreamThread:
         began_ns = time.monotonic_ns()
         try:
             self._committer.commit(together, self._member.member_id, self._member.member_epoch)
-        except _WORK_LOST as error:
-            self._start_over(error)
-        except StoreCorruptedError as error:
-            self._recover(error, alone=False)
+        except StreamsError as error:
+            self._treat(error, alone=False)
         ended_ns = time.monotonic_ns()
         self.meter.commit.add(began_ns, ended_ns, 1)
         self.on_work("commit", began_ns, ended_ns, 1)
+
+    def _treat(self, error: StreamsError, *, alone: bool) -> None:
+        match treatment_of(error):
+            case Treatment.START_OVER:
+                self._start_over(error)
+            case Treatment.RESTORE:
+                self._recover(error, alone=alone)
+            case _:
+                raise error
 
     def _start_over(self, error: StreamsError) -> None:
         logger.warning("results could not be written, the tasks start over from what is committed: %s", error)
@@ -321,9 +324,9 @@ class StreamThread:
             self._manager.restart_all()
         self._committer.forget()
 
-    def _recover(self, error: StoreCorruptedError, *, alone: bool) -> None:
+    def _recover(self, error: StreamsError, *, alone: bool) -> None:
         """Lets a damaged store be restored, and its task do again what is not committed. ``alone``: only that task does."""
-        found = damaged_store(self._manager, error)
+        found = damaged_store(self._manager, error) if isinstance(error, StoreCorruptedError) else None
         if found is None:
             raise error
         owned, store = found
@@ -446,11 +449,8 @@ class StreamThread:
         self.response = self._on_failure(error)
         if self.response is not Response.REPLACE_THREAD:
             self._on_state(State.PENDING_ERROR)
-        is_known = not isinstance(error, RecordError | StateError) or (
-            isinstance(error, RecordError) and error.offset >= 0 and error.is_in_order and not self._committer.is_atomic
-        )
         try:
-            if is_known:
+            if commits_at_the_end(error, is_atomic=self._committer.is_atomic):
                 self._committer.commit(self._manager.running(), self._member.member_id, self._member.member_epoch)
             else:
                 self._committer.forget()
