@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from topology.codecs import Serde, bytes_
 from topology.errors import TopologyError, UnsupportedError, WindowError, call_site
-from topology.functions import check_function
+from topology.functions import (
+    check_function,
+    of_joined,
+)
 from topology.late_records import LateSource
 from topology.materialize import as_store, store_spec, windowed_spec
 from topology.names import check_name
@@ -156,7 +159,7 @@ class AsofJoins(Generic[K, V]):
             raise UnsupportedError(f"join_asof() joins a stream with a KStream, not with {other!r}", call_site())
         if other._plan is not self._plan:
             raise TopologyError("join_asof() needs both sides from one StreamsBuilder", call_site())
-        check_function(joiner, "join_asof")
+        check_function(joiner, "join_asof", of_joined(with_key))
         if how not in ("inner", "left"):
             raise TopologyError(f"join_asof(how={how!r}): give 'inner' or 'left'", call_site())
         within_ms, keep_ms, grace_ms = _times(within, grace, keep)

@@ -15,7 +15,12 @@ from typing import Any, Generic, TypeVar, overload
 
 from topology.codecs import Serde
 from topology.errors import TopologyError, UnsupportedError, call_site
-from topology.functions import check_function
+from topology.functions import (
+    NOTHING,
+    OF_AGGREGATOR,
+    OF_MERGER,
+    check_function,
+)
 from topology.grouped import KGroupedStream
 from topology.grouping import Group, Options, Windowing
 from topology.late_records import LateSource
@@ -48,7 +53,7 @@ class CogroupedKStream(Generic[K, A]):
         """One more group, with ``aggregator(key, value, aggregate)`` for its values."""
         if not isinstance(grouped, KGroupedStream):
             raise UnsupportedError(f"cogroup() takes a grouped stream, not {grouped!r}", call_site())
-        check_function(aggregator, "cogroup")
+        check_function(aggregator, "cogroup", OF_AGGREGATOR)
         group = grouped._group
         if any(group is known for known, _ in self._members):
             raise TopologyError("this group is cogrouped already: give each group one aggregator", call_site())
@@ -85,7 +90,7 @@ class CogroupedKStream(Generic[K, A]):
         value: Serde[A] | None = None,
     ) -> KTable[K, A]:
         """The aggregate of each key over all groups, from ``initializer()`` on. ``value``: serde of the aggregate."""
-        check_function(initializer, "aggregate")
+        check_function(initializer, "aggregate", NOTHING)
         return _aggregate(self._members, initializer, (name, store, key, value), Windowing())
 
 
@@ -108,7 +113,7 @@ class TimeWindowedCogroupedKStream(Generic[K, A]):
         value: Serde[A] | None = None,
     ) -> KTable[Windowed[K], A]:
         """The aggregate of each key and window over all groups, from ``initializer()`` on."""
-        check_function(initializer, "aggregate")
+        check_function(initializer, "aggregate", NOTHING)
         return _aggregate(self._members, initializer, (name, store, key, value), self._windowing)
 
 
@@ -132,8 +137,8 @@ class SessionWindowedCogroupedKStream(Generic[K, A]):
         value: Serde[A] | None = None,
     ) -> KTable[Windowed[K], A]:
         """The aggregate of each key and session over all groups; ``merger(key, aggregate, aggregate)`` joins sessions."""
-        check_function(initializer, "aggregate")
-        check_function(merger, "aggregate")
+        check_function(initializer, "aggregate", NOTHING)
+        check_function(merger, "aggregate", OF_MERGER)
         return _aggregate(self._members, initializer, (name, store, key, value), self._windowing, merger)
 
 

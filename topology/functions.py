@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection
 from datetime import timedelta
+from types import FunctionType, MethodType
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from topology.errors import TopologyError, UnsupportedError, call_site
@@ -35,14 +37,54 @@ _CO_COROUTINE = 0x80
 _CO_ASYNC_GENERATOR = 0x200
 
 
-def check_function(function: object, operator: str) -> None:
-    """Raises TopologyError where ``function`` can't be called, UnsupportedError where it is ``async``."""
+OF_VALUE = "value"
+OF_RECORD = "key, value"
+OF_REDUCER = "aggregate, value"
+OF_AGGREGATOR = "key, value, aggregate"
+OF_MERGER = "key, aggregate, other aggregate"
+OF_JOINER = "value, other value"
+OF_PARTITIONER = "topic, key, value, partitions"
+OF_TOPIC = "key, value, context"
+NOTHING = ""
+"""What functions are called with: names of arguments, with commas."""
+
+
+def of_values(with_key: bool) -> str:
+    """What a function of values is called with."""
+    return OF_RECORD if with_key else OF_VALUE
+
+
+def of_joined(with_key: bool) -> str:
+    """What a joiner is called with."""
+    return f"key, {OF_JOINER}" if with_key else OF_JOINER
+
+
+def check_function(function: object, operator: str, arguments: str) -> None:
+    """Raises TopologyError where ``function`` can't be called with ``arguments``, UnsupportedError where it is ``async``.
+
+    Only functions in Python tell what they take; what is written in C, or is an object with a call, is not judged.
+    """
     if not callable(function):
         raise TopologyError(f"{operator}() takes a function, not {function!r}", call_site())
     code = getattr(function, "__code__", None)
     if code is not None and code.co_flags & (_CO_COROUTINE | _CO_ASYNC_GENERATOR):
         name = getattr(function, "__qualname__", repr(function))
         raise UnsupportedError(f"{operator}() calls {name} for its result at once: it can't be async", call_site())
+    _check_arguments(function, operator, arguments)
+
+
+def _check_arguments(function: Callable[..., Any], operator: str, arguments: str) -> None:
+    if not isinstance(function, (FunctionType, MethodType)) or hasattr(function, "__signature__"):
+        return
+    signature = inspect.signature(function, follow_wrapped=False)
+    count = len(arguments.split(", ")) if arguments else 0
+    try:
+        signature.bind(*(None,) * count)
+    except TypeError:
+        name = getattr(function, "__qualname__", repr(function))
+        raise TopologyError(
+            f"{operator}() calls a function with ({arguments}), but {name} takes {signature}", call_site()
+        ) from None
 
 
 def reset_policy(reset: OffsetReset | None) -> str | None:

@@ -14,7 +14,10 @@ from typing import Any, Generic, TypeVar
 
 from topology.codecs import Serde
 from topology.errors import call_site
-from topology.functions import check_function
+from topology.functions import (
+    NOTHING,
+    check_function,
+)
 from topology.materialize import (
     added_store,
     as_store,
@@ -76,7 +79,7 @@ def add_global_store(
     source_name: str | None = None,
 ) -> None:
     """Adds the step of a global store that a processor of the program's fills."""
-    check_function(supplier, "add_global_store")
+    check_function(supplier, "add_global_store", NOTHING)
     _add(plan, topic, global_store(added_store(store)), Process(supplier=supplier), serdes, name, source_name)
 
 

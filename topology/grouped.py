@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from topology.codecs import Serde, long
 from topology.errors import UnsupportedError, call_site
-from topology.functions import check_function
+from topology.functions import (
+    NOTHING,
+    OF_AGGREGATOR,
+    OF_MERGER,
+    OF_REDUCER,
+    check_function,
+)
 from topology.grouping import Group, Windowing
 from topology.plan import Carried, Plan, Step
 from topology.stores import Store
@@ -93,7 +99,7 @@ class KGroupedStream(Generic[K, V]):
         value: Serde[V] | None = None,
     ) -> KTable[K, V]:
         """``reducer(aggregate, value)`` over the values of each key; the first value is the first aggregate."""
-        check_function(reducer, "reduce")
+        check_function(reducer, "reduce", OF_REDUCER)
         options = (name, store, key, value)
         return self._group.aggregate("reduce", (None, reducer), self._group.value, options, Windowing())
 
@@ -111,8 +117,8 @@ class KGroupedStream(Generic[K, V]):
 
         A result of None deletes the row. ``value``: serde of the aggregate.
         """
-        check_function(initializer, "aggregate")
-        check_function(aggregator, "aggregate")
+        check_function(initializer, "aggregate", NOTHING)
+        check_function(aggregator, "aggregate", OF_AGGREGATOR)
         options, result = (name, store, key, value), self._group.value.changed("aggregate", call_site(), keep=False)
         return self._group.aggregate("aggregate", (initializer, aggregator), result, options, Windowing())
 
@@ -161,7 +167,7 @@ class TimeWindowedKStream(Generic[K, V]):
         value: Serde[V] | None = None,
     ) -> KTable[Windowed[K], V]:
         """``reducer(aggregate, value)`` over the values of each key and window."""
-        check_function(reducer, "reduce")
+        check_function(reducer, "reduce", OF_REDUCER)
         options = (name, store, key, value)
         return self._group.aggregate("reduce", (None, reducer), self._group.value, options, self._windowing)
 
@@ -176,8 +182,8 @@ class TimeWindowedKStream(Generic[K, V]):
         value: Serde[A] | None = None,
     ) -> KTable[Windowed[K], A]:
         """``aggregator(key, value, aggregate)`` over the values of each key and window, from ``initializer()`` on."""
-        check_function(initializer, "aggregate")
-        check_function(aggregator, "aggregate")
+        check_function(initializer, "aggregate", NOTHING)
+        check_function(aggregator, "aggregate", OF_AGGREGATOR)
         options, result = (name, store, key, value), self._group.value.changed("aggregate", call_site(), keep=False)
         return self._group.aggregate("aggregate", (initializer, aggregator), result, options, self._windowing)
 
@@ -226,7 +232,7 @@ class SessionWindowedKStream(Generic[K, V]):
         value: Serde[V] | None = None,
     ) -> KTable[Windowed[K], V]:
         """``reducer(aggregate, value)`` over the values of each key and session."""
-        check_function(reducer, "reduce")
+        check_function(reducer, "reduce", OF_REDUCER)
         options = (name, store, key, value)
         return self._group.aggregate("reduce", (None, reducer), self._group.value, options, self._windowing)
 
@@ -245,8 +251,8 @@ class SessionWindowedKStream(Generic[K, V]):
 
         Where sessions meet, ``merger(key, aggregate, aggregate)`` makes one of the two, the initial one first.
         """
-        check_function(initializer, "aggregate")
-        check_function(aggregator, "aggregate")
-        check_function(merger, "aggregate")
+        check_function(initializer, "aggregate", NOTHING)
+        check_function(aggregator, "aggregate", OF_AGGREGATOR)
+        check_function(merger, "aggregate", OF_MERGER)
         options, result = (name, store, key, value), self._group.value.changed("aggregate", call_site(), keep=False)
         return self._group.aggregate("aggregate", (initializer, aggregator), result, options, self._windowing, merger)

@@ -16,7 +16,12 @@ from typing import Any, Generic, Literal, TypeVar
 from topology.changes import change
 from topology.codecs import Serde, long
 from topology.errors import call_site
-from topology.functions import check_function
+from topology.functions import (
+    NOTHING,
+    OF_AGGREGATOR,
+    OF_REDUCER,
+    check_function,
+)
 from topology.materialize import as_store, generated_store_name, given_serdes, key_value_store
 from topology.names import REPARTITION_SUFFIX, check_name
 from topology.operations import Function, TableAggregate
@@ -67,8 +72,8 @@ class KGroupedTable(Generic[K, V]):
         value: Serde[V] | None = None,
     ) -> KTable[K, V]:
         """``adder(aggregate, value)`` for each row that comes, ``subtractor(aggregate, value)`` for each that goes."""
-        check_function(adder, "reduce")
-        check_function(subtractor, "reduce")
+        check_function(adder, "reduce", OF_REDUCER)
+        check_function(subtractor, "reduce", OF_REDUCER)
         return self._aggregate("reduce", (None, adder, subtractor), self._value, (name, store, key, value))
 
     def aggregate(
@@ -86,8 +91,9 @@ class KGroupedTable(Generic[K, V]):
 
         It begins with ``initializer()``. ``value``: serde of the aggregate.
         """
-        for function in (initializer, adder, subtractor):
-            check_function(function, "aggregate")
+        check_function(initializer, "aggregate", NOTHING)
+        for function in (adder, subtractor):
+            check_function(function, "aggregate", OF_AGGREGATOR)
         result = self._value.changed("aggregate", call_site(), keep=False)
         return self._aggregate("aggregate", (initializer, adder, subtractor), result, (name, store, key, value))
 

@@ -338,10 +338,11 @@ def check_explicit_names(draft: Draft) -> Draft:
     """Where the application asks for it: stores and internal topics have names that the program gave."""
     if str(draft.config.get(EXPLICIT_NAMES_KEY, "false")).lower() != "true":
         return draft
-    generated = [f"store {name}" for name in sorted(draft.stores) if is_generated(name)]
+    sites = {node.topic: node.site for node in draft.nodes if isinstance(node, SinkNode)}
+    generated = [f"store {name} ({draft.stores[name].site})" for name in sorted(draft.stores) if is_generated(name)]
     for topic in sorted(draft.repartitions):
         if is_generated(topic.removesuffix("-repartition")):
-            generated.append(f"repartition topic {topic}")
+            generated.append(f"repartition topic {topic} ({sites.get(topic)})")
     if generated:
         raise TopologyError(
             f"{EXPLICIT_NAMES_KEY} is set, but these have no name of their own: {', '.join(generated)}. Name them with "

@@ -22,6 +22,9 @@ from typing import Any
 from topology.codecs import Serde
 from topology.errors import NameInUseError, TopologyError, UnknownStoreError, call_site
 from topology.functions import (
+    NOTHING,
+    OF_PARTITIONER,
+    OF_TOPIC,
     OffsetReset,
     Partitioner,
     TimestampExtractor,
@@ -96,7 +99,7 @@ class TopologyBuilder:
 
         ``stores``: names of stores added before, or stores to add.
         """
-        check_function(supplier, "add_processor")
+        check_function(supplier, "add_processor", NOTHING)
         step = OperatorStep(
             name=self._free(name),
             site=call_site(),
@@ -126,9 +129,10 @@ class TopologyBuilder:
         ``partitioner(topic, key, value, partitions)`` returns a partition, or several (none of them: the record is dropped);
         None: by the hash of the key's bytes.
         """
-        for function in (None if isinstance(topic, str) else topic, partitioner):
-            if function is not None:
-                check_function(function, "add_sink")
+        if not isinstance(topic, str):
+            check_function(topic, "add_sink", OF_TOPIC)
+        if partitioner is not None:
+            check_function(partitioner, "add_sink", OF_PARTITIONER)
         step = SinkStep(
             name=self._free(name),
             site=call_site(),

@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, ca
 from topology.codecs import Serde, long
 from topology.deduplication import Deduplicator
 from topology.errors import TopologyError, call_site
-from topology.functions import check_function
+from topology.functions import (
+    OF_RECORD,
+    check_function,
+    of_values,
+)
 from topology.late_records import LateSource, late_stream
 from topology.operations.batches import Frame, MapAsync, MapBatches
 from topology.plan import Carried, OperatorStep, Step
@@ -123,7 +127,7 @@ class StreamExtras(Generic[K, V]):
         ``repartition`` come before. ``serde``: of the id. ``grace``: for how long after ``ttl`` an id is remembered for
         records that come late. Raises TopologyError for a ``ttl`` below 1 ms.
         """
-        check_function(id, "deduplicate")
+        check_function(id, "deduplicate", OF_RECORD)
         ttl_ms, grace_ms = to_ms(ttl, "ttl"), to_ms(grace, "grace")
         if ttl_ms < 1 or grace_ms < 0:
             raise TopologyError(f"deduplicate(ttl={ttl_ms} ms, grace={grace_ms} ms): ttl is 1 ms at least", call_site())
@@ -152,7 +156,7 @@ class StreamExtras(Generic[K, V]):
         Nothing is raised and no exception handler is asked. ``name`` names the steps: ``<name>``, ``<name>-ok``,
         ``<name>-failed`` and so on.
         """
-        check_function(fn, "try_map_values")
+        check_function(fn, "try_map_values", of_values(with_key))
         stream = cast("KStream[K, V]", self)
 
         def attempt(key: K, value: V) -> _Mapped | FailedValue[V]:

@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 from topology.asof_joins import AsofJoins
 from topology.codecs import Serde, bytes_
 from topology.errors import TopologyError, UnsupportedError, WindowError, call_site
-from topology.functions import check_function
+from topology.functions import (
+    OF_RECORD,
+    check_function,
+    of_joined,
+)
 from topology.global_tables import GlobalKTable
 from topology.join_stores import JoinStores, side_suffix, stream_join_stores
 from topology.join_windows import JoinWindows
@@ -375,7 +379,7 @@ class StreamJoins(AsofJoins[K, V], Generic[K, V]):
             )
         if other._plan is not self._plan:
             raise TopologyError(f"{operator}() needs both sides from one StreamsBuilder", call_site())
-        check_function(options.joiner, operator)
+        check_function(options.joiner, operator, of_joined(options.with_key))
         if options.name is not None:
             check_name(options.name, "step")
         if isinstance(other, GlobalKTable):
@@ -466,7 +470,7 @@ class StreamJoins(AsofJoins[K, V], Generic[K, V]):
             raise TopologyError(
                 f"{operator}() with a global table needs on=: (key, value) -> key of the table", call_site()
             )
-        check_function(options.on, operator)
+        check_function(options.on, operator, OF_RECORD)
         step = OperatorStep(
             name=self._plan.named(options.name, "KSTREAM-LEFTJOIN-"),
             site=call_site(),

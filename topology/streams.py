@@ -19,7 +19,17 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from topology.codecs import Serde
 from topology.errors import TopologyError, call_site
-from topology.functions import Partitioner, Predicate, TopicExtractor, check_function
+from topology.functions import (
+    NOTHING,
+    OF_PARTITIONER,
+    OF_RECORD,
+    OF_TOPIC,
+    Partitioner,
+    Predicate,
+    TopicExtractor,
+    check_function,
+    of_values,
+)
 from topology.late_records import LateSource
 from topology.materialize import added_store, as_store, generated_store_name, given_serdes, key_value_store
 from topology.names import REPARTITION_SUFFIX, check_name, is_generated_prefix
@@ -37,6 +47,7 @@ from topology.nodes import (
     SelectKey,
     TableSource,
 )
+from topology.operations.batches import MapBatches
 from topology.plan import (
     Carried,
     OperatorStep,
@@ -246,9 +257,9 @@ class KStream(StreamExtras[K, V], StreamJoins[K, V]):
         """
         fixed = check_name(topic, "topic") if isinstance(topic, str) else None
         if fixed is None:
-            check_function(topic, "to")
+            check_function(topic, "to", OF_TOPIC)
         if partitioner is not None:
-            check_function(partitioner, "to")
+            check_function(partitioner, "to", OF_PARTITIONER)
         step = SinkStep(
             name=self._plan.named(_checked(name), "KSTREAM-SINK-"),
             site=call_site(),
@@ -278,7 +289,7 @@ class KStream(StreamExtras[K, V], StreamJoins[K, V]):
         if partitions is not None and partitions < 1:
             raise TopologyError(f"a repartition topic needs 1 partition at least, not {partitions}", call_site())
         if partitioner is not None:
-            check_function(partitioner, "repartition")
+            check_function(partitioner, "repartition", OF_PARTITIONER)
         prefix = self._plan.number("KSTREAM-REPARTITION-") if name is None else check_name(name, "repartition topic")
         own_key, own_value = self._key.or_given(key), self._value.or_given(value)
         step = add_repartition(
@@ -398,7 +409,7 @@ class KStream(StreamExtras[K, V], StreamJoins[K, V]):
         *,
         fixed_key: bool,
     ) -> OperatorStep:
-        check_function(supplier, operator)
+        check_function(supplier, operator, NOTHING)
         if isinstance(stores, (str, Store)):
             raise TopologyError(f"{operator}() takes a list of stores: stores=[{stores!r}]", call_site())
         own: list[PlannedStore] = []
@@ -442,7 +453,8 @@ class KStream(StreamExtras[K, V], StreamJoins[K, V]):
         parents: tuple[Step, ...] | None = None,
     ) -> OperatorStep:
         if fn is not None:
-            check_function(fn, operator)
+            with_key = getattr(operation, "with_key", not isinstance(operation, MapBatches))
+            check_function(fn, operator, of_values(with_key))
         step = OperatorStep(
             name=self._plan.named(_checked(name), prefix),
             site=call_site(),
@@ -491,7 +503,7 @@ class BranchedKStream(Generic[K, V]):
 
     def _branch(self, predicate: Predicate[K, V] | None, name: str | None, index: int) -> KStream[K, V]:
         if predicate is not None:
-            check_function(predicate, "branch")
+            check_function(predicate, "branch", OF_RECORD)
         plan = self._source._plan
         child = check_name(self._step.name + (str(index) if name is None else name), "branch")
         plan.number(child)

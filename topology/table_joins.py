@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from topology.codecs import Serde
 from topology.errors import TopologyError, UnsupportedError, call_site
 from topology.foreign_key_joins import ForeignKeyJoin, add_foreign_key_join
-from topology.functions import Partitioner, check_function
+from topology.functions import (
+    OF_JOINER,
+    OF_PARTITIONER,
+    OF_VALUE,
+    Partitioner,
+    check_function,
+)
 from topology.materialize import as_store, generated_store_name, given_serdes, key_value_store
 from topology.names import check_name
 from topology.operations.joins import JoinKind, TableJoinMerge, TableTableJoin
@@ -168,7 +174,7 @@ class TableJoins(Generic[K, V]):
         from topology.tables import KTable
 
         right = check_table(self._plan, operator, other)
-        check_function(joiner, operator)
+        check_function(joiner, operator, OF_JOINER)
         name, store, key_given, value_given = options
         plan, wanted, site = self._plan, as_store(store), call_site()
         given = None if name is None else check_name(name, "step")
@@ -225,9 +231,9 @@ class TableJoins(Generic[K, V]):
         options: _Options,
     ) -> KTable[K, Any]:
         joiner, foreign_key, other_partitioner = functions
-        check_function(foreign_key, operator)
+        check_function(foreign_key, operator, OF_VALUE)
         if other_partitioner is not None:
-            check_function(other_partitioner, operator)
+            check_function(other_partitioner, operator, OF_PARTITIONER)
         name, store, key_given, value_given = options
         wanted, site = as_store(store), call_site()
         key_given, value_given = given_serdes(wanted, key_given, value_given, operator)

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from topology.codecs import Serde
 from topology.errors import TopologyError, call_site
-from topology.functions import Predicate, check_function
+from topology.functions import (
+    NOTHING,
+    OF_RECORD,
+    Predicate,
+    check_function,
+    of_values,
+)
 from topology.late_records import LateSource, late_stream
 from topology.materialize import (
     added_store,
@@ -84,7 +90,7 @@ class KTable(TableJoins[K, V]):
         value: Serde[V] | None = None,
     ) -> KTable[K, V]:
         """The rows for which ``predicate(key, value)`` is true; the others are deletions downstream."""
-        check_function(predicate, "filter")
+        check_function(predicate, "filter", OF_RECORD)
         return self._derived(
             "filter",
             "KTABLE-FILTER-",
@@ -104,7 +110,7 @@ class KTable(TableJoins[K, V]):
         value: Serde[V] | None = None,
     ) -> KTable[K, V]:
         """The rows for which ``predicate(key, value)`` is false; the others are deletions downstream."""
-        check_function(predicate, "filter_not")
+        check_function(predicate, "filter_not", OF_RECORD)
         return self._derived(
             "filter_not",
             "KTABLE-FILTER-",
@@ -147,7 +153,7 @@ class KTable(TableJoins[K, V]):
         value: Serde[Any] | None = None,
     ) -> KTable[K, Any]:
         """The table with each value ``fn(value)``, or ``fn(key, value)`` where ``with_key``. Deletions stay deletions."""
-        check_function(fn, "map_values")
+        check_function(fn, "map_values", of_values(with_key))
         return self._derived(
             "map_values",
             "KTABLE-MAPVALUES-",
@@ -193,7 +199,7 @@ class KTable(TableJoins[K, V]):
         """
         from topology.grouped_tables import KGroupedTable
 
-        check_function(fn, "group_by")
+        check_function(fn, "group_by", OF_RECORD)
         given = None if name is None else check_name(name, "step")
         site = call_site()
         step = OperatorStep(
@@ -212,6 +218,8 @@ class KTable(TableJoins[K, V]):
 
         Raises TopologyError where results are to be final and the table has no windows that close.
         """
+        if not isinstance(suppressed, Suppressed):
+            raise TopologyError(f"suppress() takes Suppressed.until_...(), not {suppressed!r}", call_site())
         plan, buffer, site = self._plan, suppressed.buffer, call_site()
         if self._table.is_versioned():
             raise TopologyError(
@@ -292,7 +300,7 @@ class KTable(TableJoins[K, V]):
 
         Deletions are transformed too. ``stores``: stores that the transformer may use, by name or as a Store.
         """
-        check_function(supplier, "transform_values")
+        check_function(supplier, "transform_values", NOTHING)
         own: list[PlannedStore] = []
         names: list[str] = []
         for each in stores:

@@ -75,5 +75,5 @@ def timestamp_extractor(setting: TimestampExtractor | str | None) -> TimestampEx
             )
         return found
     if setting is not None:
-        check_function(setting, "timestamp_extractor")
+        check_function(setting, "timestamp_extractor", "record, partition_time_ms")
     return setting

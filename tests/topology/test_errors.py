@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from topology import (
     CopartitionError,
     CycleError,
     IllegalNameError,
+    KStream,
     KTable,
     NameInUseError,
     Processor,
@@ -342,8 +344,62 @@ def test_explicit_names_can_be_demanded() -> None:
     builder = StreamsBuilder()
     table: KTable[Any, Any] = builder.stream("a").select_key(max).to_table()
     table.to_stream().to("o")
-    with pytest.raises(TopologyError, match="repartition topic KSTREAM-TOTABLE-0000000002-repartition"):
+    with pytest.raises(
+        TopologyError, match=r"repartition topic KSTREAM-TOTABLE-0000000002-repartition \(.*errors.py:\d+"
+    ):
         builder.build(config)
     named = StreamsBuilder()
     named.stream("a").select_key(max).to_table(name="t", store="s").to_stream().to("o")
     named.build(config)
+
+
+Wrong = Callable[[KStream[Any, Any], KTable[Any, Any], Any], object]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda stream, _, fn: stream.filter(fn), "filter.. calls a function with .key, value."),
+        (lambda stream, _, fn: stream.map_values(fn), "map_values.. calls a function with .value."),
+        (lambda stream, _, fn: stream.flat_map_values(fn, with_key=True), "with .key, value."),
+        (lambda stream, _, fn: stream.map_batches(fn), "with .value."),
+        (lambda stream, _, fn: stream.try_map_values(fn), "with .value."),
+        (lambda stream, _, fn: stream.deduplicate(fn, 5, serde=serdes.string), "with .key, value."),
+        (lambda stream, _, fn: stream.branch(fn), "with .key, value."),
+        (lambda stream, _, fn: stream.to(fn), "with .key, value, context."),
+        (lambda stream, _, fn: stream.to("out", partitioner=fn), "with .topic, key, value, partitions."),
+        (lambda stream, _, fn: stream.repartition(partitioner=fn), "with .topic, key, value, partitions."),
+        (lambda stream, _, fn: stream.process(fn), "with ..,"),
+        (lambda stream, table, fn: stream.join(table, fn), "with .value, other value."),
+        (lambda stream, table, fn: stream.left_join(table, fn, with_key=True), "with .key, value, other value."),
+        (lambda stream, _, fn: stream.join_asof(stream, fn, 5), "with .value, other value."),
+        (lambda stream, _, fn: stream.group_by_key().reduce(fn), "with .aggregate, value."),
+        (lambda stream, _, fn: stream.group_by_key().aggregate(fn, max), "with ..,"),
+        (lambda stream, _, fn: stream.group_by_key().aggregate(int, fn), "with .key, value, aggregate."),
+        (lambda stream, _, fn: stream.group_by_key().cogroup(fn), "with .key, value, aggregate."),
+        (lambda _, table, fn: table.filter_not(fn), "with .key, value."),
+        (lambda _, table, fn: table.map_values(fn), "with .value."),
+        (lambda _, table, fn: table.transform_values(fn), "with ..,"),
+        (lambda _, table, fn: table.group_by(max).reduce(fn, max), "with .aggregate, value."),
+        (lambda _, table, fn: table.join(table, fn), "with .value, other value."),
+        (lambda _, table, fn: table.join(table, max, foreign_key=fn), "with .value."),
+    ],
+)
+def test_a_function_that_takes_other_arguments_is_refused_where_it_is_given(wrong: Wrong, message: str) -> None:
+    def of_seven(a: int, b: int, c: int, d: int, e: int, f: int, g: int) -> None:
+        raise AssertionError("it is not called")
+
+    builder = StreamsBuilder()
+    with pytest.raises(TopologyError, match=rf"errors\.py:\d+: .*{message}.*but .*of_seven takes \(a") as caught:
+        wrong(builder.stream("a"), builder.table("t"), of_seven)
+    assert caught.value.site is not None
+
+
+class _Callable:
+    def __call__(self, value: object) -> object:
+        return value
+
+
+@pytest.mark.parametrize("fn", [max, _Callable(), partial(max, 1), lambda *given: given, lambda k, v, more=1: more])
+def test_functions_that_may_take_what_they_get_are_not_judged(fn: Callable[..., object]) -> None:
+    StreamsBuilder().stream("a").filter(fn).peek(fn)
