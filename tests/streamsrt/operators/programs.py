@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.kinds import lay_out
 from streamsrt.state.memory import MemoryStore
+from streamsrt.state.versioned_cache import VersionedCache
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.records import Headers, RecordColumns
 from topology import (
@@ -292,12 +293,19 @@ def commit(task: Task) -> None:
     task.post_commit(None)
 
 
+VERSIONED_KEYS = ("a", "b", "x")
+"""Nobody asks a versioned store for all of its keys: these are the ones of programs that have one."""
+
+
 def final_rows(task: Task) -> dict[str, list[Any]]:
     """What the stores hold, as rows of (key, start, value, timestamp)."""
     found: dict[str, list[Any]] = {}
     for name, cache in task.caches.items():
         if isinstance(cache, SuppressionBuffer):
             found[name] = [(held.key, held.time_ms, held.new, held.timestamp) for held in cache.rows()]
+            continue
+        if isinstance(cache, VersionedCache):
+            found[name] = [(key, cache.versions(key.encode())) for key in VERSIONED_KEYS]
             continue
         entries = cache.rows() if not hasattr(cache, "unread") else cache.rows(None, None)
         found[name] = [(e.key, e.start, e.value, e.timestamp) for e in entries]

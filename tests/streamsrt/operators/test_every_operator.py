@@ -1,4 +1,5 @@
-"""Every operation that the DSL has: interrupted after any record, restored from its changelogs, as if nothing had happened.
+"""Every operation that the DSL has: the same in every way that it can run, and interrupted after any record, restored from
+its changelogs, as if nothing had happened.
 
 The list of operations is the union that processor nodes may hold: a new one has no program here until somebody writes it,
 and then a test fails.
@@ -16,6 +17,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
+from tests.streamsrt.operators.programs import Piped
+from tests.streamsrt.operators.ways import assert_all_ways_agree
 from topology import (
     Buffer,
     EmitStrategy,
@@ -406,3 +409,28 @@ def test_an_interruption_does_not_show(
         for each in (interrupted, whole):
             each["written"] = {topic: in_any_order(records) for topic, records in each["written"].items()}
     assert interrupted == whole
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@settings(max_examples=10, deadline=None)
+@given(rows, st.sampled_from([0, 1 << 20]))
+def test_generated_code_does_what_processor_nodes_do(program: str, piped: list[Row], cache_max_bytes: int) -> None:
+    topology = topology_of(program)
+    generated, nodes = (
+        outcome(topology, piped, None, cache_max_bytes=cache_max_bytes, generate=generate) for generate in (True, False)
+    )
+    assert generated == nodes
+
+
+def is_one_task(program: str) -> bool:
+    topology = topology_of(program)
+    return len(topology.subtopologies) == 1 and not topology.global_subtopologies
+
+
+@pytest.mark.parametrize("program", [each for each in PROGRAMS if is_one_task(each)])
+@settings(max_examples=10, deadline=None)
+@given(rows, st.lists(st.integers(1, 8), min_size=1, max_size=3))
+def test_batches_do_what_single_records_do(program: str, piped: list[Row], sizes: list[int]) -> None:
+    topology = topology_of(program)
+    (subtopology,) = topology.subtopologies
+    assert_all_ways_agree(topology, [Piped(*row, ()) for row in piped if row[0] in subtopology.source_topics], sizes)
