@@ -88,12 +88,6 @@ class LocalQueries(StoreQueries):
     def more(self, rows: Any, timeout_s: float) -> list[RawRow]:
         return self._desk.run(lambda: list(islice(rows, CHUNK_ROWS)), timeout_s)
 
-    def local_partitions(self, store: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[int, tuple[str, Phase]]:
-        """The partitions of a store that this instance has, with role and phase of their tasks."""
-        return self._desk.run(
-            lambda: {owned.key[1]: (owned.role, owned.phase) for owned in self._with_store(store)}, timeout_s
-        )
-
     def store_sizes(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[StoreSize]:
         """What each store of this instance takes."""
 

@@ -107,10 +107,6 @@ class RocksDBOptions:
         """What blocks and write buffers of all stores take now."""
         return int(self._cache.get_usage())
 
-    def pinned_bytes(self) -> int:
-        """What of that can't be given up at this moment: write buffers, and blocks that are read."""
-        return int(self._cache.get_pinned_usage())
-
     def write_buffers_used_bytes(self) -> int:
         """What the write buffers of all stores take now."""
         return int(self._write_buffers.get_usage())

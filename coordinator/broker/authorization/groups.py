@@ -22,6 +22,7 @@ from coordinator.broker.authorization.guard import (
     may_read_group,
     parted,
     then,
+    with_topics,
 )
 from coordinator.broker.broker import Answer, Broker, Handler, Request
 from coordinator.broker.groups import BATCHED_COORDINATORS_VERSION, BATCHED_FETCH_VERSION, TOPIC_ID_VERSION
@@ -164,17 +165,12 @@ def offset_commit(handler: Handler, broker: Broker, request: Request) -> Answer:
     ]
     if denied and not message.topics:
         return response(topics=refused)
-    return then(handler(broker, request), lambda answer: _extended(answer, refused))
+    return then(handler(broker, request), lambda answer: with_topics(answer, refused))
 
 
 def _name_of(broker: Broker, topic_id: bytes) -> str | None:
     topic = broker.topics.by_id(topic_id)
     return None if topic is None else topic.name
-
-
-def _extended(answer: Any, refused: list[Any]) -> Any:
-    answer.topics.extend(refused)
-    return answer
 
 
 def offset_delete(handler: Handler, broker: Broker, request: Request) -> Answer:
@@ -197,7 +193,7 @@ def offset_delete(handler: Handler, broker: Broker, request: Request) -> Answer:
     ]
     if denied and not message.topics:
         return response(topics=refused)
-    return then(handler(broker, request), lambda answer: answer if answer.error_code else _extended(answer, refused))
+    return then(handler(broker, request), lambda answer: answer if answer.error_code else with_topics(answer, refused))
 
 
 def offset_fetch(handler: Handler, broker: Broker, request: Request) -> Answer:

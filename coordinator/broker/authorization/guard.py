@@ -42,10 +42,17 @@ async def _later(answer: Awaitable[Any], change: Callable[[Any], Any]) -> Any:
 
 def parted(entries: list[Entry], is_allowed: Callable[[Entry], bool]) -> tuple[list[Entry], list[Entry]]:
     """The entries that are allowed, and the others."""
-    allowed = [entry for entry in entries if is_allowed(entry)]
-    if len(allowed) == len(entries):
-        return entries, []
-    return allowed, [entry for entry in entries if not is_allowed(entry)]
+    allowed: list[Entry] = []
+    denied: list[Entry] = []
+    for entry in entries:
+        (allowed if is_allowed(entry) else denied).append(entry)
+    return allowed, denied
+
+
+def with_topics(answer: Any, refused: list[Any]) -> Any:
+    """The answer with the topics that were refused behind those that were allowed."""
+    answer.topics.extend(refused)
+    return answer
 
 
 def for_cluster(*operations: Operation, refusal: Callable[[Any], Any]) -> Guard:

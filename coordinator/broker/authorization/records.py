@@ -7,9 +7,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from coordinator.broker.authorization.guard import TOPIC_DENIED, TRANSACTION_DENIED, parted, then
+from coordinator.broker.authorization.guard import TOPIC_DENIED, TRANSACTION_DENIED, parted, then, with_topics
 from coordinator.broker.broker import Answer, Broker, DisconnectError, Handler, Request
 from coordinator.broker.fetch import TOPIC_ID_VERSION as FETCH_ID_VERSION
 from coordinator.broker.produce import TOPIC_ID_VERSION as PRODUCE_ID_VERSION
@@ -157,7 +156,7 @@ def list_offsets(handler: Handler, broker: Broker, request: Request) -> Answer:
         )
         for topic in denied
     ]
-    return then(handler(broker, request), lambda answer: _extended(answer, refused))
+    return then(handler(broker, request), lambda answer: with_topics(answer, refused))
 
 
 def offset_for_leader_epoch(handler: Handler, broker: Broker, request: Request) -> Answer:
@@ -177,7 +176,7 @@ def offset_for_leader_epoch(handler: Handler, broker: Broker, request: Request) 
         )
         for topic in denied
     ]
-    return then(handler(broker, request), lambda answer: _extended(answer, refused))
+    return then(handler(broker, request), lambda answer: with_topics(answer, refused))
 
 
 def delete_records(handler: Handler, broker: Broker, request: Request) -> Answer:
@@ -197,9 +196,4 @@ def delete_records(handler: Handler, broker: Broker, request: Request) -> Answer
         )
         for topic in denied
     ]
-    return then(handler(broker, request), lambda answer: _extended(answer, refused))
-
-
-def _extended(answer: Any, refused: list[Any]) -> Any:
-    answer.topics.extend(refused)
-    return answer
+    return then(handler(broker, request), lambda answer: with_topics(answer, refused))

@@ -116,11 +116,6 @@ class SimulatedNet:
         for address in [address for address, (owner, _) in self._listening.items() if owner is host]:
             del self._listening[address]
 
-    def break_all(self, host: Host, chance: random.Random) -> None:
-        """Breaks every connection of a host now; what is on its way may be lost."""
-        for wire in list(self._ends.get(host, ())):
-            wire.break_now(lose=chance.random() < 0.5)
-
     def broke(self, wire: Wire, how: str) -> None:
         self._note(wire.host.name, f"connection to {wire.other.host.name} breaks, {how}")
 
