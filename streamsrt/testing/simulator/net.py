@@ -159,7 +159,7 @@ class Wire(asyncio.Transport):
             self._net.broke(self, "what was written arrives" if arrives else "what was written is lost")
             if arrives:
                 self._send(bytes(data))
-            self.break_now(lose=False)
+            self.break_now()
             return
         self._send(bytes(data))
 
@@ -243,11 +243,10 @@ class Wire(asyncio.Transport):
 
     # ---------------------------------------------------------------------------------------------------------- faults
 
-    def break_now(self, *, lose: bool) -> None:
-        """Ends the connection for both sides. ``lose``: what is under way to the other side does not arrive."""
+    def break_now(self) -> None:
+        """Ends the connection for both sides; what is under way to the other side arrives."""
         reset = ConnectionResetError(104, "Connection reset by peer")
         self._deaf = True
-        self.other._deaf = self.other._deaf or lose
         self._closing = True
         self._waiting.clear()
         self._schedule(self.other._hear_end, reset)
