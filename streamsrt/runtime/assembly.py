@@ -38,7 +38,8 @@ from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, 
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.tasks.refused_records import RefusedRecords, sinks_of
 from streamsrt.tasks.task import TaskConfig
-from streamsrt.tasks.task_manager import TaskManager, TaskSettings
+from streamsrt.tasks.task_manager import TaskManager
+from streamsrt.tasks.task_settings import TaskSettings
 from streamsrt.wire.compression import Compression
 from topology.nodes import Topology
 

@@ -12,19 +12,15 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
 from streamsrt.client.interface import Network
 from streamsrt.client.values import (
-    EARLIEST,
-    LATEST,
     Fetched,
-    OffsetAndMetadata,
     OffsetOutOfRangeError,
     TopicInfo,
     TopicPartition,
@@ -32,68 +28,31 @@ from streamsrt.client.values import (
 from streamsrt.errors import (
     BrokerError,
     DeserializationError,
-    MissingTopicError,
     StoreCorruptedError,
-    UserError,
 )
 from streamsrt.membership.values import Role, Tasks
 from streamsrt.membership.values import Task as TaskKey
 from streamsrt.state.directory import StateDirectory
 from streamsrt.tasks.global_state import GlobalConsumer
-from streamsrt.tasks.input_buffer import InputBuffer
 from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.tasks.memory_shares import share_memory
 from streamsrt.tasks.moves import TaskMoves
-from streamsrt.tasks.offset_metadata import refuse_running_backfill
 from streamsrt.tasks.owned_task import OwnedTask, Phase
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.tasks.restore import ChangelogProgress, Restorer
 from streamsrt.tasks.source_topics import LOOK_INTERVAL_MS, SourceTopics, gone_places, new_places
-from streamsrt.tasks.task import Task, TaskConfig
+from streamsrt.tasks.start_positions import ADMIN_TIMEOUT_S, StartPositionFinder, StartPositions
+from streamsrt.tasks.task import Task
+from streamsrt.tasks.task_inputs import TaskInputs, set_positions
 from streamsrt.tasks.task_offsets import DormantState, TaskOffsets, task_offsets
+from streamsrt.tasks.task_settings import TaskSettings
 from streamsrt.wire.primitives import DecodeError
-from topology.nodes import Subtopology, internal_topic_name
+from topology.nodes import Subtopology
 
 logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS = 500
 CLEAN_INTERVAL_MS = 60_000
-_ADMIN_TIMEOUT_S = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskSettings:
-    """What all tasks of a member have in common. ``subtopologies``: by the id that the group knows them by."""
-
-    application_id: str
-    subtopologies: Mapping[str, Subtopology]
-    task_config: TaskConfig
-    cache_max_bytes: int
-    auto_offset_reset: str
-    input_buffer_bytes: int
-    partitions_of_topic: Callable[[str], int]
-    uncommitted_max_bytes: int = 16 << 20
-    task_timeout_ms: int = 300_000
-    state_cleanup_delay_ms: int = 600_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Partitions that tasks read."""
-
-    changelogs: list[TopicPartition]
-    sources: list[TopicPartition]
-
-
-class _NotThereYet(BrokerError):
-    """Topics that the group coordinator makes, or that have just been made."""
-
-    def __init__(self, missing: Iterable[object]) -> None:
-        super().__init__(f"the cluster does not have {', '.join(map(str, missing))} yet")
-
-
-def _without(places: Iterable[TopicPartition], found: Mapping[TopicPartition, object]) -> list[TopicPartition]:
-    return [place for place in places if place not in found]
 
 
 class TaskManager:
@@ -120,9 +79,10 @@ class TaskManager:
         self._restorer = Restorer(on_restore, on_standby)
         self._dormant = DormantState(settings.subtopologies, directory)
         self._source_topics = SourceTopics(settings.application_id, settings.subtopologies)
+        self._finder = StartPositionFinder(settings, network, self._source_topics)
+        self._inputs = TaskInputs(network, self._finder, settings.input_buffer_bytes)
         self._look_at_ms: int | None = None
         self._tasks: dict[TaskKey, OwnedTask] = {}
-        self._by_input: dict[TopicPartition, OwnedTask] = {}
         self._by_changelog: dict[TopicPartition, tuple[OwnedTask, str]] = {}
         self._retry_at_ms = 0
         self._failing_since_ms: int | None = None
@@ -265,7 +225,7 @@ class TaskManager:
                 stack.callback(self._close, owned)
 
     def _close(self, owned: OwnedTask, becomes: Role | None = None) -> None:
-        self._stop_reading(owned)
+        self._inputs.stop(owned)
         self._stop_following(owned)
         self._dormant.left(owned)
         owned.enter(Phase.CLOSED)
@@ -310,14 +270,6 @@ class TaskManager:
             self._dormant.deleted(store, partition)
             logger.info("store %s of partition %d is deleted: its task has been elsewhere for long", store, partition)
 
-    def _stop_reading(self, owned: OwnedTask) -> None:
-        if owned.inputs:
-            self._network.fetcher.remove_partitions(owned.inputs)
-        for place in owned.inputs:
-            self._by_input.pop(place, None)
-        owned.inputs.clear()
-        owned.paused.clear()
-
     def _stop_following(self, owned: OwnedTask, *, promoted: bool = False) -> None:
         places = [progress.changelog for progress in owned.changelogs.values()]
         if places:
@@ -341,16 +293,7 @@ class TaskManager:
         try:
             if not self._globals_are_ready():
                 return
-            places = self._places(created)
-            # Offsets first, the ends after them: what was committed together with an offset is below the end then, even
-            # while its transaction markers are still under way.
-            positions = self._source_positions(places.sources, member_id, member_epoch, now_ms)
-            starts = self._list_offsets(places.changelogs, EARLIEST)
-            ends = self._list_offsets(places.changelogs, LATEST)
-            missing = [*_without(places.changelogs, starts), *_without(places.changelogs, ends)]
-            missing += _without(places.sources, positions)
-            if missing:
-                raise _NotThereYet(missing)
+            found = self._finder.find(created, member_id, member_epoch, now_ms)
         except BrokerError as error:
             self._failing_since_ms = now_ms if self._failing_since_ms is None else self._failing_since_ms
             if now_ms - self._failing_since_ms >= self._settings.task_timeout_ms:
@@ -360,7 +303,7 @@ class TaskManager:
             return
         self._failing_since_ms = None
         for owned in created:
-            self._begin(owned, starts, ends, positions, now_ms)
+            self._begin(owned, found, now_ms)
 
     def _globals_are_ready(self) -> bool:
         """Whether the global stores hold what their topics held when they were first looked at."""
@@ -369,39 +312,6 @@ class TaskManager:
         if not self._globals.has_begun:
             self._globals.begin()
         return self._globals.is_ready
-
-    def _places(self, created: list[OwnedTask]) -> _Places:
-        """What these tasks read. All topics that they read or write are there, and known with their partition counts."""
-        active = [owned for owned in created if owned.is_active]
-        if any(self._source_topics.has_patterns(owned.subtopology) for owned in active):
-            present = self._network.admin.topics(timeout_s=_ADMIN_TIMEOUT_S)
-            for owned in active:
-                self._source_topics.match(owned, present)
-        changelogs = [
-            place
-            for owned in created
-            for spec in owned.subtopology.stores
-            if (place := owned.task.restore_target(spec.name)) is not None
-        ]
-        sources = [place for owned in active for place in owned.task.source_partitions]
-        outputs = {topic for owned in active for topic in self._output_topics(owned.subtopology)}
-        topics = {topic for topic, _ in (*changelogs, *sources)} | outputs
-        counts = self._network.admin.partitions_for(topics, timeout_s=_ADMIN_TIMEOUT_S) if topics else {}
-        missing = sorted(topics - set(counts))
-        internal = internal_topic_name(self._settings.application_id, "")
-        foreign = [topic for topic in missing if topic in outputs and not topic.startswith(internal)]
-        if foreign:
-            raise MissingTopicError(
-                f"the application writes to topics that don't exist any more: {', '.join(foreign)}. Create them (streamsrt "
-                f"topics create {' '.join(foreign)} --partitions N) and start it again"
-            )
-        if missing:
-            raise _NotThereYet(missing)
-        for topic in sorted(outputs):
-            # Asked for now, so that nobody has to wait for the cluster in the middle of a batch.
-            self._settings.partitions_of_topic(topic)
-        # A topic may have fewer partitions than another one of the same subtopology.
-        return _Places(changelogs, [(topic, partition) for topic, partition in sources if partition < counts[topic]])
 
     def look_for_sources(self) -> None:
         """Topics may have come, grown or gone: the next :meth:`follow_sources` looks."""
@@ -417,11 +327,11 @@ class TaskManager:
         if not following:
             return
         try:
-            topics = self._network.admin.topics(timeout_s=_ADMIN_TIMEOUT_S)
+            topics = self._network.admin.topics(timeout_s=ADMIN_TIMEOUT_S)
             for owned in following:
                 self._source_topics.match(owned, topics)
             places = {place: owned for owned in following for place in new_places(owned, topics)}
-            positions = self._source_positions(list(places), member_id, member_epoch, now_ms)
+            positions = self._finder.source_positions(list(places), member_id, member_epoch, now_ms)
         except BrokerError as error:
             logger.warning("topics can't be looked at, trying again: %s", error)
             self._look_at_ms = now_ms + RETRY_BACKOFF_MS
@@ -430,101 +340,25 @@ class TaskManager:
             self._drop_inputs(owned, topics)
         for place, position in positions.items():
             owned = places[place]
-            owned.inputs[place] = InputBuffer(position.offset)
-            owned.task.start_at(*place, position.offset)
-            owned.task.restore_partition_time(*place, position.metadata)
-            self._by_input[place] = owned
+            set_positions(owned, {place: position})
+            self._inputs.start(owned, [place])
             logger.info("task %s: reads %s-%d as well, from offset %d on", owned, *place, position.offset)
-        if positions:
-            self._network.fetcher.add_partitions({place: at.offset for place, at in positions.items()})
 
     def _drop_inputs(self, owned: OwnedTask, topics: Mapping[str, TopicInfo]) -> None:
         named = {topic for source in owned.subtopology.sources for topic in source.topics}
         gone = gone_places(owned, topics, unless=named)
-        if gone:
-            self._network.fetcher.remove_partitions(gone)
+        self._inputs.stop(owned, gone)
         for place in gone:
             logger.warning("task %s: %s is gone and not read any more", owned, place[0])
-            del owned.inputs[place]
             owned.task.note_high_watermark(*place, -1)
-            owned.paused.discard(place)
-            self._by_input.pop(place, None)
-
-    def _output_topics(self, subtopology: Subtopology) -> set[str]:
-        names = {
-            internal_topic_name(self._settings.application_id, sink.topic) if sink.repartition else sink.topic
-            for sink in subtopology.sinks
-            if sink.topic is not None
-        }
-        return names | {
-            internal_topic_name(self._settings.application_id, spec.changelog_name)
-            for spec in subtopology.stores
-            if spec.logging and spec.source_topic is None
-        }
-
-    def _list_offsets(self, places: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(places, which)
-        if not wanted:
-            return {}
-        found = self._network.admin.list_offsets(wanted, timeout_s=_ADMIN_TIMEOUT_S)
-        return {place: at.offset for place, at in found.items()}
-
-    def _source_positions(
-        self, places: list[TopicPartition], member_id: str, member_epoch: int, now_ms: int
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        if not places:
-            return {}
-        committed = self._network.admin.committed(
-            self._settings.application_id,
-            places,
-            member_id=member_id,
-            member_epoch=member_epoch,
-            timeout_s=_ADMIN_TIMEOUT_S,
-        )
-        refuse_running_backfill(self._settings.application_id, committed)
-        found = self._first_positions([place for place in places if place not in committed], now_ms)
-        return {**committed, **{place: OffsetAndMetadata(offset) for place, offset in found.items()}}
-
-    def _first_positions(self, fresh: list[TopicPartition], now_ms: int) -> dict[TopicPartition, int]:
-        """Where partitions begin for which nothing is committed. Raises UserError where that is not to be."""
-        by_policy: dict[str, list[TopicPartition]] = defaultdict(list)
-        for place in fresh:
-            by_policy[self._reset_policy(place)].append(place)
-        if "none" in by_policy:
-            listed = ", ".join(f"{topic}-{partition}" for topic, partition in by_policy["none"])
-            raise UserError(
-                f"no offset is committed for {listed}, and its offset_reset is none: commit one, or set another policy"
-            )
-        found: dict[TopicPartition, int] = {}
-        for policy, places in by_policy.items():
-            named = {"earliest": EARLIEST, "latest": LATEST}
-            at = named[policy] if policy in named else max(0, now_ms - int(policy.rpartition(":")[2]))
-            offsets = self._list_offsets(places, at)
-            # Nothing is that young: what comes next is.
-            offsets.update(self._list_offsets([place for place in places if offsets.get(place, 0) < 0], LATEST))
-            found.update(offsets)
-        return found
-
-    def _reset_policy(self, place: TopicPartition) -> str:
-        for subtopology in self._settings.subtopologies.values():
-            for source in subtopology.sources:
-                if place[0] in source.topics and source.offset_reset is not None:
-                    return source.offset_reset
-            matched = self._source_topics.source_of(subtopology, place[0])
-            if matched is not None and matched.offset_reset is not None:
-                return matched.offset_reset
-            if any(place[0].endswith(f"-{topic.name}") for topic in subtopology.repartition_source_topics):
-                return "earliest"
-        return self._settings.auto_offset_reset
 
     def _begin(
         self,
         owned: OwnedTask,
-        starts: Mapping[TopicPartition, int],
-        ends: Mapping[TopicPartition, int],
-        positions: Mapping[TopicPartition, OffsetAndMetadata],
+        found: StartPositions,
         now_ms: int,
     ) -> None:
+        starts, ends, positions = found.starts, found.ends, found.sources
         for spec in owned.subtopology.stores:
             place = owned.task.restore_target(spec.name)
             if place is None or (spec.source_topic is not None and not owned.is_active):
@@ -558,12 +392,7 @@ class TaskManager:
         if not owned.is_active:
             owned.enter(Phase.STANDBY)
             return
-        owned.inputs = {
-            place: InputBuffer(positions[place].offset) for place in owned.task.source_partitions if place in positions
-        }
-        for place in owned.inputs:
-            owned.task.start_at(*place, positions[place].offset)
-            owned.task.restore_partition_time(*place, positions[place].metadata)
+        set_positions(owned, {place: positions[place] for place in owned.task.source_partitions if place in positions})
         owned.enter(Phase.RESTORING)
         self._run_if_restored(owned)
 
@@ -586,8 +415,7 @@ class TaskManager:
         owned.restored_to = {name: each.position for name, each in owned.changelogs.items()}
         self._stop_following(owned)
         owned.enter(Phase.RUNNING)
-        self._by_input.update(dict.fromkeys(owned.inputs, owned))
-        self._network.fetcher.add_partitions({place: buffer.position for place, buffer in owned.inputs.items()})
+        self._inputs.start(owned)
         logger.info("task %s: runs, %d changelog records restored", owned, restored)
 
     # ------------------------------------------------------------------------------------------------------------ input
@@ -627,33 +455,7 @@ class TaskManager:
 
     def add_input(self, fetched: Fetched) -> None:
         """Takes over what the main fetcher brought. Raises what the broker said where a partition can't be read."""
-        place = (fetched.topic, fetched.partition)
-        owned = self._by_input.get(place)
-        if owned is None:
-            return
-        if fetched.error is not None:
-            self._reset_position(owned, place, fetched)
-            return
-        buffer = owned.inputs[place]
-        buffer.add(fetched)
-        owned.task.note_high_watermark(*place, fetched.readable_end)
-        if buffer.buffered_bytes > self._settings.input_buffer_bytes and place not in owned.paused:
-            owned.paused.add(place)
-            self._network.fetcher.pause([place])
-
-    def _reset_position(self, owned: OwnedTask, place: TopicPartition, fetched: Fetched) -> None:
-        error = fetched.error
-        if not isinstance(error, OffsetOutOfRangeError):
-            assert error is not None
-            raise error
-        policy = EARLIEST if self._reset_policy(place) == "earliest" else LATEST
-        found = self._list_offsets([place], policy)
-        if place not in found:
-            raise error
-        logger.warning("task %s: %s It goes on at offset %d, as auto.offset.reset says", owned, error, found[place])
-        owned.inputs[place].jump(fetched, found[place])
-        owned.paused.discard(place)
-        self._network.fetcher.add_partitions(found)
+        self._inputs.take(fetched)
 
     def process(self, limit_records: int, now_ms: int) -> int:
         """Lets every running task process some of its input; how many records. Raises RecordError."""
@@ -662,33 +464,13 @@ class TaskManager:
     def _process_task(self, owned: OwnedTask, limit_records: int, now_ms: int) -> int:
         task, done = owned.task, 0
         while done < limit_records:
-            self._refill(owned)
+            self._inputs.refill(owned)
             count = task.process(limit_records - done, now_ms)
             self._between_batches()
             done += count
             if not count:
                 break
         return done
-
-    def _refill(self, owned: OwnedTask) -> None:
-        task = owned.task
-        for place, buffer in owned.inputs.items():
-            while task.buffered_of(*place) == 0:
-                try:
-                    columns = buffer.next_columns()
-                except DecodeError as error:
-                    raise DeserializationError(
-                        f"{place[0]}-{place[1]} holds a corrupt batch behind offset {buffer.position}: {error}. Either the "
-                        "broker's log is damaged or what was written to it",
-                        *place,
-                        buffer.position,
-                    ) from error
-                if columns is None:
-                    break
-                task.add_batch(*place, columns)
-            if place in owned.paused and buffer.buffered_bytes <= self._settings.input_buffer_bytes // 2:
-                owned.paused.discard(place)
-                self._network.fetcher.resume([place])
 
     def has_work(self) -> bool:
         """Whether some running task has input that was fetched and not processed."""

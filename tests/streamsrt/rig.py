@@ -18,7 +18,8 @@ from streamsrt.state.directory import StateDirectory
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.tasks.task import TaskConfig
-from streamsrt.tasks.task_manager import TaskManager, TaskSettings
+from streamsrt.tasks.task_manager import TaskManager
+from streamsrt.tasks.task_settings import TaskSettings
 from tests.streamsrt.in_process_network import InProcessMember, InProcessNetwork
 from topology import StreamsBuilder, serdes
 from topology.nodes import Subtopology, Topology

@@ -1,0 +1,173 @@
+"""What tasks read, and where they begin: at committed offsets, or as their reset policy says.
+
+1. Every topic that a task reads or writes is there before the task starts, and known with its partition count.
+2. Nothing is remembered here: a question that failed is asked again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from streamsrt.client.interface import Network
+from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
+from streamsrt.errors import BrokerError, MissingTopicError, UserError
+from streamsrt.tasks.offset_metadata import refuse_running_backfill
+from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.source_topics import SourceTopics
+from streamsrt.tasks.task_settings import TaskSettings
+from topology.nodes import Subtopology, internal_topic_name
+
+ADMIN_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Partitions that tasks read."""
+
+    changelogs: list[TopicPartition]
+    sources: list[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class StartPositions:
+    """Where tasks begin: bounds of their changelogs, and positions in their sources."""
+
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    sources: Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class NotThereYetError(BrokerError):
+    """Topics that the group coordinator makes, or that have just been made."""
+
+    def __init__(self, missing: Iterable[object]) -> None:
+        super().__init__(f"the cluster does not have {', '.join(map(str, missing))} yet")
+
+
+class StartPositionFinder:
+    """Asks the cluster. Every method waits for the answers, and raises BrokerError where there are none."""
+
+    def __init__(self, settings: TaskSettings, network: Network, source_topics: SourceTopics) -> None:
+        self._settings = settings
+        self._network = network
+        self._source_topics = source_topics
+
+    def find(self, created: list[OwnedTask], member_id: str, member_epoch: int, now_ms: int) -> StartPositions:
+        """Where these tasks begin. Raises NotThereYetError, MissingTopicError, UserError."""
+        places = self._places(created)
+        # Offsets first, the ends after them: what was committed together with an offset is below the end then, even
+        # while its transaction markers are still under way.
+        positions = self.source_positions(places.sources, member_id, member_epoch, now_ms)
+        starts = self.list_offsets(places.changelogs, EARLIEST)
+        ends = self.list_offsets(places.changelogs, LATEST)
+        missing = [*_without(places.changelogs, starts), *_without(places.changelogs, ends)]
+        missing += _without(places.sources, positions)
+        if missing:
+            raise NotThereYetError(missing)
+        return StartPositions(starts, ends, positions)
+
+    def _places(self, created: list[OwnedTask]) -> Places:
+        """What these tasks read. All topics that they read or write are there, and known with their partition counts."""
+        active = [owned for owned in created if owned.is_active]
+        if any(self._source_topics.has_patterns(owned.subtopology) for owned in active):
+            present = self._network.admin.topics(timeout_s=ADMIN_TIMEOUT_S)
+            for owned in active:
+                self._source_topics.match(owned, present)
+        changelogs = [
+            place
+            for owned in created
+            for spec in owned.subtopology.stores
+            if (place := owned.task.restore_target(spec.name)) is not None
+        ]
+        sources = [place for owned in active for place in owned.task.source_partitions]
+        outputs = {topic for owned in active for topic in self._output_topics(owned.subtopology)}
+        topics = {topic for topic, _ in (*changelogs, *sources)} | outputs
+        counts = self._network.admin.partitions_for(topics, timeout_s=ADMIN_TIMEOUT_S) if topics else {}
+        missing = sorted(topics - set(counts))
+        internal = internal_topic_name(self._settings.application_id, "")
+        foreign = [topic for topic in missing if topic in outputs and not topic.startswith(internal)]
+        if foreign:
+            raise MissingTopicError(
+                f"the application writes to topics that don't exist any more: {', '.join(foreign)}. Create them (streamsrt "
+                f"topics create {' '.join(foreign)} --partitions N) and start it again"
+            )
+        if missing:
+            raise NotThereYetError(missing)
+        for topic in sorted(outputs):
+            # Asked for now, so that nobody has to wait for the cluster in the middle of a batch.
+            self._settings.partitions_of_topic(topic)
+        # A topic may have fewer partitions than another one of the same subtopology.
+        return Places(changelogs, [(topic, partition) for topic, partition in sources if partition < counts[topic]])
+
+    def _output_topics(self, subtopology: Subtopology) -> set[str]:
+        names = {
+            internal_topic_name(self._settings.application_id, sink.topic) if sink.repartition else sink.topic
+            for sink in subtopology.sinks
+            if sink.topic is not None
+        }
+        return names | {
+            internal_topic_name(self._settings.application_id, spec.changelog_name)
+            for spec in subtopology.stores
+            if spec.logging and spec.source_topic is None
+        }
+
+    def list_offsets(self, places: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(places, which)
+        if not wanted:
+            return {}
+        found = self._network.admin.list_offsets(wanted, timeout_s=ADMIN_TIMEOUT_S)
+        return {place: at.offset for place, at in found.items()}
+
+    def source_positions(
+        self, places: list[TopicPartition], member_id: str, member_epoch: int, now_ms: int
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        if not places:
+            return {}
+        committed = self._network.admin.committed(
+            self._settings.application_id,
+            places,
+            member_id=member_id,
+            member_epoch=member_epoch,
+            timeout_s=ADMIN_TIMEOUT_S,
+        )
+        refuse_running_backfill(self._settings.application_id, committed)
+        found = self._first_positions([place for place in places if place not in committed], now_ms)
+        return {**committed, **{place: OffsetAndMetadata(offset) for place, offset in found.items()}}
+
+    def _first_positions(self, fresh: list[TopicPartition], now_ms: int) -> dict[TopicPartition, int]:
+        """Where partitions begin for which nothing is committed. Raises UserError where that is not to be."""
+        by_policy: dict[str, list[TopicPartition]] = defaultdict(list)
+        for place in fresh:
+            by_policy[self.reset_policy(place)].append(place)
+        if "none" in by_policy:
+            listed = ", ".join(f"{topic}-{partition}" for topic, partition in by_policy["none"])
+            raise UserError(
+                f"no offset is committed for {listed}, and its offset_reset is none: commit one, or set another policy"
+            )
+        found: dict[TopicPartition, int] = {}
+        for policy, places in by_policy.items():
+            named = {"earliest": EARLIEST, "latest": LATEST}
+            at = named[policy] if policy in named else max(0, now_ms - int(policy.rpartition(":")[2]))
+            offsets = self.list_offsets(places, at)
+            # Nothing is that young: what comes next is.
+            offsets.update(self.list_offsets([place for place in places if offsets.get(place, 0) < 0], LATEST))
+            found.update(offsets)
+        return found
+
+    def reset_policy(self, place: TopicPartition) -> str:
+        for subtopology in self._settings.subtopologies.values():
+            for source in subtopology.sources:
+                if place[0] in source.topics and source.offset_reset is not None:
+                    return source.offset_reset
+            matched = self._source_topics.source_of(subtopology, place[0])
+            if matched is not None and matched.offset_reset is not None:
+                return matched.offset_reset
+            if any(place[0].endswith(f"-{topic.name}") for topic in subtopology.repartition_source_topics):
+                return "earliest"
+        return self._settings.auto_offset_reset
+
+
+def _without(places: Iterable[TopicPartition], found: Mapping[TopicPartition, object]) -> list[TopicPartition]:
+    return [place for place in places if place not in found]

@@ -1,0 +1,25 @@
+"""What all tasks of a member have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from streamsrt.tasks.task import TaskConfig
+from topology.nodes import Subtopology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSettings:
+    """What all tasks of a member have in common. ``subtopologies``: by the id that the group knows them by."""
+
+    application_id: str
+    subtopologies: Mapping[str, Subtopology]
+    task_config: TaskConfig
+    cache_max_bytes: int
+    auto_offset_reset: str
+    input_buffer_bytes: int
+    partitions_of_topic: Callable[[str], int]
+    uncommitted_max_bytes: int = 16 << 20
+    task_timeout_ms: int = 300_000
+    state_cleanup_delay_ms: int = 600_000
