@@ -47,6 +47,7 @@ from coordinator.shard.journal import (
     latest_rows,
 )
 from coordinator.shard.rebalance_meter import RebalanceMeter
+from coordinator.shard.rebalance_reasons import RebalanceReasons
 from coordinator.shard.timers import Timers
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
@@ -96,6 +97,7 @@ class Shard:
         self._state = EMPTY
         self._timers: Timers[TimerKey] = Timers()
         self.rebalances = {CONSUMER: RebalanceMeter(), STREAMS: RebalanceMeter()}
+        self._reasons = RebalanceReasons()
 
     @property
     def state(self) -> GroupsState:
@@ -115,7 +117,7 @@ class Shard:
         """Handles an event. The outcome has the replies that are due now, to this request or to earlier ones."""
         decision = handle(self._state, event, now_ms, image=self._image, config=self._config)
         try:
-            return self._carry_out(decision, now_ms)
+            return self._carry_out(decision, now_ms, event)
         except AppendFailedError as failed:
             return self._refuse(event, failed.code)
 
@@ -164,7 +166,7 @@ class Shard:
         while (key := self._timers.pop_due(now_ms)) is not None:
             decision = handle(self._state, TimerExpired(key), now_ms, image=self._image, config=self._config)
             try:
-                outcome = self._carry_out(decision, now_ms)
+                outcome = self._carry_out(decision, now_ms, TimerExpired(key))
             except AppendFailedError:
                 self._timers.set(key, now_ms + RETRY_MS)
                 continue
@@ -183,13 +185,19 @@ class Shard:
         self._config = config
         return Outcome([], [], False, self._log.log_end_offset)
 
-    def _carry_out(self, decision: Decision, now_ms: int) -> Outcome:
+    def _carry_out(self, decision: Decision, now_ms: int, event: Event | None = None) -> Outcome:
+        before = self._state
         if decision.records:
             self._append(decision, now_ms)
             self._note_rebalances(decision, now_ms)
             self._state = apply_all(self._state, _as_entries(decision))
         for update in decision.soft:
             self._state = apply_soft(self._state, update)
+        if event is not None:
+            if decision.records:
+                self._reasons.note(event, decision, before, self._state, now_ms)
+            for reply in decision.replies:
+                self._reasons.tell(event, reply.message)
         for timer in decision.timers:
             match timer:
                 case Timer(key, deadline_ms):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,12 +15,13 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import LATEST
 from streamsrt.errors import ConfigError, RequestFailedError
 from streamsrt.wire.error_codes import error_name
+from streamsrt.wire.private_tags import REBALANCES_TAG
 
 app = typer.Typer(help="Streams groups: one per application.", no_args_is_help=True)
 
 Group = Annotated[str, typer.Argument(help="application id")]
 
-_VIEWS = ("offsets", "members", "state")
+_VIEWS = ("offsets", "members", "state", "rebalances")
 
 
 @app.command("list")
@@ -42,7 +44,7 @@ def describe(
     verbose: Annotated[bool, typer.Option("--verbose", help="more columns")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Offsets and lag, members and their tasks, or the state of one group."""
+    """Offsets and lag, members and their tasks, the state of one group, or why it was assigned anew and what moved."""
     if view not in _VIEWS:
         raise ConfigError(f"unknown view {view!r}: give one of {', '.join(_VIEWS)}")
     with cluster(bootstrap_servers) as network:
@@ -50,7 +52,7 @@ def describe(
             columns, rows = _offsets(network, group, verbose=verbose)
         else:
             described = _described(network, group)
-            columns, rows = (_members if view == "members" else _state)(described, verbose=verbose)
+            columns, rows = _DESCRIBED[view](described, verbose=verbose)
     print_rows(columns, rows, as_json=as_json)
 
 
@@ -133,6 +135,30 @@ def _state(described: Any, *, verbose: bool) -> tuple[list[str], list[dict[str, 
     if verbose:
         return ["group", "state", "group_epoch", "target_assignment_epoch", "members"], [row]
     return ["group", "state", "members"], [row]
+
+
+def _rebalances(described: Any, *, verbose: bool) -> tuple[list[str], list[dict[str, object]]]:
+    told = (described.unknown_tags or {}).get(REBALANCES_TAG)
+    if told is None:
+        note(
+            f"the broker does not say why group {described.group_id} was assigned anew: Apache Kafka never does, the "
+            "bundled broker only of what it did since its start"
+        )
+        return ["group", "epoch", "at", "why", "moves"], []
+    rows: list[dict[str, object]] = [
+        {
+            "group": described.group_id,
+            "epoch": each["epoch"],
+            "at": datetime.fromtimestamp(each["at_ms"] / 1000, UTC).isoformat(timespec="milliseconds"),
+            "why": "; ".join(each["reasons"]),
+            "moves": ", ".join(each["moves"]) or "no task moves",
+        }
+        for each in json.loads(told)
+    ]
+    return ["group", "epoch", "at", "why", "moves"], rows
+
+
+_DESCRIBED = {"members": _members, "state": _state, "rebalances": _rebalances}
 
 
 @app.command("delete")

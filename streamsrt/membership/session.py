@@ -73,6 +73,7 @@ from streamsrt.membership.values import (
     UnknownStatus,
 )
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
+from streamsrt.wire.private_tags import WHY_ASSIGNED_TAG
 
 PROMOTION_INTERVAL_MS = 500
 PROMOTION_PATIENCE_MS = 30_000
@@ -301,8 +302,12 @@ def _take_assignment(session: Session, response: Response, joined: bool, earlier
             offered=session.offered | assigned.active,
             state=MemberState.RECONCILING,
         )
-        events = (AssignmentChanged(assigned, session.member_epoch),)
+        events = (AssignmentChanged(assigned, session.member_epoch, _why(response)),)
     return _reconcile(session, now_ms), events
+
+
+def _why(response: Response) -> str:
+    return (response.unknown_tags or {}).get(WHY_ASSIGNED_TAG, b"").decode(errors="replace")
 
 
 def _tasks(entries: Iterable[Any]) -> frozenset[Task]:

@@ -144,10 +144,11 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentChanged:
-    """Run exactly these tasks."""
+    """Run exactly these tasks. ``why``: what the coordinator says of it; empty where it says nothing, as Apache Kafka's."""
 
     tasks: Tasks
     member_epoch: int
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,8 +362,8 @@ class StreamThread:
 
     def _handle(self, event: object) -> None:
         match event:
-            case AssignmentChanged(tasks, epoch):
-                with self._manager.moves.assigned(epoch):
+            case AssignmentChanged(tasks, epoch, why):
+                with self._manager.moves.assigned(epoch, why):
                     self._assign(tasks)
             case TasksLost(reason):
                 with self._manager.moves.because(f"this member lost its membership: {reason}"):

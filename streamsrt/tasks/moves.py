@@ -1,8 +1,9 @@
 """Which tasks came, went and changed their role here, and why, as far as this member can know.
 
 1. A move is told once, in the log, and kept among the latest for whoever asks: the texts are the same everywhere.
-2. The group does not say why it assigns as it does. What is told is what follows from the roles that a task had and has, and
-   the member epoch that brought it; what this member did by itself (fenced, left, failed, wiped a store) is told as such.
+2. KIP-1071 has no word for why a group assigns as it does. What is told is what follows from the roles that a task had and
+   has, the member epochs, and whether its state was on disk; what this member did by itself (fenced, left, failed, wiped a
+   store) is told as such. The bundled broker says why beside its assignment, and that is told too.
 3. A cause holds for what happens inside of it; one inside of another (results lost while an assignment is carried out) ends
    before it.
 """
@@ -38,6 +39,8 @@ class TaskMoves:
         self._latest: deque[TaskMove] = deque(maxlen=KEPT_MOVES)
         self._cause = "this member ends"
         self._epoch: int | None = None
+        self._since: int | None = None
+        self._said = ""
         self._is_first = True
         self._came = False
 
@@ -52,25 +55,30 @@ class TaskMoves:
             self._cause, self._epoch = before
 
     @contextmanager
-    def assigned(self, member_epoch: int) -> Iterator[None]:
-        """What moves inside of it does so since the group says so, in the assignment of that epoch."""
+    def assigned(self, member_epoch: int, said: str = "") -> Iterator[None]:
+        """What moves inside of it does so since the group says so, in the assignment of that epoch.
+
+        ``said``: why, as the group coordinator says it.
+        """
         before = self._cause, self._epoch
-        self._epoch, self._came = member_epoch, False
+        self._epoch, self._said, self._came = member_epoch, said, False
         try:
             yield
         finally:
             self._cause, self._epoch = before
+            self._since = member_epoch
             self._is_first = self._is_first and not self._came
 
     def lost(self) -> None:
         """The member is not in the group any more; the next tasks that it gets are the first of a new membership."""
-        self._is_first = True
+        self._is_first, self._since = True, None
 
-    def opened(self, task_id: str, role: Role) -> None:
-        """A task was opened."""
+    def opened(self, task_id: str, role: Role, *, has_state: bool = False) -> None:
+        """A task was opened. ``has_state``: some of its state was on disk."""
         self._came = True
         since = " after it joined" if self._is_first else ""
-        self._note(task_id, f"opened as {role}", f"the group gave it to this member{since}")
+        found = ", which has state of it on disk" if has_state else ""
+        self._note(task_id, f"opened as {role}", f"the group gave it to this member{since}{found}")
 
     def closed(self, task_id: str, role: Role, becomes: Role | None) -> None:
         """A task was closed. ``becomes``: the role that the assignment has for it, None if it has none."""
@@ -91,9 +99,13 @@ class TaskMoves:
             self._note(task_id, "promoted from standby", "whoever ran it has left, failed or given it up")
 
     def _note(self, task_id: str, change: str, of_the_group: str) -> None:
-        why = self._cause if self._epoch is None else f"{of_the_group} (member epoch {self._epoch})"
+        why = self._cause if self._epoch is None else self._of_the_group(of_the_group)
         self._latest.append(TaskMove(task_id, change, why))
         logger.info("task %s: %s: %s", task_id, change, why)
+
+    def _of_the_group(self, what: str) -> str:
+        since = "" if self._since in (None, self._epoch) else f"{self._since} -> "
+        return f"{what}{': ' if self._said else ''}{self._said} (member epoch {since}{self._epoch})"
 
     def latest(self) -> tuple[TaskMove, ...]:
         """The newest last."""

@@ -69,6 +69,15 @@ def test_describe_members_and_state(on_broker: Command, group: str) -> None:
     assert (state[0]["state"], state[0]["members"]) == ("Stable", 1)
 
 
+def test_describe_why_tasks_moved(on_broker: Command, group: str) -> None:
+    rows = on_broker("groups", "describe", group, "--view", "rebalances", "--json").rows
+    assert rows[0]["epoch"] == 2
+    assert rows[0]["why"].startswith("member ")
+    assert rows[0]["why"].endswith(" joined")
+    moves = [move for row in rows for move in row["moves"].split(", ")]
+    assert len([move for move in moves if ": nobody -> " in move]) == 2
+
+
 def test_a_group_with_members_is_not_deleted(on_broker: Command, group: str) -> None:
     assert f"would delete {group}" in on_broker("groups", "delete", group).err
     done = on_broker("groups", "delete", group, "--execute")
@@ -87,4 +96,4 @@ def test_a_group_that_is_not_there(on_broker: Command) -> None:
 def test_an_unknown_view(on_broker: Command) -> None:
     done = on_broker("groups", "describe", "x", "--view", "everything")
     assert done.code == 2
-    assert "give one of offsets, members, state" in done.err
+    assert "give one of offsets, members, state, rebalances" in done.err

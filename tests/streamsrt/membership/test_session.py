@@ -35,6 +35,7 @@ from streamsrt.membership.values import (
     UnknownStatus,
 )
 from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.private_tags import WHY_ASSIGNED_TAG
 from tests.streamsrt.membership.scenario import MEMBERSHIP, TOPOLOGY, Response, Scenario, lists, offsets
 
 A0, A1 = ("s", 0), ("s", 1)
@@ -139,6 +140,12 @@ def test_open_tasks_are_reported_at_once_and_only_open_ones() -> None:
     scenario.answer(2)
     assert lists(scenario.sent()) == ({A0, A1}, set(), set())
     assert scenario.session.state is MemberState.STABLE
+
+
+def test_what_the_coordinator_says_of_an_assignment_is_told_with_it() -> None:
+    scenario = Scenario().joined()
+    scenario.answer(2, active=[A0], standby=[], warmup=[], unknown_tags={WHY_ASSIGNED_TAG: b"member x joined"})
+    assert scenario.told(AssignmentChanged)[-1] == AssignmentChanged(active(A0), 2, "member x joined")
 
 
 @pytest.mark.requirement("SG-220", "SG-085")

@@ -22,8 +22,8 @@ def test_the_first_tasks_come_since_the_member_joined() -> None:
     with moves.assigned(7):
         moves.opened("a_0", "active")
     assert moves.latest() == (
-        TaskMove("a_0", "opened as active", "the group gave it to this member after it joined (member epoch 3)"),
-        TaskMove("a_1", "opened as standby", "the group gave it to this member (member epoch 4)"),
+        TaskMove("a_0", "opened as active", "the group gave it to this member after it joined (member epoch 2 -> 3)"),
+        TaskMove("a_1", "opened as standby", "the group gave it to this member (member epoch 3 -> 4)"),
         TaskMove("a_0", "opened as active", "the group gave it to this member after it joined (member epoch 7)"),
     )
 
@@ -80,3 +80,18 @@ def test_the_latest_moves_are_kept() -> None:
         moves.opened(f"a_{number}", "active")
     kept = moves.latest()
     assert (len(kept), kept[0].task_id, kept[-1].task_id) == (KEPT_MOVES, "a_1", f"a_{KEPT_MOVES}")
+
+
+def test_what_the_coordinator_says_is_told_with_the_epochs() -> None:
+    moves = TaskMoves()
+    with moves.assigned(2):
+        moves.opened("a_0", "active", has_state=True)
+    with moves.assigned(4, "member b (10.0.0.2) joined"):
+        moves.closed("a_0", "active", None)
+    with moves.assigned(4):
+        moves.opened("a_1", "standby")
+    assert [move.why for move in moves.latest()] == [
+        "the group gave it to this member after it joined, which has state of it on disk (member epoch 2)",
+        "the group took it from this member and gives it to another one: member b (10.0.0.2) joined (member epoch 2 -> 4)",
+        "the group gave it to this member (member epoch 4)",
+    ]

@@ -1,0 +1,124 @@
+"""What a shard remembers of why its streams groups were assigned anew: for its log, for members, for who describes a group.
+
+1. It is learnt from the groups before and after each event. None of it is in the log of the shard: after a load it begins
+   anew, and nothing ever depends on it.
+2. One line in the log per new assignment, however many members and tasks there are.
+3. It travels in tagged fields that are not Kafka's (:mod:`streamsrt.wire.private_tags`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import orjson
+
+from coordinator.group.state import GroupsState
+from coordinator.group.streams.reasons import Places, Rebalance, moves_between, places_of, reasons_between
+from coordinator.group.streams.state import StreamsGroup
+from coordinator.group.values import Decision, Event, GroupRequest, Record
+from streamsrt.wire import types
+from streamsrt.wire.private_tags import REBALANCES_TAG, WHY_ASSIGNED_TAG
+
+logger = logging.getLogger("coordinator.groups")
+
+KEPT = 20
+MOVES_KEPT = 50
+MOVES_IN_A_LINE = 10
+_TEXT_MAX = 600
+_JOINS = 0
+_KEYS_OF_EPOCHS = frozenset({types.StreamsGroupMetadataKey, types.StreamsGroupTargetAssignmentMetadataKey})
+
+
+@dataclass(slots=True)
+class _Known:
+    """One group: the reasons since its last assignment, who had what by that, and the latest assignments."""
+
+    places: Places
+    reasons: list[str] = field(default_factory=list)
+    latest: deque[Rebalance] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+
+class RebalanceReasons:
+    """The streams groups of one shard, by id."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Known] = {}
+
+    def note(self, event: Event, decision: Decision, before: GroupsState, after: GroupsState, now_ms: int) -> None:
+        """Learns from an event that was carried out."""
+        for group_id in _group_ids(decision.records):
+            then, now = before.groups.get(group_id), after.groups.get(group_id)
+            if not isinstance(now, StreamsGroup):
+                self._groups.pop(group_id, None)
+                continue
+            self._note(then if isinstance(then, StreamsGroup) else StreamsGroup(group_id), now, event, now_ms)
+
+    def _note(self, before: StreamsGroup, after: StreamsGroup, event: Event, now_ms: int) -> None:
+        if after.epoch == before.epoch and after.assignment_epoch == before.assignment_epoch:
+            return
+        known = self._groups.setdefault(after.group_id, _Known(places_of(before)))
+        known.reasons += (why for why in reasons_between(before, after, event) if why not in known.reasons)
+        del known.reasons[:-KEPT]
+        if after.is_empty:
+            logger.info("group %s: no member is left: %s", after.group_id, "; ".join(known.reasons))
+            return
+        if after.assignment_epoch <= before.assignment_epoch:
+            return
+        places = places_of(after)
+        moves = tuple(moves_between(known.places, places))
+        reasons = tuple(known.reasons) or ("what happened before this coordinator took over",)
+        known.places, known.reasons = places, []
+        known.latest.append(Rebalance(after.assignment_epoch, now_ms, reasons, _first(moves, MOVES_KEPT)))
+        logger.info(
+            "group %s: assigned anew (epoch %d): %s; %s",
+            after.group_id,
+            after.assignment_epoch,
+            "; ".join(reasons),
+            ", ".join(_first(moves, MOVES_IN_A_LINE)) or "no task moves",
+        )
+
+    def tell(self, event: Event, message: Any) -> None:
+        """Adds what is known to the answer to a request."""
+        if not isinstance(event, GroupRequest):
+            return
+        request = event.message
+        if isinstance(message, types.StreamsGroupHeartbeatResponse):
+            is_given_tasks = message.active_tasks is not None
+            if is_given_tasks and isinstance(request, types.StreamsGroupHeartbeatRequest):
+                self._tell_member(request, message)
+        elif isinstance(message, types.StreamsGroupDescribeResponse):
+            for group in message.groups:
+                known = self._groups.get(group.group_id)
+                if known is not None and not group.error_code:
+                    group.unknown_tags = {REBALANCES_TAG: orjson.dumps([asdict(each) for each in known.latest])}
+
+    def _tell_member(
+        self, request: types.StreamsGroupHeartbeatRequest, message: types.StreamsGroupHeartbeatResponse
+    ) -> None:
+        """What it has not heard of yet; of all that was before a member joined, the latest is enough.
+
+        A member that has to give tasks back keeps its epoch, though the assignment is of a later one.
+        """
+        known = self._groups.get(request.group_id)
+        if known is None:
+            return
+        latest = list(known.latest)
+        news = [each for each in latest if each.epoch > request.member_epoch > _JOINS] or latest[-1:]
+        why = "; ".join(dict.fromkeys(reason for each in news for reason in each.reasons))
+        if why:
+            text = why if len(why) <= _TEXT_MAX else why[:_TEXT_MAX] + "..."
+            message.unknown_tags = {WHY_ASSIGNED_TAG: text.encode()}
+
+
+def _group_ids(records: Iterable[Record]) -> set[str]:
+    """The streams groups whose epoch or assignment these records may change."""
+    keys: Iterable[Any] = (key for key, _ in records)
+    return {key.group_id for key in keys if type(key) in _KEYS_OF_EPOCHS}
+
+
+def _first(moves: tuple[str, ...], at_most: int) -> tuple[str, ...]:
+    return moves if len(moves) <= at_most else (*moves[:at_most], f"and {len(moves) - at_most} more")

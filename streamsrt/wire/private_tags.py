@@ -1,0 +1,12 @@
+"""Tagged fields that are not Kafka's: what the bundled broker adds to Kafka's messages, and what our clients read of it.
+
+A reader that does not know a tag passes over it (KIP-482), so that every other client gets Kafka's message. Kafka counts
+its tags from 0 up; these begin far above.
+"""
+
+WHY_ASSIGNED_TAG = 10_000
+"""In StreamsGroupHeartbeatResponse, beside task lists: why the group was assigned anew, as UTF-8 text."""
+
+REBALANCES_TAG = 10_001
+"""In StreamsGroupDescribeResponse.DescribedGroup: the latest assignments of the group, the newest last, as JSON: a list of
+``{"epoch", "at_ms", "reasons": [text], "moves": [text]}``."""
