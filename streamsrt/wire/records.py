@@ -27,6 +27,7 @@ from crc32c import crc32c
 
 from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES, Compression, compress, inflate
 from streamsrt.wire.primitives import Buffer, DecodeError, EncodeError
+from streamsrt.wire.uniform_records import read_uniform
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
@@ -287,6 +288,13 @@ def _decode_records(
             f"batch at offset {header.base_offset} claims {header.records_count} records "
             f"in {len(view) - HEADER_SIZE_BYTES} bytes"
         )
+    if header.records_count > header.last_offset_delta:
+        uniform = read_uniform(view[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp)
+        if uniform is not None:
+            keys, values, timestamps = uniform
+            if header.is_log_append_time:
+                timestamps = [header.max_timestamp] * header.records_count
+            return RecordColumns(keys, values, timestamps, header.base_offset, header.next_offset)
     try:
         batch = DefaultRecordBatch(view)
         if header.records_count <= header.last_offset_delta:

@@ -38,10 +38,10 @@ Columns: TypeAlias = tuple[list[bytes], list[bytes], list[int]]
 Item = TypeVar("Item")
 
 
-def columns() -> list[Columns]:
-    """Batches of 11-byte keys (10,000 of them) and 100-byte values."""
+def columns(spread: int = 0) -> list[Columns]:
+    """Batches of 11-byte keys (10,000 of them) and values of 100 bytes, or so many bytes more or less."""
     rng = random.Random(1)
-    values = [rng.randbytes(50).hex().encode() for _ in range(997)]
+    values = [rng.randbytes(50 + spread // 2).hex()[: 100 + rng.randint(-spread, spread)].encode() for _ in range(997)]
     return [
         (
             [b"user-%06d" % rng.randrange(10_000) for _ in range(PER_BATCH)],
@@ -94,12 +94,14 @@ def bare_append(batch: Columns) -> object:
     return builder
 
 
-def decoding(batches: list[bytes], with_headers: list[bytes]) -> None:
+def decoding(batches: list[bytes], with_headers: list[bytes], uneven: list[bytes]) -> None:
     answers = [b"".join(batches[start : start + 2]) for start in range(0, BATCHES, 2)]
     variants = {
         "bare: CRC + Cython reader into lists": each(bare_columns, batches),
         "decode_batch, headers=False": each(lambda batch: decode_batch(batch, headers=False), batches),
         "decode_batch": each(decode_batch, batches),
+        "bare, values of 80 to 120 bytes": each(bare_columns, uneven),
+        "decode_batch, values of 80 to 120 bytes": each(decode_batch, uneven),
         "decode_batch, one header a record": each(decode_batch, with_headers),
         "decode_batches, two batches an answer": each(decode_batches, answers),
         "bare: CRC + Cython reader, nothing kept": each(
@@ -108,7 +110,9 @@ def decoding(batches: list[bytes], with_headers: list[bytes]) -> None:
         "aiokafka: its CRC, tuples": each(aiokafka_tuples, batches),
     }
     base = "bare: CRC + Cython reader into lists"
-    print_table("decode, 1000 records a batch", compare(variants, 9), RECORDS, relative_to=base)
+    print_table(
+        "decode, 1000 records a batch, all of one size unless said", compare(variants, 9), RECORDS, relative_to=base
+    )
 
 
 def encoding(source: list[Columns], batches: list[bytes]) -> None:
@@ -154,7 +158,8 @@ def main() -> None:
     tune_malloc()
     source = columns()
     batches = [encode_batch(*batch) for batch in source]
-    decoding(batches, [encode_batch(*batch, headers=[ONE_HEADER] * PER_BATCH) for batch in source])
+    with_headers = [encode_batch(*batch, headers=[ONE_HEADER] * PER_BATCH) for batch in source]
+    decoding(batches, with_headers, [encode_batch(*batch) for batch in columns(spread=20)])
     encoding(source, batches)
     compressing(batches)
     partitioning(source)

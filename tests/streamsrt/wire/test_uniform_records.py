@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aiokafka.errors import KafkaError
+from aiokafka.record.default_records import DefaultRecordBatch
+from crc32c import crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsrt.wire.compression import Compression
+from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.records import (
+    HEADER_SIZE_BYTES,
+    decode_batch,
+    encode_batch,
+    read_header,
+    rewrite_log_append_time,
+)
+from streamsrt.wire.uniform_records import RECORDS_MIN, Uniform, read_uniform
+
+T0 = 1_700_000_000_000
+SLACK = bytes(40)
+
+
+def uniform(batch: bytes) -> Uniform | None:
+    header = read_header(batch)
+    return read_uniform(memoryview(batch)[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp)
+
+
+def read_one_by_one(batch: bytes) -> Uniform | None:
+    """What aiokafka reads; None where it refuses, or finds headers."""
+    rows = []
+    try:
+        for record in DefaultRecordBatch(memoryview(batch + SLACK)[: len(batch)]):
+            if record.headers:
+                return None
+            rows.append((record.key, record.value, -1 if record.timestamp is None else record.timestamp))
+    except (KafkaError, ValueError, OverflowError, MemoryError):
+        return None
+    keys, values, timestamps = map(list, zip(*rows, strict=True))
+    return keys, values, timestamps
+
+
+def resealed(batch: bytearray) -> bytes:
+    batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+    return bytes(batch)
+
+
+def column(count: int, size: int | None) -> list[bytes | None]:
+    if size is None:
+        return [None] * count
+    return [(b"%d." % index * size)[:size] for index in range(count)]
+
+
+def batch_of(count: int, key_size: int | None, value_size: int | None, times: list[int], **arguments: Any) -> bytes:
+    return encode_batch(column(count, key_size), column(count, value_size), times, **arguments)
+
+
+sizes = st.sampled_from([None, 0, 1, 5, 16, 55, 63, 64, 130])
+counts = st.integers(RECORDS_MIN, RECORDS_MIN + 200)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> bytes:
+    """Batches that are uniform or nearly so."""
+    count = draw(counts)
+    step, every = draw(st.sampled_from([0, 1, 40, 9000, -1, -70])), draw(st.sampled_from([1, 12, 300]))
+    times = [T0 + index // every * step for index in range(count)]
+    for index in draw(st.lists(st.integers(0, count - 1), max_size=2)):
+        times[index] += draw(st.integers(-100, 10_000))
+    keys, values = column(count, draw(sizes)), column(count, draw(sizes))
+    for items in (keys, values):
+        for index in draw(st.lists(st.integers(0, count - 1), max_size=1)):
+            items[index] = draw(st.sampled_from([None, b"", b"\0", b"other"]))
+    headers = None
+    if draw(st.booleans()):
+        headers = [() for _ in range(count)]
+        headers[draw(st.integers(0, count - 1))] = draw(st.sampled_from([(), (("", None),), (("name", b"value"),)]))
+    return encode_batch(keys, values, times, headers=headers)
+
+
+@given(batches())
+@settings(max_examples=60)
+def test_uniform_or_not_the_records_are_the_same(batch: bytes) -> None:
+    found = uniform(batch)
+    assert found is None or found == read_one_by_one(batch)
+    columns = decode_batch(batch)
+    if columns.headers is None:
+        assert (columns.keys, columns.values, columns.timestamps) == read_one_by_one(batch)
+
+
+@given(
+    batches(),
+    st.lists(st.tuples(st.one_of(st.integers(0, 40), st.integers(0, 1 << 20)), st.integers(0, 255)), max_size=4),
+    st.integers(0, 3),
+)
+@settings(max_examples=150)
+def test_what_is_damaged_is_read_as_records_one_by_one_or_not_at_all(
+    whole: bytes, changes: list[tuple[int, int]], missing: int
+) -> None:
+    batch = bytearray(whole[: len(whole) - missing])
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    for position, value in changes:
+        batch[HEADER_SIZE_BYTES + position % (len(batch) - HEADER_SIZE_BYTES)] = value
+    sealed = resealed(batch)
+    expected = read_one_by_one(sealed)
+    found = uniform(sealed)
+    assert found is None or found == expected
+    try:
+        columns = decode_batch(sealed)
+    except DecodeError:
+        assert expected is None
+    else:
+        assert columns.headers is not None or (columns.keys, columns.values, columns.timestamps) == expected
+
+
+@given(st.binary(min_size=7, max_size=24), counts, st.integers(0, 7))
+@settings(max_examples=100)
+def test_noise_that_repeats_is_read_as_records_one_by_one_or_not_at_all(noise: bytes, count: int, more: int) -> None:
+    head = bytearray(batch_of(count, 1, 1, [T0] * count)[:HEADER_SIZE_BYTES])
+    for length in (len(noise), len(noise) - 1 << 1):
+        batch = head + (bytes((length & 0x7F,)) + noise[1:]) * count + noise[:more]
+        batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+        sealed = resealed(batch)
+        found = uniform(sealed)
+        assert found is None or found == read_one_by_one(sealed)
+
+
+@pytest.mark.parametrize("key_size", [None, 0, 9, 200])
+@pytest.mark.parametrize("value_size", [None, 0, 8, 100, 5000])
+@pytest.mark.parametrize("step", [0, 1, 7])
+def test_records_of_equal_sizes_are_uniform(key_size: int | None, value_size: int | None, step: int) -> None:
+    times = [T0 + index * step for index in range(600)]
+    found = uniform(batch_of(600, key_size, value_size, times))
+    assert found == (column(600, key_size), column(600, value_size), times)
+
+
+def test_records_of_a_large_batch_are_uniform() -> None:
+    times = [T0 - index // 50 for index in range(20_000)]
+    assert uniform(batch_of(20_000, 3, 4, times)) == (column(20_000, 3), column(20_000, 4), times)
+
+
+@pytest.mark.parametrize(
+    ("count", "key_sizes", "times", "headers"),
+    [
+        (RECORDS_MIN - 1, [5], [0], False),
+        (RECORDS_MIN, [5, 6], [0], False),
+        (RECORDS_MIN, [5], [0, 7000], False),
+        (RECORDS_MIN, [5], [0], True),
+    ],
+    ids=["few", "keys of two sizes", "times of two sizes", "headers"],
+)
+def test_other_records_are_left_to_the_codec(count: int, key_sizes: list[int], times: list[int], headers: bool) -> None:
+    keys: list[bytes | None] = [b"k" * key_sizes[index % len(key_sizes)] for index in range(count)]
+    stamps = [T0 + times[index % len(times)] for index in range(count)]
+    batch = encode_batch(keys, keys, stamps, headers=[(("n", None),)] * count if headers else None)
+    assert uniform(batch) is None
+    columns = decode_batch(batch)
+    assert (columns.keys, columns.values, columns.timestamps) == (keys, keys, stamps)
+
+
+def test_bytes_keep_their_zeros() -> None:
+    keys: list[bytes | None] = [bytes(4)] * RECORDS_MIN
+    assert uniform(encode_batch(keys, keys, [0] * RECORDS_MIN)) == (keys, keys, [0] * RECORDS_MIN)
+
+
+@pytest.mark.parametrize("compression", Compression)
+@pytest.mark.parametrize("base", [-1, 0, T0, 1 << 61])
+def test_uniform_batches_decode_in_every_form(compression: Compression, base: int) -> None:
+    times = [base + index for index in range(500)]
+    batch = batch_of(500, 9, 20, times, compression=compression, base_offset=77)
+    for form in (
+        batch,
+        bytearray(batch),
+        memoryview(batch),
+        memoryview(b"before" + batch + b"behind")[6 : len(batch) + 6],
+    ):
+        columns = decode_batch(form)
+        assert (columns.keys, columns.values, columns.timestamps) == (column(500, 9), column(500, 20), times)
+        assert (columns.base_offset, columns.next_offset, columns.offsets, columns.headers) == (77, 577, None, None)
+
+
+def test_the_brokers_time_is_every_records_timestamp() -> None:
+    batch = rewrite_log_append_time(batch_of(500, 9, 20, [T0] * 500), 9999)
+    assert decode_batch(batch).timestamps == [9999] * 500
+
+
+def test_a_batch_that_lost_records_keeps_its_offsets() -> None:
+    offsets = list(range(0, 1000, 2))
+    batch = batch_of(500, 9, 20, [T0] * 500, offsets=offsets)
+    columns = decode_batch(batch)
+    assert columns.keys == column(500, 9)
+    assert columns.offsets == offsets
