@@ -100,6 +100,7 @@ class Environment:
         context = self._context(node, key, value, timestamp, headers)
         if self.ask(self.plan.handlers.processing, context, error) is HandlerResponse.CONTINUE:
             self.counters.failed_processing += 1
+            self.counters.last_skipped["failed_processing"] = why_skipped(context, error)
             return
         raise processing_error(context, error) from error
 
@@ -128,6 +129,7 @@ class Environment:
             error = error.reason
         if self.ask(handlers.production, context, error) is HandlerResponse.CONTINUE:
             self.counters.failed_production += 1
+            self.counters.last_skipped["failed_production"] = why_skipped(context, error)
             return
         raise production_error(context, error) from error
 
@@ -192,6 +194,11 @@ def where(context: ErrorContext) -> str:
     if context.offset < 0:
         return f"outside of a record (flush or punctuation), in node {context.node}"
     return f"at {context.topic}-{context.partition} offset {context.offset}, in node {context.node}"
+
+
+def why_skipped(context: ErrorContext, error: BaseException) -> str:
+    """What failed of a record that a handler let go, and where."""
+    return f"{type(error).__name__}: {error} ({where(context)})"
 
 
 def processing_error(context: ErrorContext, error: BaseException) -> ProcessingError:

@@ -20,9 +20,17 @@ from topology.windows import SessionWindows
 
 
 class Counters:
-    """Plain integers that operators add to once per run."""
+    """Plain integers that operators add to once per run. ``last_skipped``: by the name of a counter of failures, what the
+    last record of it was that a handler let go, and why, as text."""
 
-    __slots__ = ("dropped_late", "dropped_null", "failed_deserialization", "failed_processing", "failed_production")
+    __slots__ = (
+        "dropped_late",
+        "dropped_null",
+        "failed_deserialization",
+        "failed_processing",
+        "failed_production",
+        "last_skipped",
+    )
 
     def __init__(self) -> None:
         self.dropped_null = 0
@@ -30,6 +38,7 @@ class Counters:
         self.failed_deserialization = 0
         self.failed_processing = 0
         self.failed_production = 0
+        self.last_skipped: dict[str, str] = {}
 
     def dropped(self) -> int:
         """Kafka Streams' ``dropped-records-total``."""

@@ -45,6 +45,7 @@ from streamsrt.operators.environment import (
     processing_error,
     production_error,
     where,
+    why_skipped,
 )
 from streamsrt.operators.expiry import Expiry
 from streamsrt.operators.handlers import ErrorContext, HandlerResponse
@@ -212,12 +213,14 @@ class Runner:
             if self.env.ask(handlers.processing, context, error) is not HandlerResponse.CONTINUE:
                 raise processing_error(context, error) from error
             counters.failed_processing += 1
+            counters.last_skipped["failed_processing"] = why_skipped(context, error)
         else:
             self.env.skip_or_fail_production(context, error)
 
     def _failed_to_deserialize(self, context: ErrorContext, error: Exception) -> None:
         if self.env.ask(self.plan.handlers.deserialization, context, error) is HandlerResponse.CONTINUE:
             self.counters.failed_deserialization += 1
+            self.counters.last_skipped["failed_deserialization"] = why_skipped(context, error)
             return
         raise DeserializationError(
             f"a record can't be deserialized: {type(error).__name__}: {error} ({where(context)}). Check the serdes of the "

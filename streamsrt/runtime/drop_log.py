@@ -1,12 +1,15 @@
 """Says in the log which records were dropped and why: by task and reason a line every ten seconds at most, with the count.
 
 Kafka Streams logs each record that it drops. Here drops are counted by task, reason and batch, and the log follows the
-counts: a flood of late records is a line now and then, and costs a record nothing.
+counts: a flood of late or poisonous records is a line now and then, and costs a record nothing. What an exception handler
+let go is told with the last of it: what failed, and where. What is left to tell is told when a task closes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 INTERVAL_MS = 10_000
 
@@ -17,28 +20,53 @@ _REASONS: Mapping[str, str] = {
     "failed_deserialization": "they can't be deserialized and the deserialization handler goes on",
     "failed_processing": "processing them failed and the processing handler goes on",
     "failed_production": "their results can't be written and the production handler goes on",
+    "refused": "the cluster does not take them and the production handler goes on",
 }
 
 
+class Drops(NamedTuple):
+    """What somebody has dropped since it was opened. ``last``: by counter, what failed of the last one."""
+
+    who: str
+    of: str
+    counters: Mapping[str, int]
+    last: Mapping[str, str] = MappingProxyType({})
+
+
 class DropLog:
-    """What was said of which task. A task that is opened again counts from zero."""
+    """What was said of whom. A task that is opened again counts from zero."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[str, str], tuple[int, int]] = {}
 
-    def lines(self, tasks: Iterable[tuple[str, str, Mapping[str, int]]], now_ms: int) -> list[str]:
-        """What is to be said now. ``tasks``: id, input partitions, counters of each that is open."""
+    def lines(self, all_drops: Iterable[Drops], now_ms: int) -> list[str]:
+        """What is to be said now. ``all_drops``: of each that is open."""
         found: list[str] = []
         said: dict[tuple[str, str], tuple[int, int]] = {}
-        for task_id, inputs, counters in tasks:
-            for name, reason in _REASONS.items():
-                count, key = counters.get(name, 0), (task_id, name)
+        for drops in all_drops:
+            for name in _REASONS:
+                count, key = drops.counters.get(name, 0), (drops.who, name)
                 before, at_ms = self._said.get(key, (0, now_ms - INTERVAL_MS))
                 if count < before:
                     before = 0
                 if count > before and now_ms - at_ms >= INTERVAL_MS:
-                    found.append(f"task {task_id}: {count - before} records of {inputs} were dropped: {reason}")
+                    found.append(_line(drops, name, count - before))
                     before, at_ms = count, now_ms
                 said[key] = before, at_ms
         self._said = said
         return found
+
+    def rest(self, drops: Drops) -> list[str]:
+        """What was not said yet of one that closes. It counts from zero if it is opened again."""
+        found: list[str] = []
+        for name in _REASONS:
+            before, _ = self._said.pop((drops.who, name), (0, 0))
+            count = drops.counters.get(name, 0)
+            if count > before:
+                found.append(_line(drops, name, count - before))
+        return found
+
+
+def _line(drops: Drops, name: str, count: int) -> str:
+    last = f". The last one: {drops.last[name]}" if name in drops.last else ""
+    return f"{drops.who}: {count} records{drops.of} were dropped: {_REASONS[name]}{last}"

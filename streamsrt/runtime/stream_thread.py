@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -55,7 +55,7 @@ from streamsrt.membership.values import (
 from streamsrt.queries.desk import QueryDesk
 from streamsrt.queries.routing import Routing
 from streamsrt.runtime.commit import Committing
-from streamsrt.runtime.drop_log import DropLog
+from streamsrt.runtime.drop_log import DropLog, Drops
 from streamsrt.runtime.failures import Treatment, commits_at_the_end, treatment_of
 from streamsrt.runtime.health import where_is
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Response
@@ -168,6 +168,7 @@ class StreamThread:
         self._offsets_told: TaskOffsets | None = None
         self.progress = Progress()
         self._drops = DropLog()
+        manager.on_close = self._tell_last_drops
 
     # ------------------------------------------------------------------------------------------------------------- loop
 
@@ -196,6 +197,7 @@ class StreamThread:
             self._manager.close_all()
             self._manager.close_globals()
             self._publish(self._published_at_ms + _PUBLISH_INTERVAL_MS)
+            self._warn(self._drops.rest(_refused(self._manager)))
             self._desk.close()
         if self._failure is not None:
             raise self._failure
@@ -500,7 +502,13 @@ class StreamThread:
             moves=self._manager.moves.latest(),
         )
         self._log_restore(now_ms)
-        for line in self._drops.lines(map(_drops_of, self._manager), now_ms):
+        self._warn(self._drops.lines([*map(_drops_of, self._manager), _refused(self._manager)], now_ms))
+
+    def _tell_last_drops(self, owned: OwnedTask) -> None:
+        self._warn(self._drops.rest(_drops_of(owned)))
+
+    def _warn(self, lines: list[str]) -> None:
+        for line in lines:
             logger.warning("%s", line)
 
     def _log_restore(self, now_ms: int) -> None:
@@ -572,9 +580,14 @@ def _next_limit(limit_records: int, took_ms: int, turn_max_ms: int) -> int:
     return min(RECORDS_PER_TASK_AND_POLL, limit_records * 2) if took_ms * 2 < turn_max_ms else limit_records
 
 
-def _drops_of(owned: OwnedTask) -> tuple[str, str, Mapping[str, int]]:
+def _drops_of(owned: OwnedTask) -> Drops:
     inputs = ", ".join(f"{topic}-{partition}" for topic, partition in owned.task.source_partitions)
-    return str(owned), inputs, owned.task.counters()
+    return Drops(f"task {owned}", f" of {inputs}", owned.task.counters(), owned.task.last_skipped)
+
+
+def _refused(manager: TaskManager) -> Drops:
+    count, last = manager.refused()
+    return Drops("the producer", "", {"refused": count}, {"refused": last})
 
 
 def _task_progress(owned: OwnedTask, now_ms: int) -> TaskProgress:

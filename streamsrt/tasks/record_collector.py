@@ -118,6 +118,8 @@ class RecordCollector:
         self._topics: dict[str, _Topic] = {}
         self.dropped_records = 0
         """How many records the cluster did not take and the production handler let go."""
+        self.last_refusal = ""
+        """What was said of the last one."""
         self.unplaced_records = 0
         """How many records a partitioner sent to no partition."""
 

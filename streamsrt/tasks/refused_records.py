@@ -2,8 +2,9 @@
 
 1. The handler gets the record as it was to be written. Of what it was made nobody remembers: source topic and offset are
    unknown. It is asked while results are sent or a commit waits for acknowledgements.
-2. CONTINUE leaves out that record, and counts it. FAIL ends the application; nothing is committed since the last commit.
-   RETRY, for what may pass (``error.is_retriable``), lets the tasks start over; for anything else it is FAIL.
+2. CONTINUE leaves out that record, and counts it; the log follows the count. FAIL ends the application; nothing is
+   committed since the last commit. RETRY, for what may pass (``error.is_retriable``), lets the tasks start over; for
+   anything else it is FAIL.
 3. Dead letters carry the refused record. They go out with the results around it. With FAIL they go out after everything
    else was dropped, and not at all where exactly once undoes what the last transaction holds. A refused dead letter
    begets no other one.
@@ -72,7 +73,7 @@ class RefusedRecords:
         if result is HandlerResponse.CONTINUE:
             self._send(letters)
             self._collector.dropped_records += 1
-            logger.warning("a record was dropped, as the production exception handler says: %s", record.error)
+            self._collector.last_refusal = str(record.error)
             return RefusalAnswer.DROP
         if result is HandlerResponse.RETRY and record.error.is_retriable:
             return RefusalAnswer.START_OVER

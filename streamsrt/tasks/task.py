@@ -469,6 +469,11 @@ class Task:
         }
 
     @property
+    def last_skipped(self) -> Mapping[str, str]:
+        """By the name of a counter of failures, what the last record of it was that a handler let go, and why."""
+        return self._runner.counters.last_skipped
+
+    @property
     def stream_time_ms(self) -> int:
         """The highest timestamp that was processed; -1 before the first record."""
         return self._runner.env.stream_time_ms

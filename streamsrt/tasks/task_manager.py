@@ -92,6 +92,8 @@ class TaskManager:
         self.moves = TaskMoves()
         self.closed = 0
         self._counted: Counter[str] = Counter()
+        self.on_close: Callable[[OwnedTask], None] = lambda _: None
+        """Called with each task that closes."""
 
     # --------------------------------------------------------------------------------------------------------- what is
 
@@ -112,6 +114,10 @@ class TaskManager:
         refused = self._collector.dropped_records
         total.update({"dropped": refused + self._collector.unplaced_records, "failed_production": refused})
         return dict(total)
+
+    def refused(self) -> tuple[int, str]:
+        """How many records the cluster did not take and the production handler let go, and what was said of the last."""
+        return self._collector.dropped_records, self._collector.last_refusal
 
     def open_tasks(self) -> Tasks:
         """What is open now, as it is reported to the group."""
@@ -179,7 +185,8 @@ class TaskManager:
         stores = {spec.name: self._open_store(subtopology, spec.name, key[1]) for spec in subtopology.stores}
         self._tasks[key] = OwnedTask(key, role, subtopology, self._make_task(subtopology, key[1], stores), stores)
         self.opened += 1
-        self.moves.opened(f"{key[0]}_{key[1]}", role)
+        has_state = any(store.changelog_offset() for store in stores.values())
+        self.moves.opened(f"{key[0]}_{key[1]}", role, has_state=has_state)
 
     def _make_task(self, subtopology: Subtopology, partition: int, stores: dict[str, object]) -> Task:
         return Task(
@@ -231,6 +238,7 @@ class TaskManager:
         owned.enter(Phase.CLOSED)
         del self._tasks[owned.key]
         self._counted.update(owned.task.counters())
+        self.on_close(owned)
         with ExitStack() as stack:
             # The last comes first: the user's processors end before the stores close, and all stores close in any case.
             for store in owned.stores.values():

@@ -4,31 +4,53 @@ from __future__ import annotations
 
 import pytest
 
-from streamsrt.membership.values import Tasks
-from streamsrt.runtime.drop_log import INTERVAL_MS, DropLog
+from streamsrt.client.values import RecordRefusedError, RefusalAnswer, RefusedRecord
+from streamsrt.membership.values import LeftGroup, Tasks
+from streamsrt.operators.handlers import ExceptionHandlers, handler_of
+from streamsrt.runtime.drop_log import INTERVAL_MS, DropLog, Drops
+from streamsrt.tasks.refused_records import RefusedRecords
+from streamsrt.wire.error_codes import ErrorCode
+from tests.streamsrt.conftest import MakeRig
 from tests.streamsrt.rig import Rig, number
+
+LATE = "they came after their window had closed, or after a newer one of the same key"
 
 
 def test_a_reason_is_told_at_most_once_an_interval_with_the_count() -> None:
     log = DropLog()
 
     def lines(late: int, null: int, now_ms: int) -> list[str]:
-        return log.lines([("a_0", "in-0", {"dropped_late": late, "dropped_null": null})], now_ms)
+        return log.lines([Drops("task a_0", " of in-0", {"dropped_late": late, "dropped_null": null})], now_ms)
 
-    late = "they came after their window had closed, or after a newer one of the same key"
     assert lines(0, 0, 0) == []
-    assert lines(3, 0, 100) == [f"task a_0: 3 records of in-0 were dropped: {late}"]
+    assert lines(3, 0, 100) == [f"task a_0: 3 records of in-0 were dropped: {LATE}"]
     assert lines(9, 0, INTERVAL_MS) == []
     assert lines(9, 4, INTERVAL_MS + 1) == ["task a_0: 4 records of in-0 were dropped: of a null key or value"]
-    assert lines(10, 4, INTERVAL_MS + 100) == [f"task a_0: 7 records of in-0 were dropped: {late}"]
+    assert lines(10, 4, INTERVAL_MS + 100) == [f"task a_0: 7 records of in-0 were dropped: {LATE}"]
     assert lines(10, 4, 9 * INTERVAL_MS) == []
 
 
 def test_a_task_that_is_opened_again_counts_from_zero() -> None:
     log = DropLog()
-    assert len(log.lines([("a_0", "in-0", {"dropped_null": 5})], 0)) == 1
-    again = log.lines([("a_0", "in-0", {"dropped_null": 2})], INTERVAL_MS)
+    assert len(log.lines([Drops("task a_0", " of in-0", {"dropped_null": 5})], 0)) == 1
+    again = log.lines([Drops("task a_0", " of in-0", {"dropped_null": 2})], INTERVAL_MS)
     assert again == ["task a_0: 2 records of in-0 were dropped: of a null key or value"]
+
+
+def test_what_was_not_told_yet_is_told_at_the_end() -> None:
+    log = DropLog()
+    log.lines([Drops("task a_0", " of in-0", {"dropped_late": 3})], 0)
+    last = Drops("task a_0", " of in-0", {"dropped_late": 5, "dropped_null": 1})
+    assert log.rest(last) == [
+        "task a_0: 1 records of in-0 were dropped: of a null key or value",
+        f"task a_0: 2 records of in-0 were dropped: {LATE}",
+    ]
+    again = Drops("task a_0", " of in-0", {"dropped_late": 1})
+    assert log.lines([again], 0) == [f"task a_0: 1 records of in-0 were dropped: {LATE}"]
+
+
+def dropped(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for line in caplog.messages if "dropped" in line]
 
 
 def test_the_loop_tells_what_its_tasks_dropped(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -37,5 +59,61 @@ def test_the_loop_tells_what_its_tasks_dropped(rig: Rig, caplog: pytest.LogCaptu
     for _ in range(5):
         rig.clock_ms += 1_000
         rig.turn()
-    told = [line for line in caplog.messages if "dropped" in line]
-    assert told == [f"task {next(iter(rig.manager))}: 2 records of in-0 were dropped: of a null key or value"]
+    task = next(iter(rig.manager))
+    assert dropped(caplog) == [f"task {task}: 2 records of in-0 were dropped: of a null key or value"]
+
+
+def test_a_task_that_goes_away_leaves_nothing_untold(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.network.write(("in", 0), [(None, number(1))])
+    rig.give(Tasks(active=rig.tasks(0)))
+    for _ in range(5):
+        rig.clock_ms += 1_000
+        rig.turn()
+    rig.network.write(("in", 0), [(None, number(1)), (None, number(2))])
+    rig.turn(2)
+    assert len(dropped(caplog)) == 1
+    task = next(iter(rig.manager))
+    rig.give(Tasks(active=rig.tasks(1)))
+    rig.turn()
+    assert dropped(caplog)[1:] == [f"task {task}: 2 records of in-0 were dropped: of a null key or value"]
+
+
+def test_a_stream_of_poison_is_one_line_with_the_last_of_it(
+    make_rig: MakeRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = make_rig(handlers=ExceptionHandlers(deserialization=handler_of("continue")))
+    rig.network.write(("in", 0), [(b"\xff", number(at)) for at in range(50)])
+    rig.give(Tasks(active=rig.tasks(0)))
+    for _ in range(5):
+        rig.clock_ms += 1_000
+        rig.turn()
+    (line,) = dropped(caplog)
+    assert (
+        ": 50 records of in-0 were dropped: they can't be deserialized and the deserialization handler goes on" in line
+    )
+    assert "The last one: UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff" in line
+    assert "(at in-0 offset 49, in node " in line
+
+
+def test_records_that_the_cluster_does_not_take_are_one_line(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    refused = RefusedRecords(ExceptionHandlers(production=handler_of("continue")), rig.collector, {})
+    for size in range(1_000):
+        error = RecordRefusedError(
+            f"a record of {size} bytes is too large", "out", 0, error_code=ErrorCode.MESSAGE_TOO_LARGE
+        )
+        assert refused(RefusedRecord("out", 0, b"k", b"v", 0, (), error)) is RefusalAnswer.DROP
+    rig.turn()
+    assert dropped(caplog) == [
+        "the producer: 1000 records were dropped: the cluster does not take them and the production handler goes on. "
+        "The last one: a record of 999 bytes is too large"
+    ]
+
+
+def test_what_the_cluster_did_not_take_at_last_is_told_at_the_end(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.turn()
+    rig.collector.dropped_records, rig.collector.last_refusal = 7, "too large"
+    rig.member.waiting.append(LeftGroup())
+    rig.thread.run()
+    assert [line.partition(":")[2] for line in dropped(caplog)] == [
+        " 7 records were dropped: the cluster does not take them and the production handler goes on. The last one: too large"
+    ]
