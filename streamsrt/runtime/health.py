@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
+from streamsrt.membership.statuses import NO_TASKS_BY
 from streamsrt.runtime.values import Progress, State, TaskProgress
 
+_NO_TASKS = tuple(code.name for code in NO_TASKS_BY)
 _LIBRARIES = ("/lib/python", "/site-packages/")
 _OURS = str(Path(__file__).resolve().parent.parent)
 
@@ -19,6 +21,8 @@ def why_not_ready(state: State, progress: Progress) -> list[str]:
         reasons = [f"the application is {state.value}"]
     elif not all(task.phase == "running" for task in progress.tasks if task.role == "active"):
         reasons = ["not all tasks run"]
+    elif not progress.tasks and any(status.startswith(_NO_TASKS) for status in progress.statuses):
+        reasons = ["the group gives this member no tasks"]
     else:
         return []
     reasons += [why_task(task) for task in progress.tasks if task.role == "active" and task.phase != "running"]

@@ -31,6 +31,7 @@ from streamsrt.errors import (
     StreamsError,
     UserError,
 )
+from streamsrt.membership.statuses import ADVICE, status_text
 from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,
@@ -401,22 +402,23 @@ class StreamThread:
                 if self._routing is not None:
                     self._routing.update(partitions)
             case HeartbeatTrouble(reason):
-                self._trouble = (f"the group coordinator does not answer: {reason}",)
+                self._trouble = (
+                    f"the group coordinator does not answer: {reason}. It is asked again, and the tasks go on as long as "
+                    "their session lasts: see that the broker runs",
+                )
             case HeartbeatRecovered():
                 self._trouble = ()
             case _:
                 pass
 
     def _take_statuses(self, statuses: tuple[Status, ...]) -> None:
-        self._statuses = tuple(f"{status.code.name}: {status.detail}" for status in statuses)
+        self._statuses = tuple(map(status_text, statuses))
         for status in statuses:
             if status.code is StatusCode.SHUTDOWN_APPLICATION:
                 self._stopping = self.was_shut_down = True
             elif status.code is StatusCode.INCORRECTLY_PARTITIONED_TOPICS:
                 self._failure = UserError(
-                    f"the topics of the application don't fit together: {status.detail} Topics that are joined, and "
-                    "internal topics that exist already, need the same number of partitions: create them anew, or "
-                    "repartition() a stream before it is joined."
+                    f"the topics of the application don't fit together: {status.detail} {ADVICE[status.code]}."
                 )
                 self._stopping = True
 

@@ -185,7 +185,7 @@ class TaskManager:
         stores = {spec.name: self._open_store(subtopology, spec.name, key[1]) for spec in subtopology.stores}
         self._tasks[key] = OwnedTask(key, role, subtopology, self._make_task(subtopology, key[1], stores), stores)
         self.opened += 1
-        has_state = any(store.changelog_offset() for store in stores.values())
+        has_state = any(store.changelog_offset() for store in self._tasks[key].stores.values())
         self.moves.opened(f"{key[0]}_{key[1]}", role, has_state=has_state)
 
     def _make_task(self, subtopology: Subtopology, partition: int, stores: dict[str, object]) -> Task:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 
 import pytest
 
 from streamsrt.errors import ProcessingError, StreamsError
+from streamsrt.membership.statuses import ADVICE
 from streamsrt.membership.values import (
     Leave,
     ReleaseTasks,
@@ -138,6 +140,22 @@ def test_why_an_instance_is_not_ready() -> None:
         "MISSING_INTERNAL_TOPICS: x",
     ]
     assert why_not_ready(State.RUNNING, waiting)[0] == "not all tasks run"
+
+
+@pytest.mark.parametrize("code", StatusCode)
+def test_every_status_is_told_with_what_to_do(rig: Rig, code: StatusCode) -> None:
+    """In the progress of the command line, over HTTP, and why an instance without tasks is not ready."""
+    rig.member.waiting.append(StatusChanged((Status(code, "Something is so."),)))
+    for _ in range(2):
+        rig.clock_ms += 1_000
+        rig.turn()
+    (told,) = rig.thread.progress.statuses
+    assert told == f"{code.name}: Something is so. {ADVICE[code]}"
+    has_none_by_it = code not in (StatusCode.SHUTDOWN_APPLICATION, StatusCode.MISSING_CLIENT_TAGS)
+    assert (told in why_not_ready(State.RUNNING, rig.thread.progress)) is has_none_by_it
+    assert told in why_not_ready(State.REBALANCING, rig.thread.progress)
+    with_tasks = replace(rig.thread.progress, tasks=(task("running"),))
+    assert why_not_ready(State.RUNNING, with_tasks) == []
 
 
 def test_why_an_instance_is_not_alive() -> None:

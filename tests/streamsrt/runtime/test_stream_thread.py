@@ -12,6 +12,7 @@ from streamsrt.errors import (
     ProductionError,
     UserError,
 )
+from streamsrt.membership.statuses import ADVICE
 from streamsrt.membership.values import (
     NOTHING,
     HeartbeatRecovered,
@@ -265,8 +266,9 @@ def test_progress_says_why_nothing_happens(rig: Rig) -> None:
         rig.clock_ms += 1_000
         rig.turn()
     assert rig.thread.progress.statuses == (
-        "MISSING_INTERNAL_TOPICS: Internal topics are missing: x.",
-        "the group coordinator does not answer: no route to host",
+        f"MISSING_INTERNAL_TOPICS: Internal topics are missing: x. {ADVICE[StatusCode.MISSING_INTERNAL_TOPICS]}",
+        "the group coordinator does not answer: no route to host. It is asked again, and the tasks go on as long as their "
+        "session lasts: see that the broker runs",
     )
     rig.member.waiting.extend([StatusChanged(()), HeartbeatRecovered(1_000)])
     for _ in range(2):
