@@ -146,7 +146,7 @@ class PartitionGroup:
         stop = min(start + limit_records, len(columns.keys))
         timestamps = columns.timestamps
         if bound is not None and queue.highest < 0:
-            queue.highest = max(timestamps)
+            queue.highest = columns.timestamp_max
         if bound is not None and queue.highest > bound:
             end = start + 1
             while end < stop and timestamps[end] <= bound:

@@ -213,7 +213,7 @@ class Task:
         extractor = source.timestamp_extractor or self.config.default_timestamp_extractor
         if extractor is not None:
             columns = self._extracted(source, extractor, topic, partition, columns)
-        elif columns.timestamps and min(columns.timestamps) < 0:
+        elif columns.timestamps and columns.timestamp_min < 0:
             index = next(i for i, timestamp in enumerate(columns.timestamps) if timestamp < 0)
             raise ProcessingError(
                 f"the record at {topic}-{partition} offset {columns.offset_at(index)} has no timestamp "
@@ -321,9 +321,8 @@ class Task:
         return len(columns.keys)
 
     def _done(self, topic_partition: TopicPartition, columns: RecordColumns) -> None:
-        timestamps = columns.timestamps
-        if timestamps:
-            latest = max(timestamps) if len(timestamps) > 1 else timestamps[0]
+        if columns.timestamps:
+            latest = columns.timestamp_max
             if latest > self._partition_times[topic_partition]:
                 self._partition_times[topic_partition] = latest
             if latest > self._runner.env.stream_time_ms:

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from streamsrt.wire.compression import Compression, compress
 from streamsrt.wire.primitives import Buffer
-from streamsrt.wire.records import (
-    _DELETE_HORIZON,
-    BatchHeader,
-    RecordColumns,
-    _assemble,
-    _encode_records,
-    _offset_deltas,
-)
+from streamsrt.wire.records import BatchHeader, RecordColumns
+from streamsrt.wire.records.encoding import assemble, encode_records, offset_deltas
+from streamsrt.wire.records.header import DELETE_HORIZON
 
 
 def compacted_batch(header: BatchHeader, columns: RecordColumns, *, delete_horizon_ms: int | None = None) -> bytes:
@@ -21,16 +16,16 @@ def compacted_batch(header: BatchHeader, columns: RecordColumns, *, delete_horiz
     """
     horizon = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
     offsets = columns.offsets or range(columns.base_offset, columns.base_offset + len(columns))
-    deltas, _ = _offset_deltas(len(columns), header.base_offset, offsets, header.last_offset)
+    deltas, _ = offset_deltas(len(columns), header.base_offset, offsets, header.last_offset)
     base_timestamp = columns.timestamps[0] if horizon is None else horizon
-    records: Buffer = _encode_records(
+    records: Buffer = encode_records(
         columns.keys, columns.values, columns.timestamps, columns.headers, deltas, base_timestamp
     )
     if header.compression is not Compression.NONE:
         records = compress(header.compression, records, None)
-    return _assemble(
+    return assemble(
         header._replace(
-            attributes=header.attributes | (0 if horizon is None else _DELETE_HORIZON),
+            attributes=header.attributes | (0 if horizon is None else DELETE_HORIZON),
             base_timestamp=base_timestamp,
             max_timestamp=header.max_timestamp if header.is_log_append_time else max(columns.timestamps),
             records_count=len(columns),

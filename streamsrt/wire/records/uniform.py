@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 
 RECORDS_MIN = 256
 """Fewer records cost less one by one."""
@@ -29,7 +30,7 @@ _HIGH = bytes(range(0x80, 0x100))
 _BYTE = np.dtype(np.uint8)
 _bytes_of = lru_cache(maxsize=4096)(lambda size: np.dtype((np.void, size)))
 
-Uniform: TypeAlias = tuple[list[bytes | None], list[bytes | None], list[int]]
+Uniform: TypeAlias = tuple[list[bytes | None], list[bytes | None], list[int], tuple[int, int]]
 
 
 class _Run(NamedTuple):
@@ -51,7 +52,10 @@ class _Run(NamedTuple):
 
 
 def read_uniform(records: memoryview, count: int, base_timestamp: int) -> Uniform | None:
-    """Keys, values and timestamps of ``count`` records that fill the buffer; None where they are not uniform."""
+    """Keys, values, timestamps, and the lowest and highest one, of ``count`` records that fill the buffer.
+
+    None where they are not uniform.
+    """
     if count < RECORDS_MIN or not _looks_uniform(records):
         return None
     runs = _runs(records, count)
@@ -62,7 +66,9 @@ def read_uniform(records: memoryview, count: int, base_timestamp: int) -> Unifor
     for run in runs:
         keys += _column(records, run, run.key_at, run.key_size)
         values += _column(records, run, run.value_at, run.value_size)
-    return keys, values, _timestamps(runs, base_timestamp)
+    timestamps = _timestamps(runs, base_timestamp)
+    bounds = int(np.minimum.reduce(timestamps)), int(np.maximum.reduce(timestamps))
+    return keys, values, cast(list[int], timestamps.tolist()), bounds
 
 
 def _looks_uniform(records: memoryview) -> bool:
@@ -172,7 +178,7 @@ def _column(records: memoryview, run: _Run, at: int, size: int) -> list[Any]:
     return cast(list[Any], items.tolist())
 
 
-def _timestamps(runs: list[_Run], base_timestamp: int) -> list[int]:
+def _timestamps(runs: list[_Run], base_timestamp: int) -> npt.NDArray[np.int64]:
     written = []
     for run in runs:
         count, last = run.length, run.offset_at - 1
@@ -182,10 +188,9 @@ def _timestamps(runs: list[_Run], base_timestamp: int) -> list[int]:
             deltas += np.frombuffer(run.columns, _BYTE, count, at * count)
             deltas -= 0x80
         written.append(deltas)
-    deltas = written[0] if len(written) == 1 else np.concatenate(written)
-    signs = deltas & 1
-    deltas >>= 1
-    if signs.any():
-        deltas ^= -signs
-    deltas += base_timestamp
-    return cast(list[int], deltas.tolist())
+    timestamps = written[0] if len(written) == 1 else np.concatenate(written)
+    signs = timestamps & 1
+    timestamps >>= 1
+    timestamps ^= -signs
+    timestamps += base_timestamp
+    return timestamps

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from aiokafka.errors import KafkaError
@@ -13,23 +13,31 @@ from streamsrt.wire.compression import Compression
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import (
     HEADER_SIZE_BYTES,
+    Headers,
     decode_batch,
     encode_batch,
     read_header,
     rewrite_log_append_time,
 )
-from streamsrt.wire.uniform_records import RECORDS_MIN, Uniform, read_uniform
+from streamsrt.wire.records.uniform import RECORDS_MIN, read_uniform
 
 T0 = 1_700_000_000_000
 SLACK = bytes(40)
 
+Columns: TypeAlias = tuple[list[bytes | None], list[bytes | None], list[int]]
 
-def uniform(batch: bytes) -> Uniform | None:
+
+def uniform(batch: bytes) -> Columns | None:
     header = read_header(batch)
-    return read_uniform(memoryview(batch)[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp)
+    found = read_uniform(memoryview(batch)[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp)
+    if found is None:
+        return None
+    keys, values, timestamps, bounds = found
+    assert bounds == (min(timestamps), max(timestamps))
+    return keys, values, timestamps
 
 
-def read_one_by_one(batch: bytes) -> Uniform | None:
+def read_one_by_one(batch: bytes) -> Columns | None:
     """What aiokafka reads; None where it refuses, or finds headers."""
     rows = []
     try:
@@ -74,9 +82,9 @@ def batches(draw: st.DrawFn) -> bytes:
     for items in (keys, values):
         for index in draw(st.lists(st.integers(0, count - 1), max_size=1)):
             items[index] = draw(st.sampled_from([None, b"", b"\0", b"other"]))
-    headers = None
+    headers: list[Headers] | None = None
     if draw(st.booleans()):
-        headers = [() for _ in range(count)]
+        headers = [()] * count
         headers[draw(st.integers(0, count - 1))] = draw(st.sampled_from([(), (("", None),), (("name", b"value"),)]))
     return encode_batch(keys, values, times, headers=headers)
 
@@ -184,7 +192,16 @@ def test_uniform_batches_decode_in_every_form(compression: Compression, base: in
 
 def test_the_brokers_time_is_every_records_timestamp() -> None:
     batch = rewrite_log_append_time(batch_of(500, 9, 20, [T0] * 500), 9999)
-    assert decode_batch(batch).timestamps == [9999] * 500
+    columns = decode_batch(batch)
+    assert columns.timestamps == [9999] * 500
+    assert (columns.timestamp_min, columns.timestamp_max) == (9999, 9999)
+
+
+def test_a_part_of_a_batch_has_bounds_of_its_own() -> None:
+    times = [T0 + index * 7 % 100 for index in range(500)]
+    columns = decode_batch(batch_of(500, 9, 20, times))
+    for part, its_times in ((columns, times), (columns.cut(3, 9), times[3:9]), (columns.from_offset(490), times[490:])):
+        assert (part.timestamp_min, part.timestamp_max) == (min(its_times), max(its_times))
 
 
 def test_a_batch_that_lost_records_keeps_its_offsets() -> None:

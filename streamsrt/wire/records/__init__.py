@@ -1,0 +1,77 @@
+"""Record batches, format version 2 (KIP-98): header fields, columns of records, control batches.
+
+| module | what it is |
+| --- | --- |
+| ``header`` | a batch's header, its CRC, what control batches say |
+| ``columns`` | records as columns |
+| ``decoding`` | batches and fetch answers into columns |
+| ``uniform`` | the same for batches whose records are all of one size |
+| ``encoding`` | columns into batches, batches with other headers |
+
+1. The unit is a batch, its form is columns. Nothing here makes an object per record for its caller to keep.
+2. The codec is aiokafka's. The checksum and the compression are our own: aiokafka's are several times slower.
+3. Offsets here are absolute, timestamps are milliseconds since the epoch, -1 meaning none.
+"""
+
+from streamsrt.wire.compression import Compression
+from streamsrt.wire.records.columns import Headers, RecordColumns
+from streamsrt.wire.records.decoding import (
+    decode_batch,
+    decode_batches,
+    decode_control_batch,
+    find_timestamp,
+    iter_columns,
+)
+from streamsrt.wire.records.encoding import (
+    empty_batch,
+    encode_batch,
+    encode_control_batch,
+    patch_base_offset,
+    rewrite_log_append_time,
+    stamp_producer,
+)
+from streamsrt.wire.records.header import (
+    HEADER_SIZE_BYTES,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    ControlRecord,
+    ControlType,
+    CorruptBatchError,
+    check_crc,
+    iter_headers,
+    read_header,
+)
+
+__all__ = [
+    "HEADER_SIZE_BYTES",
+    "NO_LEADER_EPOCH",
+    "NO_PRODUCER_EPOCH",
+    "NO_PRODUCER_ID",
+    "NO_SEQUENCE",
+    "NO_TIMESTAMP",
+    "BatchHeader",
+    "Compression",
+    "ControlRecord",
+    "ControlType",
+    "CorruptBatchError",
+    "Headers",
+    "RecordColumns",
+    "check_crc",
+    "decode_batch",
+    "decode_batches",
+    "decode_control_batch",
+    "empty_batch",
+    "encode_batch",
+    "encode_control_batch",
+    "find_timestamp",
+    "iter_columns",
+    "iter_headers",
+    "patch_base_offset",
+    "read_header",
+    "rewrite_log_append_time",
+    "stamp_producer",
+]

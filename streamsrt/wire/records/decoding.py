@@ -1,0 +1,294 @@
+"""Batches into columns of records.
+
+1. Bytes from the network decode or raise :class:`DecodeError`, nothing else. Time and memory are bounded by their size and
+   the limit for decompressed data.
+2. Where all records have the same sizes, :mod:`streamsrt.wire.records.uniform` reads them; any others are read by aiokafka's
+   Cython reader. It trusts a varint to end within the buffer, so it gets only buffers for which that holds (``_readable``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from struct import error as struct_error
+
+from aiokafka.errors import KafkaError
+from aiokafka.record.default_records import DefaultRecordBatch
+
+from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES, inflate
+from streamsrt.wire.primitives import Buffer, DecodeError
+from streamsrt.wire.records.columns import Headers, RecordColumns
+from streamsrt.wire.records.header import (
+    CODEC_MASK,
+    CONTROL_KEY,
+    CONTROL_VALUE,
+    HEADER_SIZE_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    ControlRecord,
+    ControlType,
+    batch_end,
+    check_crc,
+    iter_headers,
+    read_header,
+)
+from streamsrt.wire.records.uniform import read_uniform
+
+_ATTRIBUTES_LOW_BYTE = 22
+_RECORD_MINIMUM_BYTES = 7  # length, attributes, two deltas, key length, value length, header count
+
+# What aiokafka's reader raises on bytes that are no records; the pure Python one runs off the end of its buffer.
+_READER_ERRORS = (KafkaError, ValueError, IndexError, OverflowError, MemoryError, AssertionError, struct_error)
+
+
+def decode_batch(
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    verify_crc: bool = True,
+    headers: bool = True,
+    limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+    header: BatchHeader | None = None,
+) -> RecordColumns:
+    """Records of the batch at `position`, whose `header` need not be read again if it is given.
+
+    `headers=False` leaves record headers unread, for callers that never look at them. A batch stamped by the broker
+    (log append time) gives that one timestamp for every record. DecodeError or CorruptBatchError for broken content.
+    """
+    header = header or read_header(buffer, position)
+    if verify_crc:
+        check_crc(buffer, position, header)
+    return decode_records(buffer, position, header, headers, limit_bytes)
+
+
+def decode_records(
+    buffer: Buffer, position: int, header: BatchHeader, headers: bool, limit_bytes: int
+) -> RecordColumns:
+    view = _readable(buffer, position, header, limit_bytes)
+    if header.records_count * _RECORD_MINIMUM_BYTES > len(view) - HEADER_SIZE_BYTES:
+        raise DecodeError(
+            f"batch at offset {header.base_offset} claims {header.records_count} records "
+            f"in {len(view) - HEADER_SIZE_BYTES} bytes"
+        )
+    if header.records_count > header.last_offset_delta:
+        uniform = read_uniform(view[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp)
+        if uniform is not None:
+            keys, values, timestamps, bounds = uniform
+            if header.is_log_append_time:
+                timestamps = [header.max_timestamp] * header.records_count
+                bounds = header.max_timestamp, header.max_timestamp
+            return RecordColumns(
+                keys, values, timestamps, header.base_offset, header.next_offset, timestamp_bounds=bounds
+            )
+    try:
+        batch = DefaultRecordBatch(view)
+        if header.records_count <= header.last_offset_delta:
+            columns = _compacted_columns(batch, header, headers)
+        elif headers:
+            columns = _columns_with_headers(batch, header)
+        else:
+            columns = _columns(batch, header)
+    except _READER_ERRORS as error:
+        raise DecodeError(f"batch at offset {header.base_offset} holds broken records: {error}") from error
+    return columns
+
+
+def _readable(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: int) -> memoryview:
+    """The batch, uncompressed, such that reading a few bytes past its end stays in allocated memory.
+
+    The Cython reader checks where each varint begins, not where it ends. A cut-off one runs past the batch by less
+    than `SLACK_BYTES` bytes before the reader notices. So either that many bytes follow, or the batch ends in a byte
+    that ends a varint and the zero that CPython keeps behind every bytes and bytearray follows, or it is copied.
+    """
+    end = batch_end(buffer, position, header)
+    if header.attributes & CODEC_MASK:
+        codec = header.compression
+        head = bytearray(buffer[position : position + HEADER_SIZE_BYTES])
+        head[_ATTRIBUTES_LOW_BYTE] &= ~CODEC_MASK
+        return inflate(
+            codec, memoryview(buffer)[position + HEADER_SIZE_BYTES : end], head=head, limit_bytes=limit_bytes
+        )
+    view = memoryview(buffer)[position:end]
+    left = len(buffer) - end
+    if left >= SLACK_BYTES or (left == 0 and buffer[end - 1] < 0x80 and not isinstance(buffer, memoryview)):
+        return view
+    return memoryview(bytes(view) + bytes(SLACK_BYTES))[: end - position]
+
+
+def _columns(batch: DefaultRecordBatch, header: BatchHeader) -> RecordColumns:
+    keys: list[bytes | None] = []
+    values: list[bytes | None] = []
+    timestamps: list[int] = []
+    add_key, add_value, add_timestamp = keys.append, values.append, timestamps.append
+    for record in batch:
+        add_key(record.key)
+        add_value(record.value)
+        add_timestamp(record.timestamp)
+    return RecordColumns(keys, values, _plain(timestamps), header.base_offset, header.next_offset)
+
+
+def _columns_with_headers(batch: DefaultRecordBatch, header: BatchHeader) -> RecordColumns:
+    keys: list[bytes | None] = []
+    values: list[bytes | None] = []
+    timestamps: list[int] = []
+    add_key, add_value, add_timestamp = keys.append, values.append, timestamps.append
+    headers: list[Headers] | None = None
+    for record in batch:
+        add_key(record.key)
+        add_value(record.value)
+        add_timestamp(record.timestamp)
+        if record.headers:
+            headers = [()] * (len(keys) - 1)
+            headers.append(tuple(record.headers))
+            break
+    if headers is not None:
+        # Not `for record in batch`: the reader can be asked for an iterator once only.
+        for record in iter(batch.__next__, None):
+            add_key(record.key)
+            add_value(record.value)
+            add_timestamp(record.timestamp)
+            headers.append(tuple(record.headers))
+    return RecordColumns(keys, values, _plain(timestamps), header.base_offset, header.next_offset, None, headers)
+
+
+def _compacted_columns(batch: DefaultRecordBatch, header: BatchHeader, headers: bool) -> RecordColumns:
+    columns = RecordColumns([], [], [], header.base_offset, header.next_offset, [])
+    offsets: list[int] = []
+    found: list[Headers] = []
+    previous = header.base_offset - 1
+    for record in batch:
+        offset = record.offset
+        if not previous < offset < header.next_offset:
+            raise DecodeError(f"batch at offset {header.base_offset} holds offset {offset} after {previous}")
+        previous = offset
+        offsets.append(offset)
+        columns.keys.append(record.key)
+        columns.values.append(record.value)
+        columns.timestamps.append(record.timestamp)
+        found.append(tuple(record.headers))
+    columns.timestamps = _plain(columns.timestamps)
+    columns.offsets = offsets
+    if headers and any(found):
+        columns.headers = found
+    return columns
+
+
+def _plain(timestamps: list[int]) -> list[int]:
+    """The reader gives None for -1. Summing finds that at a fraction of the cost of searching."""
+    try:
+        sum(timestamps)
+    except TypeError:
+        return [NO_TIMESTAMP if timestamp is None else timestamp for timestamp in timestamps]
+    return timestamps
+
+
+def decode_control_batch(buffer: Buffer, position: int = 0, *, verify_crc: bool = True) -> ControlRecord:
+    """What the control batch at `position` says. DecodeError if it is a data batch or broken."""
+    header = read_header(buffer, position)
+    if not header.is_control:
+        raise DecodeError(f"batch at offset {header.base_offset} is no control batch")
+    if verify_crc:
+        check_crc(buffer, position, header)
+    columns = decode_records(buffer, position, header, False, DECOMPRESSED_LIMIT_BYTES)
+    key = columns.keys[0] if columns.keys else None
+    if key is None or len(key) < CONTROL_KEY.size:
+        raise DecodeError(f"control batch at offset {header.base_offset} has no type")
+    code = CONTROL_KEY.unpack_from(key)[1]
+    kind = ControlType(code) if code in (ControlType.ABORT, ControlType.COMMIT) else ControlType.UNKNOWN
+    coordinator_epoch = -1
+    if kind is not ControlType.UNKNOWN:
+        value = columns.values[0]
+        if value is None or len(value) < CONTROL_VALUE.size:
+            raise DecodeError(f"control batch at offset {header.base_offset} has no coordinator epoch")
+        coordinator_epoch = CONTROL_VALUE.unpack_from(value)[1]
+    return ControlRecord(kind, header.producer_id, header.producer_epoch, coordinator_epoch)
+
+
+def decode_batches(
+    buffer: Buffer,
+    *,
+    from_offset: int = 0,
+    aborted: Iterable[tuple[int, int]] | None = None,
+    verify_crc: bool = True,
+    headers: bool = True,
+    limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+) -> list[RecordColumns]:
+    """What `iter_columns` gives, all at once: at 100,000 records and more, several times slower a record than in turn."""
+    return list(
+        iter_columns(
+            buffer,
+            from_offset=from_offset,
+            aborted=aborted,
+            verify_crc=verify_crc,
+            headers=headers,
+            limit_bytes=limit_bytes,
+        )
+    )
+
+
+def iter_columns(
+    buffer: Buffer,
+    *,
+    from_offset: int = 0,
+    aborted: Iterable[tuple[int, int]] | None = None,
+    verify_crc: bool = True,
+    headers: bool = True,
+    limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+) -> Iterator[RecordColumns]:
+    """Records of a fetch answer from `from_offset` on, one item per batch that has any, each decoded when its turn comes.
+
+    Control batches, and with `aborted` (the answer's (producer id, first offset) pairs, for read_committed) the batches
+    of aborted transactions, are passed over: the `next_offset` of the item before moves past them. If there is no item
+    at all, one without records carries the position. So the last item's `next_offset` is where to fetch next, and
+    no item means that the buffer has no whole batch. Errors as of `decode_batch`, when the broken batch's turn comes.
+    """
+    transactions = _AbortedTransactions(aborted) if aborted is not None else None
+    columns: RecordColumns | None = None
+    next_offset = -1
+    for position, header in iter_headers(buffer):
+        next_offset = max(header.next_offset, from_offset)
+        dropped = transactions is not None and transactions.drops(buffer, position, header, verify_crc)
+        if not (dropped or header.is_control or header.last_offset < from_offset or header.records_count == 0):
+            if columns:
+                yield columns
+            if verify_crc:
+                check_crc(buffer, position, header)
+            columns = decode_records(buffer, position, header, headers, limit_bytes).from_offset(from_offset)
+        if columns:
+            columns.next_offset = next_offset
+    if columns:
+        yield columns
+    elif next_offset >= 0:
+        yield RecordColumns([], [], [], next_offset, next_offset)
+
+
+class _AbortedTransactions:
+    """Which batches of a fetch answer belong to aborted transactions; fed with every batch in order."""
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        self._pending = deque(sorted(aborted, key=lambda pair: pair[1]))
+        self._producer_ids: set[int] = set()
+
+    def drops(self, buffer: Buffer, position: int, header: BatchHeader, verify_crc: bool) -> bool:
+        while self._pending and self._pending[0][1] <= header.last_offset:
+            self._producer_ids.add(self._pending.popleft()[0])
+        if header.producer_id not in self._producer_ids:
+            return False
+        # An emptied control batch (compaction) says nothing; the producer's next list entry or marker does.
+        if header.is_control and header.records_count > 0:
+            marker = decode_control_batch(buffer, position, verify_crc=verify_crc)
+            if marker.type is ControlType.ABORT:
+                self._producer_ids.discard(header.producer_id)
+        return header.is_transactional
+
+
+def find_timestamp(buffer: Buffer, position: int, target_ms: int, *, from_offset: int = 0) -> tuple[int, int] | None:
+    """(offset, timestamp) of the batch's first record at `target_ms` or later and `from_offset` or after, or None."""
+    header = read_header(buffer, position)
+    if header.max_timestamp < target_ms or header.last_offset < from_offset:
+        return None
+    columns = decode_records(buffer, position, header, False, DECOMPRESSED_LIMIT_BYTES)
+    for index, timestamp in enumerate(columns.timestamps):
+        if timestamp >= target_ms and columns.offset_at(index) >= from_offset:
+            return columns.offset_at(index), timestamp
+    return None
