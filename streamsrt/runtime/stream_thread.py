@@ -57,7 +57,7 @@ from streamsrt.queries.desk import QueryDesk
 from streamsrt.queries.routing import Routing
 from streamsrt.runtime.commit import Committing
 from streamsrt.runtime.drop_log import DropLog, Drops
-from streamsrt.runtime.failures import Treatment, commits_at_the_end, treatment_of
+from streamsrt.runtime.failures import commits_at_the_end
 from streamsrt.runtime.health import where_is
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Response
 from streamsrt.runtime.meter import ThreadMeter
@@ -67,6 +67,7 @@ from streamsrt.tasks.damage import damaged_store
 from streamsrt.tasks.owned_task import OwnedTask
 from streamsrt.tasks.task_manager import TaskManager
 from streamsrt.tasks.task_offsets import TaskOffsets
+from streamsrt.tasks.treatments import Treatment, treatment_of
 
 logger = logging.getLogger(__name__)
 
@@ -220,6 +221,8 @@ class StreamThread:
             self._ended = True
         if self._ended:
             return
+        if self._manager.open_waiting(now_ms):
+            self._member.tell(ReportOwned(self._manager.open_tasks()))
         if self._committer.prepare_start(now_ms):
             self._manager.start_tasks(now_ms, self._member.member_id, self._member.member_epoch)
         self._manager.follow_sources(now_ms, self._member.member_id, self._member.member_epoch)
@@ -495,7 +498,7 @@ class StreamThread:
             restored_records=self._manager.restored_records,
             commits=self._committer.commits,
             counters=self._manager.counters(),
-            statuses=self._statuses + self._trouble,
+            statuses=self._statuses + self._trouble + self._manager.waiting(),
             member_id=self._member.member_id,
             member_epoch=self._member.member_epoch,
             opened_tasks=self._manager.opened,

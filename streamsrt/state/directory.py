@@ -22,7 +22,6 @@ import fcntl
 import json
 import os
 import re
-import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -38,8 +37,6 @@ from streamsrt.state.store import BytesStore
 from topology.nodes import StoreSpec
 
 FORMAT = 1
-_HANDOVER_PAUSE_S = 0.05
-_HANDOVER_ATTEMPTS = 1_200
 
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
@@ -59,7 +56,7 @@ class StateDirectory:
     process uses the directory, and :class:`StateError` where it can't be written or has a newer format.
 
     ``shared``: this process is one of several that were forked by the one that holds the directory. Each store has a lock of
-    its own then; one that another of these processes is about to close is waited for.
+    its own then.
     """
 
     def __init__(
@@ -89,7 +86,8 @@ class StateDirectory:
     def open_store(self, spec: StoreSpec, partition: int) -> LaidOut:
         """Opens the store of a task: a byte store, or what its kind lays over it (:func:`lay_out`).
 
-        Raises :class:`StoreCorruptedError` where its files are damaged: :meth:`wipe` it and open it again.
+        Raises :class:`StoreCorruptedError` where its files are damaged: :meth:`wipe` it and open it again; and
+        :class:`StateDirectoryLockedError` where another process has it open.
         """
         self._check_usable()
         place = (spec.name, partition)
@@ -97,18 +95,9 @@ class StateDirectory:
             raise StateError(f"state store {spec.name!r} of partition {partition} is already open in this process")
         check_kind(spec)
         path = self.store_path(*place)
-        store = self._open_rocksdb(path, spec.name) if spec.persistent else MemoryStore(spec.name)
+        store = RocksDBStore(path, spec.name, self.rocksdb) if spec.persistent else MemoryStore(spec.name)
         opened = self._open[place] = _laid_out(spec, store)
         return opened
-
-    def _open_rocksdb(self, path: Path, name: str) -> RocksDBStore:
-        pause = threading.Event()
-        for _ in range(_HANDOVER_ATTEMPTS if self._shared else 0):
-            try:
-                return RocksDBStore(path, name, self.rocksdb)
-            except StateDirectoryLockedError:
-                pause.wait(_HANDOVER_PAUSE_S)
-        return RocksDBStore(path, name, self.rocksdb)
 
     def read_positions(self, store: str, replica: int) -> dict[int, int]:
         """How far each partition of a global store's topic was read; nothing where that is not known."""

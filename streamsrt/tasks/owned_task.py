@@ -8,7 +8,8 @@
        └──> STANDBY ──> CREATED                follows its changelogs; promoted in place, with what it has
     any ──> CLOSED
 
-No other transition is legal; :meth:`OwnedTask.enter` refuses it.
+No other transition is legal; :meth:`OwnedTask.enter` refuses it. What an assignment does to a task follows from the role
+that it has here and the one that it is to have: :data:`STEPS`.
 """
 
 from __future__ import annotations
@@ -47,6 +48,39 @@ TRANSITIONS: Mapping[Phase, frozenset[Phase]] = MappingProxyType(
         Phase.CLOSED: frozenset(),
     }
 )
+
+
+class Step(Enum):
+    """What an assignment does to a task. An active task that runs is committed before it is closed or recycled."""
+
+    OPEN = "its stores are opened, then it is restored"
+    KEEP = "nothing"
+    PROMOTE = "it keeps its stores, reads what is missing of its changelogs, and runs"
+    RENAME = "it goes on following its changelogs, under another name"
+    RECYCLE = "what it has in memory is thrown away, and its stores are opened again"
+    CLOSE = "it is closed; its state stays on disk"
+
+
+STEPS: Mapping[tuple[Role | None, Role | None], Step] = MappingProxyType(
+    {
+        (None, "active"): Step.OPEN,
+        (None, "standby"): Step.OPEN,
+        (None, "warmup"): Step.OPEN,
+        ("active", "active"): Step.KEEP,
+        ("active", "standby"): Step.RECYCLE,
+        ("active", "warmup"): Step.RECYCLE,
+        ("active", None): Step.CLOSE,
+        ("standby", "active"): Step.PROMOTE,
+        ("standby", "standby"): Step.KEEP,
+        ("standby", "warmup"): Step.RENAME,
+        ("standby", None): Step.CLOSE,
+        ("warmup", "active"): Step.PROMOTE,
+        ("warmup", "standby"): Step.RENAME,
+        ("warmup", "warmup"): Step.KEEP,
+        ("warmup", None): Step.CLOSE,
+    }
+)
+"""By the role that a task has here and the one that the assignment gives it; None: it is not here, or not to be here."""
 
 
 @dataclass(slots=True)

@@ -6,7 +6,9 @@
    before the coordinator has made the topics: the task then waits and asks again, for ``task.timeout.ms`` at the most.
 3. A standby (or warm-up) follows its changelogs. When it becomes active it keeps its stores and reads only what is missing.
 4. A store that can't be trusted is wiped and restored from its changelog, with a line in the log that says so.
-5. Stores are opened and closed here and nowhere else. What belongs to no open task and was not used for long is deleted.
+5. A store that another process of this instance has not closed yet is waited for, and with it its task, for as long; what is
+   not open is not reported as open. What is done about which error: :mod:`streamsrt.tasks.treatments`.
+6. Stores are opened and closed here and nowhere else. What belongs to no open task and was not used for long is deleted.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from streamsrt.client.interface import Network
 from streamsrt.client.values import (
@@ -28,7 +31,9 @@ from streamsrt.client.values import (
 from streamsrt.errors import (
     BrokerError,
     DeserializationError,
+    StateError,
     StoreCorruptedError,
+    StreamsError,
 )
 from streamsrt.membership.values import Role, Tasks
 from streamsrt.membership.values import Task as TaskKey
@@ -37,7 +42,7 @@ from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.tasks.memory_shares import share_memory
 from streamsrt.tasks.moves import TaskMoves
-from streamsrt.tasks.owned_task import OwnedTask, Phase
+from streamsrt.tasks.owned_task import STEPS, OwnedTask, Phase, Step
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.tasks.restore import ChangelogProgress, Restorer
 from streamsrt.tasks.source_topics import LOOK_INTERVAL_MS, SourceTopics, gone_places, new_places
@@ -46,6 +51,8 @@ from streamsrt.tasks.task import Task
 from streamsrt.tasks.task_inputs import TaskInputs, set_positions
 from streamsrt.tasks.task_offsets import DormantState, TaskOffsets, task_offsets
 from streamsrt.tasks.task_settings import TaskSettings
+from streamsrt.tasks.treatments import is_waited_out
+from streamsrt.tasks.waiting_tasks import WaitingTasks
 from streamsrt.wire.primitives import DecodeError
 from topology.nodes import Subtopology
 
@@ -84,6 +91,7 @@ class TaskManager:
         self._look_at_ms: int | None = None
         self._tasks: dict[TaskKey, OwnedTask] = {}
         self._by_changelog: dict[TopicPartition, tuple[OwnedTask, str]] = {}
+        self._waiting = WaitingTasks(settings.task_timeout_ms)
         self._retry_at_ms = 0
         self._failing_since_ms: int | None = None
         self._cleaned_at_ms: int | None = None
@@ -134,7 +142,8 @@ class TaskManager:
     @property
     def is_settled(self) -> bool:
         """Whether every active task runs."""
-        return all(owned.phase is Phase.RUNNING for owned in self._tasks.values() if owned.is_active)
+        runs = all(owned.phase is Phase.RUNNING for owned in self._tasks.values() if owned.is_active)
+        return runs and not self._waiting
 
     # ------------------------------------------------------------------------------------------------------ assignment
 
@@ -148,23 +157,54 @@ class TaskManager:
         roles.update({key: "standby" for key in wanted.standby})
         roles.update({key: "active" for key in wanted.active})
         self._leave_out_unknown(roles)
-        leaving = [owned for owned in self.running() if roles.get(owned.key) != "active"]
+        leaving = [owned for owned in self.running() if STEPS[owned.role, roles.get(owned.key)] is not Step.KEEP]
         if leaving:
             commit(leaving)
         for key, owned in list(self._tasks.items()):
-            if key not in roles:
-                self._close(owned)
-            elif owned.is_active and roles[key] != "active":
-                self.restart(owned, roles[key])
+            match STEPS[owned.role, roles.get(key)]:
+                case Step.CLOSE:
+                    self._close(owned)
+                case Step.RECYCLE:
+                    self.restart(owned, roles[key])
+        self._waiting.clear()
         for key, role in sorted(roles.items()):
             known = self._tasks.get(key)
-            if known is None:
-                self._open(key, role)
-            elif known.role != role:
-                self._change_role(known, role)
+            match STEPS[None if known is None else known.role, role]:
+                case Step.OPEN:
+                    self._open_or_wait(key, role)
+                case Step.PROMOTE | Step.RENAME:
+                    assert known is not None
+                    self._change_role(known, role)
         self._share_cache()
         self._retry_at_ms, self._failing_since_ms = 0, None
         return self.open_tasks()
+
+    def open_waiting(self, now_ms: int) -> bool:
+        """Tries again to open tasks whose stores another process had open; whether one of them is open now.
+
+        Raises StateDirectoryLockedError when that has taken ``task.timeout.ms``.
+        """
+        before = len(self._tasks)
+        for key, role in self._waiting.due(now_ms):
+            self._open_or_wait(key, role)
+        if len(self._tasks) == before:
+            return False
+        self._share_cache()
+        return True
+
+    def waiting(self) -> tuple[str, ...]:
+        """Why tasks that are to be open are not, for people."""
+        return self._waiting.texts()
+
+    def _open_or_wait(self, key: TaskKey, role: Role) -> None:
+        try:
+            self._open(key, role)
+        except StateError as error:
+            if not is_waited_out(error):
+                raise
+            self._waiting.add(key, role, error)
+        else:
+            self._waiting.opened(key)
 
     def _leave_out_unknown(self, roles: dict[TaskKey, Role]) -> None:
         """A task of a subtopology that only another version of the application has: it is never reported as open."""
@@ -182,13 +222,18 @@ class TaskManager:
 
     def _open(self, key: TaskKey, role: Role) -> None:
         subtopology = self._settings.subtopologies[key[0]]
-        stores = {spec.name: self._open_store(subtopology, spec.name, key[1]) for spec in subtopology.stores}
+        stores: dict[str, Any] = {}
+        with ExitStack() as stack:
+            for spec in subtopology.stores:
+                stores[spec.name] = self._open_store(subtopology, spec.name, key[1])
+                stack.callback(stores[spec.name].close)
+            stack.pop_all()
         self._tasks[key] = OwnedTask(key, role, subtopology, self._make_task(subtopology, key[1], stores), stores)
         self.opened += 1
-        has_state = any(store.changelog_offset() for store in self._tasks[key].stores.values())
+        has_state = any(store.changelog_offset() for store in stores.values())
         self.moves.opened(f"{key[0]}_{key[1]}", role, has_state=has_state)
 
-    def _make_task(self, subtopology: Subtopology, partition: int, stores: dict[str, object]) -> Task:
+    def _make_task(self, subtopology: Subtopology, partition: int, stores: dict[str, Any]) -> Task:
         return Task(
             subtopology,
             partition,
@@ -200,10 +245,13 @@ class TaskManager:
             global_stores=None if self._globals is None else self._globals.state,
         )
 
-    def _open_store(self, subtopology: Subtopology, name: str, partition: int) -> object:
+    def _open_store(self, subtopology: Subtopology, name: str, partition: int) -> Any:
         spec = next(spec for spec in subtopology.stores if spec.name == name)
         try:
-            return self._directory.open_store(spec, partition)
+            store = self._directory.open_store(spec, partition)
+            # A damaged file may show itself only when it is read.
+            store.changelog_offset()
+            return store
         except StoreCorruptedError as error:
             logger.warning("%s; it is wiped and restored from its changelog", error)
             self._directory.wipe(name, partition)
@@ -302,7 +350,9 @@ class TaskManager:
             if not self._globals_are_ready():
                 return
             found = self._finder.find(created, member_id, member_epoch, now_ms)
-        except BrokerError as error:
+        except StreamsError as error:
+            if not is_waited_out(error):
+                raise
             self._failing_since_ms = now_ms if self._failing_since_ms is None else self._failing_since_ms
             if now_ms - self._failing_since_ms >= self._settings.task_timeout_ms:
                 raise

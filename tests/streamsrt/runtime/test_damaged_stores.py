@@ -28,14 +28,14 @@ def task_of(rig: Rig, partition: int) -> OwnedTask:
     return next(owned for owned in rig.manager if owned.key[1] == partition)
 
 
-def damage(rig: Rig, partition: int) -> None:
+def damage(rig: Rig, partition: int, *, all_of_it: bool = False) -> None:
     """Flips bits in the middle of what the store has on disk, and lets its cache forget what it knows."""
     owned = task_of(rig, partition)
     store = owned.stores["counts"]
     store.flush()
     (file,) = Path(store.path).glob("*.sst")
     data = bytearray(file.read_bytes())
-    for at in range(len(data) // 4, len(data) // 2, 512):
+    for at in range(0 if all_of_it else len(data) // 4, len(data) // (1 if all_of_it else 2), 512):
         data[at] ^= 0xFF
     file.write_bytes(data)
     owned.task.caches["counts"].evict(0)

@@ -18,8 +18,9 @@ from streamsrt.errors import (
     StreamsError,
 )
 from streamsrt.membership.values import Tasks
-from streamsrt.runtime.failures import Treatment, commits_at_the_end, treatment_of
+from streamsrt.runtime.failures import commits_at_the_end
 from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.treatments import Treatment, treatment_of
 from tests.streamsrt.rig import Rig, number
 
 CASES = [

@@ -1,0 +1,152 @@
+"""What is done about each class of error: the table that tasks and their thread go by.
+
+1. Every class that can reach them has its row in :data:`TREATMENTS`, by its own name; a class that has none is treated as
+   the nearest one above it.
+2. What is done depends on whether a task is only being opened and started, or restores, runs and commits.
+3. A failure is its task's own where the row says so (:attr:`Treatment.WAIT`, :attr:`Treatment.RESTORE`). What ends the
+   thread is put before the application's exception handler, which says whether it is replaced, or the instance or the
+   whole application ends.
+4. Not in the table, since no error comes of it: a lost membership (all tasks are closed, and the member joins again), and
+   offsets that could not be committed (they are committed again, with the next member epoch if need be).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from streamsrt.client.connection import DisconnectedError
+from streamsrt.client.security import AuthenticationError
+from streamsrt.client.values import (
+    CommitError,
+    DeliveryTimeoutError,
+    FetchError,
+    OffsetOutOfRangeError,
+    ProducerFencedError,
+    RecordRefusedError,
+    RequestTimedOutError,
+    StaleMemberEpochError,
+    TransactionLostError,
+    UnknownMemberError,
+)
+from streamsrt.errors import (
+    ApplicationShutdownError,
+    BrokerError,
+    BrokerUnreachableError,
+    ConfigError,
+    DeserializationError,
+    MembershipError,
+    MissingTopicError,
+    NotABrokerError,
+    ProcessingError,
+    ProductionError,
+    RecordError,
+    RequestFailedError,
+    StateDirectoryLockedError,
+    StateError,
+    StoreCorruptedError,
+    StreamsError,
+    TopologyMismatchError,
+    UnsupportedBrokerError,
+    UserError,
+)
+from streamsrt.membership.errors import (
+    MembershipRefusedError,
+    StreamsInvalidTopologyEpochError,
+    StreamsInvalidTopologyError,
+    StreamsTopologyFencedError,
+)
+from streamsrt.state.store import StoreClosedError
+from streamsrt.tasks.offset_metadata import BackfillRunningError
+from streamsrt.tasks.start_positions import NotThereYetError
+
+
+class Treatment(Enum):
+    """What is done."""
+
+    WAIT = "it is tried again, for task.timeout.ms; the other tasks go on"
+    START_OVER = "all active tasks start over from what is committed"
+    RESTORE = "the damaged store is wiped and restored, and its task starts over"
+    END_BEFORE_RECORD = "it ends; everything before the record is committed where it is known, else nothing more"
+    END_UNDONE = "it ends, and nothing more is committed"
+    END_COMMITTED = "it ends, after what was done is committed"
+
+
+class Row(NamedTuple):
+    """``starting``: while a task is opened, or it is looked for where it starts. ``running``: while it restores, processes
+    or commits."""
+
+    starting: Treatment
+    running: Treatment
+
+
+_CLUSTER = Row(Treatment.WAIT, Treatment.END_COMMITTED)
+_LOST = Row(Treatment.WAIT, Treatment.START_OVER)
+_RECORD = Row(Treatment.END_BEFORE_RECORD, Treatment.END_BEFORE_RECORD)
+_USER = Row(Treatment.END_COMMITTED, Treatment.END_COMMITTED)
+_STATE = Row(Treatment.END_UNDONE, Treatment.END_UNDONE)
+
+TREATMENTS: Mapping[type[StreamsError], Row] = MappingProxyType(
+    {
+        # Results that were sent may not be there: a producer's delivery time-out, a fenced producer, an aborted transaction.
+        DeliveryTimeoutError: Row(Treatment.START_OVER, Treatment.START_OVER),
+        TransactionLostError: _LOST,
+        ProducerFencedError: _LOST,
+        # The cluster: away, overloaded, not what it has to be, or it refuses.
+        BrokerError: _CLUSTER,
+        BrokerUnreachableError: _CLUSTER,
+        DisconnectedError: _CLUSTER,
+        NotABrokerError: _CLUSTER,
+        UnsupportedBrokerError: _CLUSTER,
+        AuthenticationError: _CLUSTER,
+        RequestTimedOutError: _CLUSTER,
+        RequestFailedError: _CLUSTER,
+        FetchError: _CLUSTER,
+        OffsetOutOfRangeError: _CLUSTER,
+        CommitError: _CLUSTER,
+        StaleMemberEpochError: _CLUSTER,
+        UnknownMemberError: _CLUSTER,
+        NotThereYetError: _CLUSTER,
+        # The state: damaged, held by another process, or on a disk that takes nothing.
+        StoreCorruptedError: Row(Treatment.RESTORE, Treatment.RESTORE),
+        StateDirectoryLockedError: Row(Treatment.WAIT, Treatment.END_UNDONE),
+        StoreClosedError: _STATE,
+        StateError: _STATE,
+        # A record, or what a user's function makes of it, after the exception handlers said that it fails.
+        RecordError: _RECORD,
+        DeserializationError: _RECORD,
+        ProcessingError: _RECORD,
+        ProductionError: _RECORD,
+        RecordRefusedError: _RECORD,
+        # The program, its surroundings, its membership.
+        UserError: _USER,
+        ConfigError: _USER,
+        MissingTopicError: _USER,
+        BackfillRunningError: _USER,
+        TopologyMismatchError: _USER,
+        StreamsInvalidTopologyError: _USER,
+        StreamsInvalidTopologyEpochError: _USER,
+        StreamsTopologyFencedError: _USER,
+        MembershipError: _USER,
+        MembershipRefusedError: _USER,
+        ApplicationShutdownError: _USER,
+        StreamsError: _USER,
+    }
+)
+
+
+def row_of(error: StreamsError) -> Row:
+    """That of the nearest class in the table."""
+    return next(TREATMENTS[each] for each in type(error).__mro__ if each in TREATMENTS)
+
+
+def treatment_of(error: StreamsError) -> Treatment:
+    """What is done about it while a task runs."""
+    return row_of(error).running
+
+
+def is_waited_out(error: StreamsError) -> bool:
+    """Whether a task that can't start because of it tries again."""
+    return row_of(error).starting is Treatment.WAIT

@@ -1,0 +1,59 @@
+"""Tasks that are to be open here and can't be opened yet: another process of this instance has not closed their stores.
+
+They are tried again, and only they wait: the others go on. What is not open is not reported as open.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from streamsrt.errors import StreamsError
+from streamsrt.membership.values import Role
+from streamsrt.membership.values import Task as TaskKey
+
+logger = logging.getLogger(__name__)
+
+OPEN_BACKOFF_MS = 100
+
+
+class WaitingTasks:
+    """By task, the role that it is to have and what keeps it from being opened."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._tasks: dict[TaskKey, tuple[Role, StreamsError]] = {}
+        self._since_ms: int | None = None
+        self._retry_at_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def clear(self) -> None:
+        """There is another assignment."""
+        self._tasks.clear()
+        self._since_ms = None
+
+    def add(self, key: TaskKey, role: Role, error: StreamsError) -> None:
+        """It can't be opened. Said once."""
+        if key not in self._tasks:
+            logger.warning("task %s_%d can't be opened yet, trying again: %s", *key, error)
+        self._tasks[key] = role, error
+
+    def due(self, now_ms: int) -> Iterator[tuple[TaskKey, Role]]:
+        """What is to be tried now; what is opened is :meth:`opened`. Raises what kept a task for the time-out."""
+        if not self._tasks or now_ms < self._retry_at_ms:
+            return
+        self._since_ms = now_ms if self._since_ms is None else self._since_ms
+        if now_ms - self._since_ms >= self._timeout_ms:
+            raise next(error for _, error in self._tasks.values())
+        self._retry_at_ms = now_ms + OPEN_BACKOFF_MS
+        yield from [(key, role) for key, (role, _) in sorted(self._tasks.items())]
+
+    def opened(self, key: TaskKey) -> None:
+        """It waits no more."""
+        self._tasks.pop(key, None)
+
+    def texts(self) -> tuple[str, ...]:
+        """Why each of them waits, for people."""
+        return tuple(f"task {key[0]}_{key[1]} can't be opened yet: {error}" for key, (_, error) in self._tasks.items())
