@@ -96,6 +96,10 @@ class BundledBroker:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
     def stop(self) -> None:
         self._end(signal.SIGTERM)
 

@@ -6,7 +6,7 @@ The machine over them is :mod:`streamsrt.membership.session`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
@@ -99,9 +99,12 @@ class Session:
 
     @property
     def held(self) -> Tasks:
-        """What the member may have open, and so must not be given to another: also what an earlier assignment offered."""
+        """What the member may have open, and so must not be given to another: also what an earlier assignment offered. Such
+        a task counts as active, even where the processing thread has said that it has it in another role."""
         gone = self.offered - self.assigned.active
-        return replace(self.owned, active=self.owned.active | gone) if gone else self.owned
+        if not gone:
+            return self.owned
+        return Tasks(self.owned.active | gone, self.owned.standby - gone, self.owned.warmup - gone)
 
 
 # ------------------------------------------------------------------------------------------------------------- events

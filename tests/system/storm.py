@@ -25,7 +25,7 @@ from streamsrt.errors import StreamsError
 from tests.fixtures_brokers import QUICK_GROUPS, BundledBroker
 from tests.kafka_server import KafkaServer
 from tests.system.cluster import Cluster, Server, connected
-from tests.system.faults import EXIT_STATE, PATIENCE_S, SIZE_MAX, Blow, Fault, faults_on, plan
+from tests.system.faults import EXIT_STATE, FAULTS, PATIENCE_S, SIZE_MAX, Blow, Fault, plan
 from tests.system.processes import AppProcess
 from tests.system.storm_programs import PARTITIONS, PROGRAMS, Feed, Program, Verdict
 from tests.tcp_proxy import TcpProxy
@@ -125,6 +125,12 @@ class Storm:
                 return
             self.wait(0.05)
 
+    def wait_until_all_work(self) -> None:
+        """Each has active tasks, and all that it has run; and something is processed."""
+        for each in self.up:
+            each.wait_running(timeout_s=PATIENCE_S)
+        self._wait_for_work()
+
     def strike(self, blow: Blow) -> None:
         """Waits for the moment, and lets it happen while the application is at work."""
         lost, self.down = self.down, []
@@ -223,7 +229,7 @@ def weather(
         storm = Storm(cluster, proxy, instances, FIRST_SIZE)
         stack.callback(proxy.calm)
         with Feeder(cluster, feed) as feeder:
-            for blow in plan(chance, faults or faults_on(cluster.server), blows):
+            for blow in plan(chance, faults or FAULTS, blows):
                 print(f"{time.strftime('%H:%M:%S')} seed {seed}: {blow.fault.name}", flush=True)
                 storm.strike(blow)
                 feeder.limit += ROWS_PER_BLOW
@@ -289,7 +295,7 @@ def _one_storm(
 ) -> bool:
     started = time.monotonic()
     program = PROGRAMS[arguments.program]
-    faults = [fault for fault in faults_on(server) if fault.name in arguments.fault]
+    faults = [fault for fault in FAULTS if fault.name in arguments.fault]
     try:
         with connected(server, address) as cluster:
             struck = weather(program, arguments.guarantee, seed, blows, cluster, scene, f"storm-{seed}", faults)

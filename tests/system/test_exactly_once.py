@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from tests.fixtures_brokers import BundledBroker
 from tests.system.cluster import Cluster, Row, Server, connected
 from tests.system.expected import count_words, line_rows, text_lines
+from tests.system.faults import FAULTS, KILL_BROKER, ROLL, SCALE_UP_AND_DOWN, Fault
 from tests.system.processes import AppProcess
 from tests.system.storm import EXACTLY_ONCE, weather
 from tests.system.storm_programs import JOINS, PARTITIONS, WINDOWS, WORDS, Program
@@ -40,18 +41,24 @@ def stormy(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("program", "guarantee", "seed"),
+    ("program", "guarantee", "seed", "faults"),
     [
-        pytest.param(WORDS, "exactly_once_v2", 7, id="words"),
-        pytest.param(WINDOWS, "exactly_once_v2", 6, id="windows"),
-        pytest.param(JOINS, "exactly_once_v2", 8, id="joins"),
-        pytest.param(WORDS, "at_least_once", 1, id="words at least once"),
+        pytest.param(WORDS, "exactly_once_v2", 7, (SCALE_UP_AND_DOWN, ROLL, KILL_BROKER), id="words"),
+        pytest.param(WINDOWS, "exactly_once_v2", 6, FAULTS, id="windows"),
+        pytest.param(JOINS, "exactly_once_v2", 8, FAULTS, id="joins"),
+        pytest.param(WORDS, "at_least_once", 1, FAULTS, id="words at least once"),
     ],
 )
 def test_results_are_right_after_a_storm(
-    stormy: Cluster, tmp_path: Path, application_id: str, program: Program, guarantee: str, seed: int
+    stormy: Cluster,
+    tmp_path: Path,
+    application_id: str,
+    program: Program,
+    guarantee: str,
+    seed: int,
+    faults: Sequence[Fault],
 ) -> None:
-    struck = weather(program, guarantee, seed, BLOWS, stormy, tmp_path, application_id)
+    struck = weather(program, guarantee, seed, BLOWS, stormy, tmp_path, application_id, faults)
     assert struck.total() == BLOWS
 
 

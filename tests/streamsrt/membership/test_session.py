@@ -206,6 +206,23 @@ def test_what_may_still_be_opened_is_reported_as_held_after_a_failure() -> None:
     assert lists(scenario.sent()) == ({A0}, set(), set())
 
 
+def test_a_task_that_may_have_been_promoted_meanwhile_is_reported_once() -> None:
+    """The thread has it as a standby, was to promote it, and is to demote it again before it has said that it did."""
+    scenario = Scenario().joined(standby=[A0], warmup=[A1])
+    scenario.on(ReportOwned(Tasks(standby=frozenset({A0}), warmup=frozenset({A1}))))
+    scenario.answer(2, active=[A0, A1], standby=[], warmup=[])
+    scenario.at(scenario.now_ms + 5_000)
+    scenario.answer(3, active=[], standby=[A0], warmup=[A1])
+    scenario.at(scenario.now_ms + 5_000)
+    scenario.lose()
+    scenario.at(scenario.now_ms + 5_000)
+    assert lists(scenario.sent()) == ({A0, A1}, set(), set())
+    scenario.answer(3)
+    demoted = Tasks(standby=frozenset({A0}), warmup=frozenset({A1}))
+    scenario.on(session.OwnedReported(demoted, scenario.session.assigned_at))
+    assert lists(scenario.sent()) == (set(), {A0}, {A1})
+
+
 @pytest.mark.requirement("SG-226")
 def test_standby_and_warmup_tasks_are_reported_in_their_roles() -> None:
     scenario = Scenario().joined(standby=[A0], warmup=[A1])
