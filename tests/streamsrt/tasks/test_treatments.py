@@ -28,7 +28,7 @@ from tests.streamsrt.rig import MakeRig, Rig, number
 from tests.streamsrt.runtime.test_damaged_stores import NAMES, damage, task_of, write
 
 ELSEWHERE = tuple(
-    f"streamsrt.{name}" for name in ("backfill", "cli", "http", "queries", "runtime.supervisor", "testing")
+    f"streamsrt.{name}" for name in ("backfill", "cli.", "http", "queries", "runtime.supervisor", "testing")
 )
 """What is raised there never comes to a task or its thread."""
 
