@@ -70,10 +70,11 @@ def check_function(function: object, operator: str, arguments: str) -> None:
     if code is not None and code.co_flags & (_CO_COROUTINE | _CO_ASYNC_GENERATOR):
         name = getattr(function, "__qualname__", repr(function))
         raise UnsupportedError(f"{operator}() calls {name} for its result at once: it can't be async", call_site())
-    _check_arguments(function, operator, arguments)
+    check_arguments(function, operator, arguments)
 
 
-def _check_arguments(function: Callable[..., Any], operator: str, arguments: str) -> None:
+def check_arguments(function: Callable[..., Any], operator: str, arguments: str) -> None:
+    """Raises TopologyError where ``function``, async or not, can't be called with ``arguments``."""
     if not isinstance(function, (FunctionType, MethodType)) or hasattr(function, "__signature__"):
         return
     signature = inspect.signature(function, follow_wrapped=False)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from topology.windows import Duration
+from topology.windows import Duration, Time
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -103,9 +103,20 @@ class ProcessorContext(Protocol[K, V]):
         """
 
     def schedule(
-        self, interval: Duration, punctuation_type: PunctuationType, callback: Callable[[int], None]
+        self,
+        interval: Duration,
+        punctuation_type: PunctuationType,
+        callback: Callable[[int], None],
+        *,
+        start_time: Time | None = None,
     ) -> Cancellable:
-        """Calls ``callback(timestamp)`` every ``interval`` of stream time or of the wall clock."""
+        """Calls ``callback(timestamp)`` every ``interval`` of stream time or of the wall clock.
+
+        ``start_time``: when it is due first, and then at ``start_time + n * interval`` for every n, however often the task
+        starts anew; a start that has gone by counts on to the next such time. A datetime with a time zone, or epoch
+        milliseconds; None: from now on (wall clock), or from the first record on (stream time). Raises UserError for an
+        interval below 1 ms, WindowError for a start before the epoch. Source: KIP-1146.
+        """
 
     def commit(self) -> None:
         """Asks for a commit as soon as possible."""

@@ -17,12 +17,15 @@ from topology.deduplication import Deduplicator
 from topology.errors import TopologyError, call_site
 from topology.functions import (
     OF_RECORD,
+    check_arguments,
     check_function,
     of_values,
 )
 from topology.late_records import LateSource, late_stream
+from topology.lookup_joins import LookupJoins
 from topology.operations.batches import Frame, MapAsync, MapBatches
 from topology.plan import Carried, OperatorStep, Step
+from topology.printing import Output, TablePrinter
 from topology.stores import Store
 from topology.windows import Duration, to_ms
 
@@ -46,7 +49,7 @@ class _Mapped(NamedTuple):
     value: Any
 
 
-class StreamExtras(Generic[K, V]):
+class StreamExtras(LookupJoins[K, V], Generic[K, V]):
     """What a :class:`topology.KStream` has beyond Kafka Streams'."""
 
     __slots__ = ()
@@ -139,6 +142,27 @@ class StreamExtras(Generic[K, V]):
             stores=[seen],
             name=name or stream._plan.number("KSTREAM-DEDUPLICATE-"),
         )
+
+    def print_table(
+        self,
+        size: int = 10,
+        *,
+        title: str | None = None,
+        by_key: bool = False,
+        to: Output = None,
+        name: str | None = None,
+    ) -> None:
+        """Shows the last ``size`` records as a table that is redrawn while the program runs; the stream ends here.
+
+        Fields of values that are mappings are columns. ``by_key``: a row for each key, with its last record. Where ``to``
+        (as of :meth:`topology.KStream.print`) is no terminal, each record is a line. ``title`` None: the step's name. Each
+        task draws a table of its own, and its subtopology runs record by record. Raises TopologyError for a size below 1.
+        """
+        stream = cast("KStream[K, V]", self)
+        own = name or stream._plan.number("KSTREAM-PRINTER-")
+        shown = own if title is None else title
+        TablePrinter(shown, size, by_key, to)
+        stream.process(lambda: TablePrinter(shown, size, by_key, to), name=own)
 
     @overload
     def try_map_values(
@@ -244,6 +268,7 @@ class StreamExtras(Generic[K, V]):
         """
         if not callable(fn) or not _is_async(fn):
             raise TopologyError(f"map_async() takes an async function, not {fn!r}", call_site())
+        check_arguments(fn, "map_async", of_values(with_key))
         timeout_ms = None if timeout is None else to_ms(timeout, "timeout")
         backoff_ms = to_ms(backoff, "backoff")
         if concurrency < 1 or retries < 0 or backoff_ms < 0 or (timeout_ms is not None and timeout_ms < 1):

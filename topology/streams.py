@@ -60,6 +60,7 @@ from topology.plan import (
     TableState,
     TableStep,
 )
+from topology.printing import Output, Printer
 from topology.processor import FixedKeyProcessor, Processor
 from topology.stores import Store
 from topology.stream_extras import StreamExtras
@@ -140,6 +141,27 @@ class KStream(StreamExtras[K, V], StreamJoins[K, V]):
     def foreach(self, fn: Callable[[K, V], object], *, name: str | None = None) -> None:
         """Calls ``fn(key, value)`` for each record; the stream ends here."""
         self._operator("foreach", "KSTREAM-FOREACH-", name, fn, ForEach(fn=fn))
+
+    def print(
+        self,
+        label: str | None = None,
+        *,
+        mapper: Callable[[K, V], object] | None = None,
+        to: Output = None,
+        every: int = 1,
+        name: str | None = None,
+    ) -> None:
+        """Prints ``[label]: key, value`` for each record; the stream ends here.
+
+        ``label`` None: the step's name. ``mapper(key, value)`` makes another text. ``to``: a path (appended to), or a text
+        file; None: standard output. ``every``: prints the first record and then each so many-th, of what this process
+        sees. Raises TopologyError for a path in no directory. Source: org.apache.kafka.streams.kstream.Printed.
+        """
+        if mapper is not None:
+            check_function(mapper, "print", OF_RECORD)
+        own = self._plan.named(_checked(name), "KSTREAM-PRINTER-")
+        printer = Printer(own if label is None else label, mapper, to, every)
+        self._plan.add(OperatorStep(name=own, site=call_site(), parents=(self._step,), operation=ForEach(fn=printer)))
 
     def map(self, fn: Callable[[K, V], tuple[K2, V2]], *, name: str | None = None) -> KStream[K2, V2]:
         """Each record becomes the ``(key, value)`` that ``fn(key, value)`` returns."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -13,9 +13,13 @@ K = TypeVar("K")
 
 Duration: TypeAlias = timedelta | int
 
+Time: TypeAlias = datetime | int
+"""A moment: a datetime with a time zone, or epoch milliseconds."""
+
 DEFAULT_RETENTION_MARGIN_MS = 24 * 60 * 60 * 1000
 MIN_SEGMENT_INTERVAL_MS = 60_000
 END_OF_TIME_MS = 2**63 - 1
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def to_ms(duration: Duration, what: str) -> int:
@@ -25,6 +29,19 @@ def to_ms(duration: Duration, what: str) -> int:
     if isinstance(duration, bool) or not isinstance(duration, int):
         raise WindowError(f"{what} must be a timedelta or an int of milliseconds, not {duration!r}", call_site())
     return duration
+
+
+def to_epoch_ms(time: Time, what: str) -> int:
+    """The moment in epoch milliseconds. Raises WindowError where it is before the epoch, or is no moment."""
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise WindowError(f"{what} needs a time zone, such as datetime(..., tzinfo=UTC): {time!r}", call_site())
+        time = (time - _EPOCH) // timedelta(milliseconds=1)
+    if isinstance(time, bool) or not isinstance(time, int):
+        raise WindowError(f"{what} must be a datetime or an int of epoch milliseconds, not {time!r}", call_site())
+    if time < 0:
+        raise WindowError(f"{what} is before 1970-01-01, the earliest possible: {time} ms", call_site())
+    return time
 
 
 def to_idle_timeout_ms(idle_timeout: Duration | None) -> int | None:

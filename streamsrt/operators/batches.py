@@ -24,7 +24,7 @@ from topology.processor import RecordMetadata
 _COLUMNS = ("key", "value", "timestamp")
 
 
-class _Waiting(NamedTuple):
+class Waiting(NamedTuple):
     """A record, and where it came from."""
 
     key: Any
@@ -34,20 +34,20 @@ class _Waiting(NamedTuple):
     metadata: RecordMetadata | None
 
 
-class _Batch:
+class Batch:
     """What has gathered at one node. ``work`` takes the records in order and forwards their results."""
 
-    def __init__(self, env: Environment, made: PathNode, work: Callable[[list[_Waiting]], None]) -> None:
+    def __init__(self, env: Environment, made: PathNode, work: Callable[[list[Waiting]], None]) -> None:
         self._env = env
         self._made = made
         self._work = work
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Waiting] = []
 
     def gather(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
         """One record more."""
         if not self._waiting:
             self._env.batches.append(self.drain)
-        self._waiting.append(_Waiting(key, value, timestamp, headers, self._env.metadata))
+        self._waiting.append(Waiting(key, value, timestamp, headers, self._env.metadata))
 
     def drain(self) -> None:
         """Works off what is there."""
@@ -61,12 +61,12 @@ class _Batch:
         finally:
             self._env.metadata = before
 
-    def failed(self, record: _Waiting, error: Exception) -> None:
+    def failed(self, record: Waiting, error: Exception) -> None:
         """A record's function raised: goes on where the handler says so."""
         self._env.metadata = record.metadata
         self._env.failed(self._made.name, error, record.key, record.value, record.timestamp, record.headers)
 
-    def forward(self, record: _Waiting, value: Any) -> None:
+    def forward(self, record: Waiting, value: Any) -> None:
         self._env.metadata = record.metadata
         self._made.forward(record.key, value, record.timestamp, record.headers)
 
@@ -80,7 +80,7 @@ def _map_batches(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode
     assert isinstance(op, MapBatches)
     to_frame, to_rows = _frames(op, node.name)
 
-    def work(records: list[_Waiting]) -> None:
+    def work(records: list[Waiting]) -> None:
         try:
             rows = to_rows(op.fn(to_frame(records)))
         except UserError:
@@ -97,14 +97,14 @@ def _map_batches(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode
         for key, value, timestamp in rows:
             made.forward(key, value, int(timestamp), ())
 
-    batch = _Batch(builder.env, made, work)
+    batch = Batch(builder.env, made, work)
     return batch.gather
 
 
 Rows = Iterable[tuple[Any, Any, Any]]
 
 
-def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[_Waiting]], Any], Callable[[Any], Rows]]:
+def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[Waiting]], Any], Callable[[Any], Rows]]:
     """``records -> frame`` and ``frame -> rows``. Raises UserError where the library is not there."""
     try:
         import pyarrow as pa
@@ -116,7 +116,7 @@ def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[_Waiting]], A
             f"{name}: map_batches(frame={op.frame!r}) needs {error.name}, which is not installed: pip install {error.name}"
         ) from None
 
-    def to_arrow(records: Sequence[_Waiting]) -> Any:
+    def to_arrow(records: Sequence[Waiting]) -> Any:
         return pa.table(_columns(records, unpack=op.unpack))
 
     def from_arrow(table: Any) -> Rows:
@@ -126,7 +126,7 @@ def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[_Waiting]], A
             {column: table.column(column).to_pylist() for column in table.schema.names}, name, unpack=op.unpack
         )
 
-    def to_pandas(records: Sequence[_Waiting]) -> Any:
+    def to_pandas(records: Sequence[Waiting]) -> Any:
         return pd.DataFrame(_columns(records, unpack=op.unpack))
 
     def from_pandas(frame: Any) -> Rows:
@@ -137,7 +137,7 @@ def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[_Waiting]], A
     return (to_arrow, from_arrow) if op.frame == "arrow" else (to_pandas, from_pandas)
 
 
-def _columns(records: Sequence[_Waiting], *, unpack: bool) -> dict[str, list[Any]]:
+def _columns(records: Sequence[Waiting], *, unpack: bool) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {
         "key": [each.key for each in records],
         "timestamp": [each.timestamp for each in records],
@@ -179,7 +179,7 @@ def _map_async(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) 
     if call_all is None:
         raise UserError(f"{node.name}: map_async() runs in a task only, and this program is not run by one")
 
-    def work(records: list[_Waiting]) -> None:
+    def work(records: list[Waiting]) -> None:
         told: SimpleQueue[Outcome] = SimpleQueue()
         call_all(op, [(each.key, each.value) if op.with_key else (each.value,) for each in records], told.put)
         results: dict[int, Outcome] = {}
@@ -194,11 +194,11 @@ def _map_async(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) 
                 finish(records[following], results.pop(following))
                 following += 1
 
-    def finish(record: _Waiting, found: Outcome) -> None:
+    def finish(record: Waiting, found: Outcome) -> None:
         if found.error is not None:
             batch.failed(record, found.error)
         else:
             batch.forward(record, found.value)
 
-    batch = _Batch(builder.env, made, work)
+    batch = Batch(builder.env, made, work)
     return batch.gather

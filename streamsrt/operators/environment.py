@@ -94,6 +94,22 @@ class Environment:
         """What works off the records that wait at operators over batches."""
         self.call_all: CallAll | None = None
         self._schedules = {type_: PunctuationQueue() for type_ in PunctuationType}
+        self._beginnings: list[Callable[[], None]] | None = []
+
+    def at_the_beginning(self, begin: Callable[[], None]) -> None:
+        """Calls ``begin`` when the task begins to run, now if it does already."""
+        if self._beginnings is None:
+            begin()
+        else:
+            self._beginnings.append(begin)
+
+    def begin(self, system_time_ms: int) -> None:
+        """Lets the user's processors begin: the stores hold what was restored by now. Again: nothing happens."""
+        beginnings, self._beginnings = self._beginnings, None
+        if beginnings is not None:
+            self.system_time_ms = system_time_ms
+            for begin in beginnings:
+                begin()
 
     def failed(self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Any) -> None:
         """A user's function raised: skips the record if the handler says so, else raises ProcessingError."""

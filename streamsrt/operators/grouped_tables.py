@@ -166,8 +166,12 @@ def transform_values(builder: PathBuilder, node: ProcessorNode, made: PathNode) 
     assert isinstance(op, TableTransformValues)
     transformer = op.supplier()
     context = _TransformerContext(builder, node, made, fixed_key=True)
-    transformer.init(context)
-    made.close = getattr(transformer, "close", made.close)
+
+    def begin() -> None:
+        transformer.init(context)
+        made.close = getattr(transformer, "close", made.close)
+
+    builder.env.at_the_beginning(begin)
     store = op.store
     cache: Any = None if store is None else builder.env.caches[store]
     serialize = None if store is None else builder.plan.key_serde(builder.plan.specs[store]).serialize

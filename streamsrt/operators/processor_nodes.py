@@ -13,7 +13,7 @@ from streamsrt.errors import RecordError, StateError, UserError
 from streamsrt.operators.aggregate import pack_start
 from streamsrt.operators.environment import Environment
 from streamsrt.operators.plan import own_store
-from streamsrt.operators.punctuation_queue import Schedule
+from streamsrt.operators.punctuation_queue import Schedule, anchored
 from streamsrt.operators.store_access import store_access
 from streamsrt.operators.table_views import derived, table_view, table_view_as_of
 from streamsrt.state.cache import Entry
@@ -23,7 +23,7 @@ from streamsrt.state.versioned_cache import VersionPut
 from topology import nodes
 from topology.processor import PunctuationType, Record, RecordContext, RecordMetadata
 from topology.serdes import Serde
-from topology.windows import Duration, Windowed, to_ms
+from topology.windows import Duration, Time, Windowed, to_epoch_ms, to_ms
 
 Process = Callable[[Any, Any, int, Any, Any], None]
 
@@ -249,8 +249,12 @@ class PathBuilder:
     def _user(self, node: nodes.ProcessorNode, op: nodes.Process, made: PathNode) -> Process:
         processor = op.supplier()
         context = Context(self, node, made, fixed_key=op.fixed_key)
-        processor.init(context)
-        made.close = getattr(processor, "close", _nothing)
+
+        def begin() -> None:
+            processor.init(context)
+            made.close = getattr(processor, "close", _nothing)
+
+        self.env.at_the_beginning(begin)
 
         def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
             before = context.current
@@ -421,14 +425,23 @@ class Context:
         return self.current.timestamp, self.current.headers, next(self._env.sequence)
 
     def schedule(
-        self, interval: Duration, punctuation_type: PunctuationType, callback: Callable[[int], None]
+        self,
+        interval: Duration,
+        punctuation_type: PunctuationType,
+        callback: Callable[[int], None],
+        *,
+        start_time: Time | None = None,
     ) -> Schedule:
         interval_ms = to_ms(interval, "the punctuation interval")
         if interval_ms < 1:
             raise UserError(f"{self._node.name}: a punctuation interval is at least 1 ms, not {interval_ms}")
         env = self._env
         wall = punctuation_type is PunctuationType.WALL_CLOCK_TIME
-        first = env.system_time_ms + interval_ms if wall else 0
+        if start_time is not None:
+            now_ms = env.system_time_ms if wall else env.stream_time_ms
+            first = anchored(to_epoch_ms(start_time, "start_time"), interval_ms, now_ms)
+        else:
+            first = env.system_time_ms + interval_ms if wall else 0
         schedule = Schedule(punctuation_type, first, interval_ms, callback, self._node.name)
         env.schedule(schedule)
         return schedule

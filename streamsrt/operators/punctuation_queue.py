@@ -34,6 +34,14 @@ class Schedule:
         self.next_ms += ((now_ms - self.next_ms) // self.interval_ms + 1) * self.interval_ms
 
 
+def anchored(start_ms: int, interval_ms: int, now_ms: int) -> int:
+    """When a punctuation is due first that is to run at ``start_ms`` and every ``interval_ms`` from there.
+
+    A start that is over counts on to the first such time after ``now_ms``. Source: KIP-1146.
+    """
+    return start_ms if start_ms >= now_ms else start_ms + ((now_ms - start_ms) // interval_ms + 1) * interval_ms
+
+
 class PunctuationQueue:
     """Schedules of one kind of time."""
 

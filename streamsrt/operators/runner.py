@@ -27,6 +27,7 @@ from streamsrt.operators import (  # noqa: F401  # they register their operation
     global_joins,
     grace_joins,
     grouped_tables,
+    lookup_joins,
     sessions,
     sliding,
     stateless,
@@ -110,7 +111,7 @@ class Runner:
         self._validate()
 
     def _validate(self) -> None:
-        """Finds what is missing before the first record, and lets the user's processors begin."""
+        """Finds what is missing before the first record."""
         for source in self.plan.subtopology.sources:
             self.plan.key_serde(source)
             self.plan.value_serde(source)
@@ -120,6 +121,10 @@ class Runner:
         if self._has_processors:
             for source in self.plan.subtopology.sources:
                 self._path.node(source.name)
+
+    def begin(self, system_time_ms: int) -> None:
+        """Lets the user's processors begin, once: when the stores are restored and the stream time is known."""
+        self.env.begin(system_time_ms)
 
     # ------------------------------------------------------------------------------------------------- records
 

@@ -168,6 +168,7 @@ def _part(
     runner = Runner(
         plan, {spec.name: cache}, _nowhere, 0, _no_partitions, system_time_ms=now_ms, generate=config.generate
     )
+    runner.begin(now_ms)
     return _Part(subtopology, spec, plan, cache, runner)
 
 

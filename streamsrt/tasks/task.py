@@ -8,7 +8,9 @@
    all that was sent is acknowledged, :meth:`Task.post_commit` writes the stores, each in one batch with its changelog's end.
    Only then may offsets be committed (at least once). A crash in between leaves a store that is *behind* its changelog:
    restoring brings it to where the changelog is.
-4. Caches don't grow without bounds: when they hold too much, ``commit_requested`` is set and :meth:`Task.process` stops
+4. The user's processors begin with the first :meth:`Task.process` or :meth:`Task.punctuate`, when all stores are restored;
+   those of a task that only follows its changelogs never do.
+5. Caches don't grow without bounds: when they hold too much, ``commit_requested`` is set and :meth:`Task.process` stops
    until the next commit.
 """
 
@@ -275,6 +277,7 @@ class Task:
 
     def process(self, limit_records: int, now_ms: int) -> int:
         """Processes up to about ``limit_records`` buffered records and returns how many. Raises RecordError."""
+        self._runner.begin(now_ms)
         self._runner.env.system_time_ms = now_ms
         done = 0
         measured = 0
@@ -356,6 +359,7 @@ class Task:
 
     def punctuate(self, now_ms: int) -> int:
         """Runs wall-clock punctuations that are due and returns how many ran. Raises RecordError (offset -1)."""
+        self._runner.begin(now_ms)
         return self._runner.punctuate(now_ms, is_behind=self._group.buffered > 0)
 
     # ------------------------------------------------------------------------------------------------- commit

@@ -7,13 +7,15 @@
     assert context.forwarded() == [CapturedForward(Record("k", 1, 5))]
 
 Nothing happens by itself: what is forwarded is kept, punctuations are kept and run by the test, and time stands still.
+With ``fixed_key=True`` it stands for the context of ``process_values``, and refuses records of another key; it gets to know
+the key by ``context.process(processor, record)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from streamsrt.errors import UserError
 from streamsrt.operators.store_access import store_access
@@ -23,7 +25,7 @@ from streamsrt.state.memory import MemoryStore
 from topology.materialize import added_store
 from topology.processor import PunctuationType, Record, RecordMetadata
 from topology.stores import Store
-from topology.windows import Duration, to_ms
+from topology.windows import Duration, Time, to_epoch_ms, to_ms
 
 
 class CapturedForward(NamedTuple):
@@ -31,6 +33,10 @@ class CapturedForward(NamedTuple):
 
     record: Record[Any, Any]
     child: str | None = None
+
+
+class _Processor(Protocol):
+    def process(self, record: Record[Any, Any]) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -41,17 +47,25 @@ class CapturedPunctuator:
     type: PunctuationType
     callback: Callable[[int], None]
     cancelled: bool = field(default=False)
+    start_time_ms: int | None = None
+    """When it is to run first; None where the processor did not say."""
 
     def cancel(self) -> None:
         self.cancelled = True
 
 
 class MockProcessorContext:
-    """A :class:`topology.processor.ProcessorContext` that keeps what a processor does. Times are epoch milliseconds."""
+    """A :class:`topology.processor.ProcessorContext` that keeps what a processor does. Times are epoch milliseconds.
 
-    def __init__(self, *, application_id: str = "mock", task_id: str = "0_0") -> None:
+    ``fixed_key``: as for a processor of ``process_values``. Source: MockProcessorContext and MockFixedKeyProcessorContext.
+    """
+
+    def __init__(self, *, application_id: str = "mock", task_id: str = "0_0", fixed_key: bool = False) -> None:
         self.application_id = application_id
         self.task_id = task_id
+        self._fixed_key = fixed_key
+        self._current: Record[Any, Any] | None = None
+        self._punctuates = False
         self.record_metadata: RecordMetadata | None = None
         self.record_timestamp = 0
         """What rows get that the processor puts without a timestamp."""
@@ -67,6 +81,13 @@ class MockProcessorContext:
     # ------------------------------------------------------------------------------------------------ for processors
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
+        if self._fixed_key and not self._punctuates:
+            if self._current is None:
+                raise UserError(
+                    "hand records over with context.process(processor, record): a fixed key has to be known"
+                )
+            if record.key != self._current.key:
+                raise UserError("process_values must not change the key; use process")
         self._forwarded.append(CapturedForward(record, child))
 
     def get_state_store(self, name: str) -> Any:
@@ -77,14 +98,32 @@ class MockProcessorContext:
         return self._stores[name]
 
     def schedule(
-        self, interval: Duration, punctuation_type: PunctuationType, callback: Callable[[int], None]
+        self,
+        interval: Duration,
+        punctuation_type: PunctuationType,
+        callback: Callable[[int], None],
+        *,
+        start_time: Time | None = None,
     ) -> CapturedPunctuator:
         interval_ms = to_ms(interval, "the punctuation interval")
         if interval_ms < 1:
             raise UserError(f"a punctuation interval is at least 1 ms, not {interval_ms}")
-        captured = CapturedPunctuator(interval_ms, punctuation_type, callback)
+        start_time_ms = None if start_time is None else to_epoch_ms(start_time, "start_time")
+        captured = CapturedPunctuator(
+            interval_ms, punctuation_type, self._punctuating(callback), start_time_ms=start_time_ms
+        )
         self._punctuators.append(captured)
         return captured
+
+    def _punctuating(self, callback: Callable[[int], None]) -> Callable[[int], None]:
+        def punctuate(timestamp: int) -> None:
+            self._punctuates = True
+            try:
+                callback(timestamp)
+            finally:
+                self._punctuates = False
+
+        return punctuate
 
     def commit(self) -> None:
         self.is_committed = True
@@ -96,6 +135,14 @@ class MockProcessorContext:
         return self._system_time_ms
 
     # ----------------------------------------------------------------------------------------------------- for tests
+
+    def process(self, processor: _Processor, record: Record[Any, Any]) -> None:
+        """Hands a record to a processor: its time is that of what is put without one, its key the one that is fixed."""
+        self._current, self.record_timestamp = record, record.timestamp
+        try:
+            processor.process(record)
+        finally:
+            self._current = None
 
     def add_state_store(self, store: Store) -> Any:
         """Adds a store, in memory and without a changelog, and returns it. Its serdes must be given."""

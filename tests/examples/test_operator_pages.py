@@ -6,12 +6,15 @@ With ``UPDATE_DIAGRAMS`` in the environment the diagrams are written anew.
 from __future__ import annotations
 
 import doctest
+import inspect
 import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import topology
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "operators"
 PAGES = sorted(FOLDER.glob("*.md"))
@@ -38,3 +41,56 @@ def test_examples_and_diagrams(page: Path) -> None:
     if "UPDATE_DIAGRAMS" in os.environ:
         page.write_text(drawn, encoding="utf-8")
     assert drawn == text
+
+
+OPERATORS = (
+    topology.BranchedKStream,
+    topology.CogroupedKStream,
+    topology.GlobalKTable,
+    topology.KGroupedStream,
+    topology.KGroupedTable,
+    topology.KStream,
+    topology.KTable,
+    topology.SessionWindowedCogroupedKStream,
+    topology.SessionWindowedKStream,
+    topology.StreamsBuilder,
+    topology.Suppressed,
+    topology.TimeWindowedCogroupedKStream,
+    topology.TimeWindowedKStream,
+    topology.TopologyBuilder,
+)
+OTHERS = {
+    "Buffer", "Cancellable", "Collect", "Count", "EmitStrategy", "FailedValue", "First", "FixedKeyProcessor", "Headers",
+    "JoinWindows", "KeyValueStore", "Last", "Max", "Mean", "Min", "NamedAggregate", "NamedAggregates", "Processor",
+    "ProcessorContext", "PunctuationType", "ReadOnlyKeyValueStore", "Record", "RecordContext", "RecordMetadata", "Serde",
+    "SessionStore", "SessionWindows", "SlidingWindows", "Store", "Subtopology", "Sum", "TimeWindows", "Topology",
+    "UnlimitedWindows", "ValueAndTimestamp", "ValueTransformer", "VersionedKeyValueStore", "VersionedRecord", "WindowStore",
+    "Windowed", "agg", "serdes",
+}  # fmt: skip
+"""What is exported and is no operator: values, what user code is or is given, errors aside."""
+
+METHODS = [
+    (kind, name)
+    for kind in OPERATORS
+    for name, member in inspect.getmembers(kind)
+    if not name.startswith("_") and (inspect.isroutine(member) or isinstance(member, property))
+]
+
+
+def test_every_exported_class_is_an_operator_or_known_not_to_be() -> None:
+    exported = {name for name in topology.__all__ if not name.endswith("Error")}
+    assert exported == OTHERS | {kind.__name__ for kind in OPERATORS}
+
+
+@pytest.mark.parametrize(("where", "pattern"), [("an example that runs", r"\.{}\b"), ("the table", r"\b{}\b")])
+def test_every_operator_is_in(where: str, pattern: str) -> None:
+    blocks = [block for page in PAGES for kind, block in BLOCK.findall(page.read_text("utf-8")) if kind == "python"]
+    text = "\n".join(blocks) if where == "an example that runs" else (FOLDER / "README.md").read_text("utf-8")
+    missing = [f"{kind.__name__}.{name}" for kind, name in METHODS if not re.search(pattern.format(name), text)]
+    assert missing == [], f"not in {where}"
+
+
+def test_every_page_has_a_diagram_and_examples() -> None:
+    for page in PAGES:
+        kinds = {kind for kind, _ in BLOCK.findall(page.read_text("utf-8"))}
+        assert kinds == {"python", "mermaid"} or page.stem == "README"

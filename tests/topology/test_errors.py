@@ -400,6 +400,17 @@ class _Callable:
         return value
 
 
+@pytest.mark.parametrize(("with_key", "arguments"), [(False, "value"), (True, "key, value")])
+def test_an_async_function_that_takes_other_arguments_is_refused(with_key: bool, arguments: str) -> None:
+    async def of_three(a: int, b: int, c: int) -> None:
+        raise AssertionError("it is not called")
+
+    with pytest.raises(
+        TopologyError, match=rf"errors\.py:\d+: .*map_async.. calls .* with .{arguments}., but .*of_three"
+    ):
+        StreamsBuilder().stream("a").map_async(of_three, with_key=with_key)  # type: ignore[call-overload]
+
+
 @pytest.mark.parametrize("fn", [max, _Callable(), partial(max, 1), lambda *given: given, lambda k, v, more=1: more])
 def test_functions_that_may_take_what_they_get_are_not_judged(fn: Callable[..., object]) -> None:
     StreamsBuilder().stream("a").filter(fn).peek(fn)

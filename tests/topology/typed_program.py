@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
 from topology import (
@@ -55,6 +55,9 @@ class Deduplicate(Processor[str, Order, str, Order]):
         self.context = context
         self.seen: KeyValueStore[str, int] = context.get_state_store("seen")
         context.schedule(timedelta(seconds=1), PunctuationType.STREAM_TIME, self.punctuate)
+        context.schedule(
+            1000, PunctuationType.WALL_CLOCK_TIME, self.punctuate, start_time=datetime(2024, 1, 1, tzinfo=UTC)
+        )
 
     def punctuate(self, timestamp: int) -> None:
         self.context.commit()
@@ -267,6 +270,25 @@ in_time = orders.join_asof(cents, lambda order, latest: latest, 60_000, how="lef
 assert_type(in_time, KStream[str, int | None])
 assert_type(in_time.late("right", value=serdes.long), KStream[str, int])
 assert_type(hourly.late(key=serdes.string, value=serdes.json(Order)), KStream[str, Order])
+
+
+def names_of(cents: list[int]) -> dict[int, str]:
+    return {each: str(each) for each in cents}
+
+
+async def names_later(cents: list[int]) -> dict[int, str]:
+    return names_of(cents)
+
+
+assert_type(
+    orders.join_lookup(names_of, lambda order, name: name, on=lambda key, order: order.cents), KStream[str, str]
+)
+assert_type(
+    orders.join_lookup(names_later, lambda order, name: name, on=lambda key, order: order.cents, how="left", retries=2),
+    KStream[str, str | None],
+)
+orders.print("orders", mapper=lambda key, order: f"{key} {order.cents}", every=100)
+orders.print_table(5, by_key=True)
 customers = builder.global_table("customers", key=serdes.long, value=serdes.string)
 assert_type(customers, GlobalKTable[int, str])
 assert_type(

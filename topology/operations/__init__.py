@@ -31,7 +31,7 @@ from topology.operations.basic import (
     TableSource,
     TableToStream,
 )
-from topology.operations.batches import MapAsync, MapBatches
+from topology.operations.batches import JoinLookup, MapAsync, MapBatches
 from topology.operations.grouped_tables import GroupTable, TableAggregate, TableTransformValues
 from topology.operations.joins import JoinOperation
 from topology.operations.windowed import SessionAggregate, SlidingAggregate, Suppress, TableMerge
@@ -65,6 +65,7 @@ Operation: TypeAlias = (
     | JoinOperation
     | MapAsync
     | MapBatches
+    | JoinLookup
 )
 
 __all__ = [
@@ -76,6 +77,7 @@ __all__ = [
     "ForEach",
     "Function",
     "GroupTable",
+    "JoinLookup",
     "KeyNotNull",
     "Map",
     "MapAsync",

@@ -37,3 +37,21 @@ class MapAsync:
     retries: int = 0
     backoff_ms: int = 100
     with_key: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinLookup:
+    """``joiner(value, found)``, where ``lookup([on(key, value), ...])`` is a mapping from such keys to what is found.
+
+    ``calls``: how an async lookup is called; None: it is not async. ``left``: what is not found is joined as None, else
+    dropped. ``ttl_ms``: how long an answer is remembered. ``batch``: keys in a call.
+    """
+
+    lookup: Function
+    calls: MapAsync | None
+    joiner: Function
+    on: Function
+    left: bool
+    ttl_ms: int
+    max_entries: int
+    batch: int

@@ -27,7 +27,7 @@ from streamsrt.testing.simulator.values import Faults, Inputs, Outputs, Simulati
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import encode_batch
 from topology.nodes import ProcessorNode, Topology
-from topology.operations import MapAsync
+from topology.operations import JoinLookup, MapAsync
 
 EPOCH_MS = 1_700_000_000_000
 START_S = 1_000.0
@@ -294,7 +294,8 @@ def _refuse_threads(topology: Topology) -> None:
     """Raises UserError where the application runs code that the simulation's order of events does not reach."""
     for subtopology in topology.subtopologies:
         for node in subtopology.nodes:
-            if isinstance(node, ProcessorNode) and isinstance(node.operation, MapAsync):
+            operation = node.operation if isinstance(node, ProcessorNode) else None
+            if isinstance(operation, MapAsync) or (isinstance(operation, JoinLookup) and operation.calls is not None):
                 raise UserError(
                     f"node {node.name} calls asynchronous functions, which run on a thread of their own: a seed would not "
                     "be the same run twice. Simulate the topology with a function that is not asynchronous in its place"

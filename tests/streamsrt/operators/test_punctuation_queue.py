@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsrt.operators.punctuation_queue import PunctuationQueue, Schedule
+from streamsrt.operators.punctuation_queue import PunctuationQueue, Schedule, anchored
 from topology import PunctuationType
 
 
@@ -47,3 +47,10 @@ def test_all_that_is_due_runs_by_time(schedules: list[tuple[int, int]], now_ms: 
     due = [schedules[int(name)][0] for name in run(queue, now_ms)]
     assert due == sorted(next_ms for next_ms, _ in schedules if next_ms <= now_ms)
     assert run(queue, now_ms) == []
+
+
+@given(st.integers(0, 1000), st.integers(1, 50), st.integers(-1, 1000))
+def test_an_anchored_schedule_begins_on_its_grid(start_ms: int, interval_ms: int, now_ms: int) -> None:
+    first = anchored(start_ms, interval_ms, now_ms)
+    assert (first - start_ms) % interval_ms == 0
+    assert first == start_ms if start_ms >= now_ms else now_ms < first <= now_ms + interval_ms

@@ -259,6 +259,24 @@ def test_processors_punctuate_ask_for_commits_and_are_closed() -> None:
     assert outputs(written) == [b"beat", b"beat", b"closed"]
 
 
+def test_processors_of_a_task_that_only_follows_changelogs_never_begin() -> None:
+    begun: list[object] = []
+
+    class Begins(Processor[str, int, str, int]):
+        def init(self, context: ProcessorContext[str, int]) -> None:
+            begun.append(context)
+
+        def process(self, record: Record[str, int]) -> None:
+            raise AssertionError("there is no record")
+
+        def close(self) -> None:
+            begun.append("closed")
+
+    task = new_task(numbers(lambda s: s.process(Begins)), Written())
+    task.close()
+    assert begun == []
+
+
 def test_a_missing_store_is_named() -> None:
     (subtopology,) = counting().subtopologies
     with pytest.raises(UserError, match="no store 'counts'"):

@@ -372,6 +372,8 @@ def test_stores_close_even_where_the_users_code_fails_at_the_end(make_rig: MakeR
     )
     rig = make_rig(topology=builder.build())
     rig.start(Tasks(active=rig.tasks(0)))
+    (owned,) = rig.manager.running()
+    owned.task.punctuate(0)
     assert rig.directory.is_open("counts", 0)
     with pytest.raises(RuntimeError, match=r"in the user's close"):
         rig.start(NOTHING)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from streamsrt.errors import UserError
 from streamsrt.testing.mock_processor_context import CapturedForward, MockProcessorContext
 from topology import (
+    FixedKeyProcessor,
     Processor,
     ProcessorContext,
     PunctuationType,
@@ -93,3 +96,35 @@ def test_mistakes() -> None:
         context.add_state_store(Store("s"))
     with pytest.raises(UserError, match="at least 1 ms"):
         context.schedule(0, PunctuationType.STREAM_TIME, print)
+
+
+class Renames(FixedKeyProcessor[str, str, str]):
+    """Forwards the record under its value as a key, and ``tick`` every hour on the hour."""
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        self.context = context
+        start = datetime(2024, 1, 1, 9, tzinfo=UTC)
+        context.schedule(timedelta(hours=1), PunctuationType.WALL_CLOCK_TIME, self.tick, start_time=start)
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.forward(record._replace(key=record.value))
+
+    def tick(self, timestamp: int) -> None:
+        self.context.forward(Record("tick", "tock", timestamp))
+
+
+def test_a_context_of_process_values_refuses_another_key() -> None:
+    context, processor = MockProcessorContext(fixed_key=True), Renames()
+    processor.init(context)
+    context.process(processor, Record("same", "same", 5))
+    with pytest.raises(UserError, match="must not change the key"):
+        context.process(processor, Record("one", "other", 6))
+    with pytest.raises(UserError, match=r"context\.process"):
+        processor.process(Record("same", "same", 7))
+    (timer,) = context.scheduled_punctuators()
+    timer.callback(8)
+    assert context.forwarded() == [
+        CapturedForward(Record("same", "same", 5)),
+        CapturedForward(Record("tick", "tock", 8)),
+    ]
+    assert timer.start_time_ms == 1_704_099_600_000

@@ -1,0 +1,105 @@
+"""What print() and print_table() write."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamsrt.testing.topology_test_driver import TopologyTestDriver
+from topology import KStream, StreamsBuilder, TopologyError, serdes
+
+
+def run(printing: Any, records: list[tuple[str, Any]], *, wall_clock_ms: int = 0) -> None:
+    builder = StreamsBuilder()
+    printing(builder.stream("in", key=serdes.string, value=serdes.json))
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.create_input_topic("in", serdes.string, serdes.json)
+        source.pipe_key_values(records)
+        driver.advance_wall_clock_time(wall_clock_ms)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_records_are_printed_under_the_name_of_the_step(capsys: pytest.CaptureFixture[str]) -> None:
+    run(lambda stream: stream.print(), [("a", 1), ("b", None)])
+    assert capsys.readouterr().out == "[KSTREAM-PRINTER-0000000001]: a, 1\n[KSTREAM-PRINTER-0000000001]: b, None\n"
+
+
+def test_label_text_and_output_can_be_given(tmp_path: Path) -> None:
+    path = tmp_path / "printed.txt"
+    path.write_text("before\n")
+
+    def text(key: str, value: int) -> str:
+        return f"{key} has {value}"
+
+    run(lambda stream: stream.print("orders", mapper=text, to=path, name="shown"), [("a", 1), ("b", 2)])
+    assert path.read_text() == "before\n[orders]: a has 1\n[orders]: b has 2\n"
+
+
+def test_a_sample_is_the_first_record_and_each_nth() -> None:
+    out = io.StringIO()
+    run(lambda stream: stream.print("n", to=out, every=3), [("k", number) for number in range(8)])
+    assert out.getvalue() == "[n]: k, 0\n[n]: k, 3\n[n]: k, 6\n"
+
+
+def test_a_printer_is_a_node_with_kafka_streams_name() -> None:
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream("in")
+    stream.print("x")
+    stream.print(name="own")
+    described = builder.build().describe()
+    assert "Processor: KSTREAM-PRINTER-0000000001 (stores: [])" in described
+    assert "Processor: own (stores: [])" in described
+
+
+def test_a_table_is_lines_where_there_is_no_terminal() -> None:
+    out = io.StringIO()
+    run(lambda stream: stream.print_table(title="orders", to=out), [("a", {"n": 1, "of": "x" * 50}), ("b", 2)])
+    assert out.getvalue() == "orders: key=a  n=1  of=" + "x" * 37 + "...\norders: key=b  value=2\n"
+
+
+def test_a_table_is_redrawn_in_place_on_a_terminal() -> None:
+    terminal = Terminal()
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.json).print_table(2, title="t", to=terminal)
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.create_input_topic("in", serdes.string, serdes.json)
+        source.pipe_key_values([("a", {"n": 1}), ("b", {"n": 22}), ("c", {"n": 3})])
+        assert terminal.getvalue() == ""
+        driver.advance_wall_clock_time(250)
+        first = "t\nkey  n\n---  --\nb    22\nc    3\n"
+        assert terminal.getvalue() == first
+        driver.advance_wall_clock_time(250)
+        assert terminal.getvalue() == first
+        source.pipe_input("d", {"m": 4})
+    assert terminal.getvalue() == first + "\x1b[5F\x1b[Jt\nkey  n  m\n---  -  -\nc    3\nd       4\n"
+
+
+def test_a_table_by_key_has_a_row_for_each() -> None:
+    terminal = Terminal()
+    run(
+        lambda stream: stream.print_table(2, by_key=True, title="t", to=terminal),
+        [("a", 1), ("b", 1), ("a", 2), ("c", 1), ("b", 2)],
+        wall_clock_ms=250,
+    )
+    assert terminal.getvalue() == "t\nkey  value\n---  -----\nb    2\nc    1\n"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda stream: stream.print(every=0), "1 prints all records"),
+        (lambda stream: stream.print(to="/nowhere/at/all.txt"), "no directory '/nowhere/at'"),
+        (lambda stream: stream.print(mapper=lambda key: key), "print.. calls a function with .key, value."),
+        (lambda stream: stream.print_table(0), "1 row at least"),
+    ],
+)
+def test_mistakes_are_found_when_the_program_is_built(wrong: Any, message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
+        wrong(StreamsBuilder().stream("in"))
