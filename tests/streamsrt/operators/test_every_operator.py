@@ -253,6 +253,14 @@ def with_table(how: str, store: Store, **options: Any) -> Program:
     return program
 
 
+async def names_of(letters: list[str]) -> dict[str, str]:
+    return {letter: letter.upper() for letter in letters if letter != "y"}
+
+
+def looked_up(builder: StreamsBuilder) -> Stream:
+    return left(builder).join_lookup(names_of, both, on=lambda k, v: v, how="left", max_entries=1, batch=2)
+
+
 def with_global_table(builder: StreamsBuilder) -> Stream:
     table = builder.global_table("right", store="world", **TEXT)
     return left(builder).left_join(table, both, on=lambda k, v: v)
@@ -298,6 +306,7 @@ PROGRAMS: dict[str, Program] = {
     "stream-table join": with_table("join", Store("world")),
     "stream-table left join": with_table("left_join", Store("world", **typing.cast(Any, VERSIONED))),
     "stream-table join with grace": with_table("left_join", Store("world", **typing.cast(Any, VERSIONED)), grace=8),
+    "lookup join": looked_up,
     "global table": with_global_table,
     "global store": with_global_store,
     "deduplicate": lambda builder: left(builder).deduplicate(lambda k, v: v, 15, serde=serdes.string),
