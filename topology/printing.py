@@ -13,13 +13,12 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 from topology.errors import TopologyError, call_site
 from topology.processor import Processor, ProcessorContext, PunctuationType, Record
 
-Output: TypeAlias = str | Path | TextIO | None
+Output: TypeAlias = str | TextIO | None
 """A file by its path (it is appended to), something to write to, or None: standard output."""
 
 REDRAW_INTERVAL_MS = 250
@@ -31,22 +30,24 @@ class Writer:
     """Writes to an output, visible at once. A file is opened for each text: nobody says when the last one has come."""
 
     def __init__(self, output: Output) -> None:
-        self._path = Path(output) if isinstance(output, str | Path) else None
-        self._file = None if isinstance(output, str | Path) else output
-        if self._path is not None and not self._path.parent.is_dir():
-            raise TopologyError(f"there is no directory {str(self._path.parent)!r} to print into", call_site())
+        self._output = output
+        if isinstance(output, str):
+            try:
+                self.write("")
+            except OSError as error:
+                raise TopologyError(f"can't print into {output!r}: {error.strerror}", call_site()) from None
 
     def is_terminal(self) -> bool:
         """Whether what was written can be drawn over."""
-        return self._path is None and (self._file or sys.stdout).isatty()
+        return not isinstance(self._output, str) and (self._output or sys.stdout).isatty()
 
     def write(self, text: str) -> None:
         """Writes it."""
-        if self._path is not None:
-            with self._path.open("a", encoding="utf-8") as file:
+        if isinstance(self._output, str):
+            with open(self._output, "a", encoding="utf-8") as file:  # paths are strings here
                 file.write(text)
             return
-        shown = self._file or sys.stdout
+        shown = self._output or sys.stdout
         shown.write(text)
         shown.flush()
 
