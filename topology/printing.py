@@ -18,38 +18,19 @@ from typing import Any, TextIO, TypeAlias
 from topology.errors import TopologyError, call_site
 from topology.processor import Processor, ProcessorContext, PunctuationType, Record
 
-Output: TypeAlias = str | TextIO | None
-"""A file by its path (it is appended to), something to write to, or None: standard output."""
+Output: TypeAlias = TextIO | None
+"""A text file that is open, or None: standard output."""
 
 REDRAW_INTERVAL_MS = 250
 """How often a table is redrawn at most, by the wall clock."""
 _WIDEST = 40
 
 
-class Writer:
-    """Writes to an output, visible at once. A file is opened for each text: nobody says when the last one has come."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-        if isinstance(output, str):
-            try:
-                self.write("")
-            except OSError as error:
-                raise TopologyError(f"can't print into {output!r}: {error.strerror}", call_site()) from None
-
-    def is_terminal(self) -> bool:
-        """Whether what was written can be drawn over."""
-        return not isinstance(self._output, str) and (self._output or sys.stdout).isatty()
-
-    def write(self, text: str) -> None:
-        """Writes it."""
-        if isinstance(self._output, str):
-            with open(self._output, "a", encoding="utf-8") as file:  # paths are strings here
-                file.write(text)
-            return
-        shown = self._output or sys.stdout
-        shown.write(text)
-        shown.flush()
+def _write(output: Output, text: str) -> None:
+    """Writes it, visible at once."""
+    shown = output or sys.stdout
+    shown.write(text)
+    shown.flush()
 
 
 class Printer:
@@ -60,7 +41,7 @@ class Printer:
             raise TopologyError(f"print(every={every}): 1 prints all records, n each n-th one", call_site())
         self._label = label
         self._mapper = mapper
-        self._writer = Writer(output)
+        self._output = output
         self._every = every
         self._skipped = every - 1
 
@@ -70,7 +51,7 @@ class Printer:
             return
         self._skipped = 0
         what = f"{key}, {value}" if self._mapper is None else self._mapper(key, value)
-        self._writer.write(f"[{self._label}]: {what}\n")
+        _write(self._output, f"[{self._label}]: {what}\n")
 
 
 class TablePrinter(Processor[Any, Any, Any, Any]):
@@ -82,19 +63,19 @@ class TablePrinter(Processor[Any, Any, Any, Any]):
         self._title = title
         self._size = size
         self._by_key = by_key
-        self._writer = Writer(output)
+        self._output = output
         self._rows: deque[tuple[Any, dict[str, str]]] = deque(maxlen=size)
         self._drawn_lines = 0
         self._changed = False
 
     def init(self, context: ProcessorContext[Any, Any]) -> None:
-        if self._writer.is_terminal():
+        if self._is_terminal():
             context.schedule(REDRAW_INTERVAL_MS, PunctuationType.WALL_CLOCK_TIME, self._redraw)
 
     def process(self, record: Record[Any, Any]) -> None:
         row = {"key": _text(record.key), **_cells(record.value)}
-        if not self._writer.is_terminal():
-            self._writer.write(f"{self._title}: " + "  ".join(f"{name}={cell}" for name, cell in row.items()) + "\n")
+        if not self._is_terminal():
+            _write(self._output, f"{self._title}: " + "  ".join(f"{name}={cell}" for name, cell in row.items()) + "\n")
             return
         if self._by_key:
             known = next((place for place, (key, _) in enumerate(self._rows) if key == record.key), None)
@@ -110,12 +91,15 @@ class TablePrinter(Processor[Any, Any, Any, Any]):
         """What came last is shown."""
         self._redraw(0)
 
+    def _is_terminal(self) -> bool:
+        return (self._output or sys.stdout).isatty()
+
     def _redraw(self, now_ms: int) -> None:
         if not self._changed:
             return
         lines = self._lines()
         up = f"\x1b[{self._drawn_lines}F\x1b[J" if self._drawn_lines else ""
-        self._writer.write(up + "".join(f"{line}\n" for line in lines))
+        _write(self._output, up + "".join(f"{line}\n" for line in lines))
         self._drawn_lines, self._changed = len(lines), False
 
     def _lines(self) -> list[str]:

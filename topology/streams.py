@@ -153,9 +153,9 @@ class KStream(StreamExtras[K, V], StreamJoins[K, V]):
     ) -> None:
         """Prints ``[label]: key, value`` for each record; the stream ends here.
 
-        ``label`` None: the step's name. ``mapper(key, value)`` makes another text. ``to``: a path (appended to), or a text
-        file; None: standard output. ``every``: prints the first record and then each so many-th, of what this process
-        sees. Raises TopologyError for a path in no directory. Source: org.apache.kafka.streams.kstream.Printed.
+        ``label`` None: the step's name. ``mapper(key, value)`` makes another text. ``to``: a text file that is open; None:
+        standard output. ``every``: prints the first record and then each so many-th, of what this process sees. Raises
+        TopologyError for an ``every`` below 1. Source: org.apache.kafka.streams.kstream.Printed.
         """
         if mapper is not None:
             check_function(mapper, "print", OF_RECORD)

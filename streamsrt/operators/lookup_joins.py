@@ -89,15 +89,17 @@ class _Lookup:
 
     def _work(self, records: list[Waiting]) -> None:
         wanted: list[tuple[Waiting, Hashable]] = []
+        keys: dict[Hashable, None] = {}
         for record in records:
             try:
                 key = self._op.on(record.key, record.value)
-                hash(key)
+                keys[key] = None
             except Exception as error:  # noqa: BLE001  # a user's function may raise anything
                 self._batch.failed(record, error)
             else:
                 wanted.append((record, key))
-        answers = self._look_up(dict.fromkeys(key for _, key in wanted if key is not None))
+        keys.pop(None, None)
+        answers = self._look_up(keys)
         for record, key in wanted:
             self._join(record, _NOT_THERE if key is None else answers[key])
 

@@ -33,13 +33,13 @@ def test_records_are_printed_under_the_name_of_the_step(capsys: pytest.CaptureFi
 
 def test_label_text_and_output_can_be_given(tmp_path: Path) -> None:
     path = tmp_path / "printed.txt"
-    path.write_text("before\n")
 
     def text(key: str, value: int) -> str:
         return f"{key} has {value}"
 
-    run(lambda stream: stream.print("orders", mapper=text, to=str(path), name="shown"), [("a", 1), ("b", 2)])
-    assert path.read_text() == "before\n[orders]: a has 1\n[orders]: b has 2\n"
+    with path.open("w") as file:
+        run(lambda stream: stream.print("orders", mapper=text, to=file, name="shown"), [("a", 1), ("b", 2)])
+    assert path.read_text() == "[orders]: a has 1\n[orders]: b has 2\n"
 
 
 def test_a_sample_is_the_first_record_and_each_nth() -> None:
@@ -95,7 +95,6 @@ def test_a_table_by_key_has_a_row_for_each() -> None:
     ("wrong", "message"),
     [
         (lambda stream: stream.print(every=0), "1 prints all records"),
-        (lambda stream: stream.print(to="/nowhere/at/all.txt"), "can't print into '/nowhere/at/all.txt': No such file"),
         (lambda stream: stream.print(mapper=lambda key: key), "print.. calls a function with .key, value."),
         (lambda stream: stream.print_table(0), "1 row at least"),
     ],
