@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from types import FrameType, TracebackType
@@ -23,7 +23,6 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, MissingTopicError, StreamsError, UserError
 from streamsrt.queries.errors import (
-    InvalidStateStoreError,
     StreamsNotStartedError,
     StreamsRebalancingError,
     StreamsStoppedError,
@@ -34,18 +33,10 @@ from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.store_queries import StoreQueries
 from streamsrt.runtime.assembly import assemble, client_config, topology_settings
 from streamsrt.runtime.health import why_not_alive, why_not_ready
+from streamsrt.runtime.instance_metrics import InstanceMetrics
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response, application_shutdown
 from streamsrt.runtime.memory import budget_text
-from streamsrt.runtime.metrics import (
-    CLIENT,
-    Metric,
-    client_metrics,
-    memory_metrics,
-    store_metrics,
-    task_metrics,
-    thread_metrics,
-    updater_metrics,
-)
+from streamsrt.runtime.metrics import CLIENT, About, Metric, client_metrics
 from streamsrt.runtime.process_queries import ProcessQueries, QueryChannel, QueryServer
 from streamsrt.runtime.processes import StreamProcesses
 from streamsrt.runtime.stream_thread import StreamThread
@@ -108,6 +99,7 @@ class KafkaStreams(Queryable):
         self._queries: LocalQueries | None = None
         self._process_queries: ProcessQueries | None = None
         self._failed_threads = 0
+        self._metrics = InstanceMetrics()
         self._past = Progress()
         """What threads did that failed and were replaced."""
         self._is_paused = False
@@ -184,6 +176,7 @@ class KafkaStreams(Queryable):
             client_metrics(
                 {**client, "application-id": config.application_id},
                 self._state,
+                About(config.application_id, self.topology.describe(), config.metrics_recording_level),
                 alive=int(self._state in (State.RUNNING, State.REBALANCING)) if processes is None else processes.alive,
                 failed=self._failed_threads if processes is None else processes.failed,
             )
@@ -191,18 +184,9 @@ class KafkaStreams(Queryable):
         if self._process_queries is not None:
             # What a stream thread says of itself as a client of its own is of no use beside what is said of the whole.
             found += [metric for metric in self._process_queries.metrics() if metric.group != CLIENT]
-        if loop is None:
-            return found
-        name = client["client-id"] if self._worker else f"{client['client-id']}-StreamThread-{self._thread_number}"
-        thread = {**client, "thread-id": name}
-        progress = loop.progress
-        found += thread_metrics(thread, progress, loop.meter)
-        found += task_metrics(thread, progress.tasks)
-        found += updater_metrics(thread, progress)
-        found += memory_metrics(thread, progress.memory)
-        if self._queries is not None:
-            with suppress(InvalidStateStoreError):
-                found += store_metrics(thread, self._queries.store_sizes(timeout_s=_SIZES_TIMEOUT_S))
+        if loop is not None:
+            name = client["client-id"] if self._worker else f"{client['client-id']}-StreamThread-{self._thread_number}"
+            found += self._metrics.of_thread({**client, "thread-id": name}, loop, self._queries)
         return found
 
     def local_queries(self) -> StoreQueries:
@@ -471,7 +455,9 @@ class KafkaStreams(Queryable):
         tune_process()
         try:
             with ExitStack() as stack:
-                rocksdb = RocksDBOptions(memory_bytes=config.rocksdb_bytes)
+                rocksdb = RocksDBOptions(
+                    memory_bytes=config.rocksdb_bytes, statistics=config.metrics_recording_level != "INFO"
+                )
                 directory = stack.enter_context(
                     StateDirectory(
                         config.state_dir, config.application_id, rocksdb=rocksdb, shared=self._worker is not None
@@ -598,7 +584,6 @@ class KafkaStreams(Queryable):
             )
 
 
-_SIZES_TIMEOUT_S = 2.0
 _REPLACE_PAUSE_S = 0.5
 _LOOK_S = 0.1
 _QUIET_TIMES = 5

@@ -30,6 +30,7 @@ def _to_ms(value: object) -> object:
 
 
 Milliseconds = Annotated[int, BeforeValidator(_to_ms)]
+RecordingLevel = Literal["INFO", "DEBUG", "TRACE"]
 EXACTLY_ONCE_COMMIT_INTERVAL_MS = 100
 _RECORD_CACHES_BYTES, _STORES_BYTES, _UNCOMMITTED_BYTES = 64 << 20, 64 << 20, 16 << 20
 _LEAST_MEMORY_BYTES, _LEAST_ROCKSDB_BYTES = 4 << 20, 1 << 20
@@ -77,6 +78,8 @@ class StreamsConfig(BaseModel):
     application_id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$", max_length=200)
     bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
     client_id: str = ""
+    metrics_recording_level: RecordingLevel = "INFO"
+    """``DEBUG``: nodes, stores and RocksDB are measured one by one too, which costs time; ``TRACE``: latencies at stores."""
     application_server: str = ""
     """``host:port`` that the other instances are told for interactive queries; without it, that of ``http.listen``."""
     http_listen: str = ""

@@ -30,6 +30,7 @@ _SEVERAL_RESULTS = (
     nodes.StreamStreamJoin,
     nodes.StreamSelfJoin,
 )
+_FAR = 2**63
 NODES_MAX = 300
 DEPTH_MAX = 60
 
@@ -153,6 +154,7 @@ class Compiler:
     # ------------------------------------------------------------------------------------------------- for operations
 
     def children(self, node: SourceNode | ProcessorNode, flow: Flow) -> None:
+        self._count_forwarded(node.name)
         self.share(node, flow)
         for child in node.result_children:
             self.child(child, flow.copy())
@@ -177,7 +179,31 @@ class Compiler:
             emit = _EMITS.get(type(node.operation))
             if emit is None:
                 raise TooComplex(f"{name}: {type(node.operation).__name__}")
+            self._count(name, flow.time)
             emit(self, node, node.operation, flow)
+
+    def _count(self, name: str, time: str) -> None:
+        """Counts what comes to a node, where nodes are measured."""
+        meter = self.env.node_meters.get(name)
+        if meter is None:
+            return
+        e = self.emitter
+        came = e.bind("came", meter.came)
+        e.setup(f"n_{came} = s_{came} = 0", f"l_{came}, h_{came} = {_FAR}, -{_FAR}")
+        e.finish(f"{came}(n_{came}, s_{came}, l_{came}, h_{came}, {e.bind('env', self.env)}.system_time_ms)")
+        e.line(f"n_{came} += 1")
+        if meter.timed:
+            e.line(f"s_{came} += {time}")
+            e.line(f"if {time} < l_{came}: l_{came} = {time}")
+            e.line(f"if {time} > h_{came}: h_{came} = {time}")
+
+    def _count_forwarded(self, name: str) -> None:
+        meter = self.env.node_meters.get(name)
+        if meter is not None:
+            bound = self.emitter.bind("meter", meter)
+            self.emitter.setup(f"f_{bound} = 0")
+            self.emitter.finish(f"{bound}.forwarded += f_{bound}")
+            self.emitter.line(f"f_{bound} += 1")
 
     def share(self, node: SourceNode | ProcessorNode, flow: Flow) -> None:
         """Deserialises what several children would deserialise each for itself."""

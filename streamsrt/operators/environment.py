@@ -9,9 +9,11 @@ from typing import Any, NamedTuple, Protocol
 
 from streamsrt.errors import ProcessingError, ProductionError, RecordError, StateError
 from streamsrt.operators.handlers import ErrorContext, ExceptionHandler, HandlerResponse
+from streamsrt.operators.node_meter import NodeMeter
 from streamsrt.operators.plan import Counters, Plan, StreamTime
 from streamsrt.operators.punctuation_queue import PunctuationQueue, Schedule
 from streamsrt.operators.table_views import View
+from streamsrt.state.timed import StoreMeter
 from streamsrt.state.versioned_cache import VersionPut
 from topology.operations import MapAsync
 from topology.processor import PunctuationType, RecordMetadata
@@ -93,6 +95,9 @@ class Environment:
         self.batches: list[Callable[[], None]] = []
         """What works off the records that wait at operators over batches."""
         self.call_all: CallAll | None = None
+        self.node_meters: Mapping[str, NodeMeter] = {}
+        self.store_meters: Mapping[str, StoreMeter] = {}
+        """Where single nodes and stores are measured."""
         self._schedules = {type_: PunctuationQueue() for type_ in PunctuationType}
         self._beginnings: list[Callable[[], None]] | None = []
 

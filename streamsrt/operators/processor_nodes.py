@@ -12,6 +12,7 @@ from typing import Any
 from streamsrt.errors import RecordError, StateError, UserError
 from streamsrt.operators.aggregate import pack_start
 from streamsrt.operators.environment import Environment
+from streamsrt.operators.node_meter import NodeMeter
 from streamsrt.operators.plan import own_store
 from streamsrt.operators.punctuation_queue import Schedule, anchored
 from streamsrt.operators.store_access import store_access
@@ -60,6 +61,24 @@ class PathNode:
             self.late.accept(key, value, timestamp, headers)
 
 
+class MeasuredNode(PathNode):
+    """One that counts what comes and goes."""
+
+    __slots__ = ("_meter",)
+
+    def __init__(self, name: str, env: Environment, meter: NodeMeter) -> None:
+        super().__init__(name, env)
+        self._meter = meter
+
+    def accept(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+        self._meter.came(1, timestamp, timestamp, timestamp, self.env.system_time_ms)
+        super().accept(key, value, timestamp, headers, old)
+
+    def forward(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+        self._meter.forwarded += 1
+        super().forward(key, value, timestamp, headers, old)
+
+
 def _nothing() -> None:
     pass
 
@@ -97,7 +116,9 @@ class PathBuilder:
         if made is not None:
             return made
         node = self.plan.node(name)
-        made = self._made[name] = PathNode(name, self.env)
+        meter = self.env.node_meters.get(name)
+        made = PathNode(name, self.env) if meter is None else MeasuredNode(name, self.env, meter)
+        self._made[name] = made
         if isinstance(node, nodes.SinkNode):
             made.process = self._sink(node)
             return made
@@ -416,7 +437,9 @@ class Context:
         if isinstance(cache, LruCache):
             cache.on_drop = on_change
         serde = self._env.plan.key_serde(spec)
-        return store_access(spec, cache, serde, self._now, on_change, timestamped=not spec.bare_values)
+        access = store_access(spec, cache, serde, self._now, on_change, timestamped=not spec.bare_values)
+        meter = self._env.store_meters.get(name)
+        return access if meter is None else meter.before_access(access)
 
     def _now(self) -> tuple[int, Any, int]:
         if self.current is None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
 from operator import length_hint
+from types import MappingProxyType
 from typing import Any
 
 from streamsrt.errors import DeserializationError, RecordError, StateError
@@ -51,10 +52,12 @@ from streamsrt.operators.environment import (
 from streamsrt.operators.expiry import Expiry
 from streamsrt.operators.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.idle import IdleClosing
+from streamsrt.operators.node_meter import NodeMeter
 from streamsrt.operators.plan import Counters, Plan, emits_on_close, own_store, window_size_ms
 from streamsrt.operators.processor_nodes import PathBuilder
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import Flushed
+from streamsrt.state.timed import StoreMeter
 from streamsrt.wire.records import RecordColumns
 from topology import nodes, operations
 from topology.processor import PunctuationType, RecordMetadata
@@ -78,6 +81,8 @@ class Runner:
         generate: bool = True,
         call_all: CallAll | None = None,
         global_stores: GlobalStores | None = None,
+        node_meters: Mapping[str, NodeMeter] = MappingProxyType({}),
+        store_meters: Mapping[str, StoreMeter] = MappingProxyType({}),
     ) -> None:
         self.plan = plan
         self.caches = caches
@@ -89,6 +94,7 @@ class Runner:
         )
         self.env.system_time_ms = system_time_ms
         self.env.call_all = call_all
+        self.env.node_meters, self.env.store_meters = node_meters, store_meters
         self._compiler = Compiler(self.env)
         self._path = PathBuilder(self.env)
         used = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]
@@ -275,7 +281,8 @@ class Runner:
         """Logs and forwards what the caches hold back. Raises RecordError (offset -1) where that fails."""
         while any(cache.dirty for cache in self.caches.values()):
             for store in self.plan.flushed_stores:
-                self._flush_store(store)
+                meter = self.env.store_meters.get(store)
+                (self._flush_store if meter is None else meter.flushing(self._flush_store))(store)
 
     def _flush_store(self, store: str) -> None:
         cache = self.caches[store]

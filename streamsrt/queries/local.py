@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from struct import Struct
-from typing import Any
+from typing import Any, TypeVar
 
 from streamsrt.errors import StateError
 from streamsrt.queries.desk import DEFAULT_TIMEOUT_S, QueryDesk
@@ -32,6 +32,8 @@ from streamsrt.queries.values import (
 from streamsrt.state.store import StoreClosedError
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.owned_task import OwnedTask, Phase
+
+T = TypeVar("T")
 
 _timestamp_of = Struct(">q").unpack_from
 _ANSWERING = (Phase.RUNNING, Phase.STANDBY, Phase.RESTORING)
@@ -87,6 +89,10 @@ class LocalQueries(StoreQueries):
 
     def more(self, rows: Any, timeout_s: float) -> list[RawRow]:
         return self._desk.run(lambda: list(islice(rows, CHUNK_ROWS)), timeout_s)
+
+    def look(self, work: Callable[[Iterable[OwnedTask]], T], timeout_s: float = DEFAULT_TIMEOUT_S) -> T:
+        """What ``work`` finds out of the tasks, while nobody else touches them. Raises InvalidStateStoreError."""
+        return self._desk.run(lambda: work(self._tasks), timeout_s)
 
     def store_sizes(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[StoreSize]:
         """What each store of this instance takes."""

@@ -8,39 +8,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-WINDOW_NS = 30_000_000_000
+from streamsrt.measures import WINDOW_NS, Work
+
 _SAMPLE_NS = 1_000_000_000
-
-
-class Work:
-    """One kind of work: how often, how long, and how much of it was done. Times in nanoseconds."""
-
-    __slots__ = ("_before_ns", "_now_ns", "_window_began_ns", "count", "items", "time_ns")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.items = 0
-        self.time_ns = 0
-        self._window_began_ns = 0
-        self._now_ns = 0
-        self._before_ns = 0
-
-    def add(self, began_ns: int, ended_ns: int, items: int) -> None:
-        """It was done once, for so many records."""
-        took_ns = ended_ns - began_ns
-        self.count += 1
-        self.items += items
-        self.time_ns += took_ns
-        if ended_ns - self._window_began_ns > WINDOW_NS:
-            self._window_began_ns, self._before_ns, self._now_ns = ended_ns, self._now_ns, took_ns
-        elif took_ns > self._now_ns:
-            self._now_ns = took_ns
-
-    @property
-    def longest_ns(self) -> int:
-        """The longest one of the last half minute to minute."""
-        return max(self._now_ns, self._before_ns)
 
 
 class ThreadMeter:
@@ -54,6 +27,10 @@ class ThreadMeter:
         self.process = Work()
         self.punctuate = Work()
         self.commit = Work()
+        self.assigned = Work()
+        self.revoked = Work()
+        self.lost = Work()
+        """How long it took to do what the group said of tasks."""
         self.blocked_ns = 0
         """Waiting for input."""
         self.turned_ns = time.monotonic_ns()
@@ -77,6 +54,15 @@ class ThreadMeter:
         samples.append((now_ns, self._numbers()))
         while len(samples) > 2 and now_ns - samples[1][0] >= WINDOW_NS:
             samples.popleft()
+
+    @contextmanager
+    def timing(self, work: Work) -> Iterator[None]:
+        """Times what is done within."""
+        began_ns = time.monotonic_ns()
+        try:
+            yield
+        finally:
+            work.add(began_ns, time.monotonic_ns(), 1)
 
     def rates(self) -> dict[str, tuple[float, float, float]]:
         """By kind of work: how often a second, for how many records a second, and which part of the time it takes."""

@@ -1,24 +1,31 @@
 """Metrics under Kafka Streams' names, made of what the runtime counts anyway when somebody asks for them.
 
 A metric is a name and a group, as in Kafka's documentation (``process-total`` of ``stream-thread-metrics``), and tags. Rates
-and ratios are of the last half minute; latencies are in milliseconds, of a turn of the loop (which processes up to some
-thousand records), not of a record.
+and ratios are of the last half minute; latencies of threads are in milliseconds, of a turn of the loop (which processes up
+to some thousand records), not of a record; those of tasks and stores are in nanoseconds. What Kafka has as a text is a
+metric of the value 1 here, with the text as a tag.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from math import isnan
 
-from streamsrt.queries.values import StoreSize
+from streamsrt.measures import Rates, Reading, Spread, Work
 from streamsrt.runtime.meter import ThreadMeter
-from streamsrt.runtime.values import MemoryUse, Progress, State, TaskProgress
+from streamsrt.runtime.values import MemoryUse, Progress, State
 
-CLIENT, THREAD, TASK, STORE, UPDATER, MEMORY = (
+CLIENT, THREAD, TASK, NODE, TOPIC, STORE, CACHE, UPDATER, MEMORY = (
     "stream-metrics",
     "stream-thread-metrics",
     "stream-task-metrics",
+    "stream-processor-node-metrics",
+    "stream-topic-metrics",
     "stream-state-metrics",
+    "stream-record-cache-metrics",
     "stream-state-updater-metrics",
     "stream-memory-metrics",
 )
@@ -26,7 +33,7 @@ CLIENT, THREAD, TASK, STORE, UPDATER, MEMORY = (
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One measurable. ``tags`` as in Kafka Streams: ``client-id``, ``thread-id``, ``task-id``, ``state-id``."""
+    """One measurable. ``tags`` as in Kafka Streams: ``client-id``, ``thread-id``, ``task-id``, ``processor-node-id``, ..."""
 
     name: str
     group: str
@@ -35,54 +42,115 @@ class Metric:
     description: str = ""
 
 
-def client_metrics(tags: Mapping[str, str], state: State, *, alive: int, failed: int) -> Iterator[Metric]:
-    """``tags``: with application id and version, which Kafka Streams has as metrics with text for values."""
+@dataclass(slots=True)
+class MetricList:
+    """Metrics that are being written down. ``now_ns``: of the monotonic clock; ``now_ms``: what the tasks' clock shows."""
+
+    rates: Rates
+    now_ns: int
+    now_ms: int
+    found: list[Metric] = field(default_factory=list)
+    asked: set[Hashable] = field(default_factory=set)
+    """Whose rates were asked for."""
+
+    def per_second(self, what: Hashable, total: float) -> float:
+        self.asked.add(what)
+        return self.rates.of(what, total, self.now_ns)
+
+    def add(self, group: str, name: str, value: float, tags: Mapping[str, str], description: str) -> None:
+        self.found.append(Metric(name, group, value, tags, description))
+
+    def rate(self, group: str, name: str, total: float, tags: Mapping[str, str], what: str) -> None:
+        """How quickly a total grows."""
+        value = self.per_second((group, name, *tags.values()), total)
+        self.add(group, f"{name}-rate", value, tags, f"{what}, per second")
+
+    def counted(self, group: str, name: str, total: float, tags: Mapping[str, str], what: str) -> None:
+        """A total, and how quickly it grows."""
+        self.add(group, f"{name}-total", total, tags, f"{what}, since the start")
+        self.rate(group, name, total, tags, what)
+
+    def work(self, group: str, name: str, work: Work, tags: Mapping[str, str], *, per_ms: float = 1.0) -> None:
+        """How long it took, in nanoseconds unless ``per_ms`` says otherwise."""
+        average = work.time_ns / work.count if work.count else 0.0
+        self.add(group, f"{name}-latency-avg", average / per_ms, tags, f"how long a {name} took, since the start")
+        self.add(group, f"{name}-latency-max", work.longest_ns / per_ms, tags, f"longest {name}, lately")
+
+    def spread(
+        self, group: str, name: str, spread: Spread, now: int, tags: Mapping[str, str], what: str, *, low: bool = False
+    ) -> None:
+        """Mean and greatest, and the least one where wanted, of late."""
+        self.reading(group, name, spread.read(now), tags, what, low=low)
+
+    def reading(
+        self, group: str, name: str, reading: Reading, tags: Mapping[str, str], what: str, *, low: bool = False
+    ) -> None:
+        self.add(group, f"{name}-avg", reading.mean, tags, f"{what}, on the average")
+        if low:
+            self.add(group, f"{name}-min", reading.low, tags, f"{what}, the least")
+        self.add(group, f"{name}-max", reading.high, tags, f"{what}, the greatest")
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What is told of an application's instance: texts."""
+
+    application_id: str
+    topology: str
+    recording_level: str
+    process_id: str = ""
+
+
+def client_metrics(tags: Mapping[str, str], state: State, about: About, *, alive: int, failed: int) -> Iterator[Metric]:
+    """Of the instance."""
     yield Metric(
         "client-state", CLIENT, list(State).index(state), {**tags, "state": state.value}, "state of the client"
     )
+    version, commit = installed()
+    level = ["INFO", "DEBUG", "TRACE"].index(about.recording_level)
+    yield Metric("recording-level", CLIENT, level, {**tags, "level": about.recording_level}, "metrics.recording.level")
+    for name, text, what in (
+        ("version", version, "version of this library"),
+        ("commit-id", commit, "commit that this library was installed from"),
+        ("application-id", about.application_id, "application.id"),
+        ("topology-description", about.topology, "what Topology.describe() says"),
+    ):
+        yield Metric(name, CLIENT, 1, {**tags, name: text}, what)
     yield Metric("alive-stream-threads", CLIENT, alive, tags, "stream threads that run")
     yield Metric("failed-stream-threads", CLIENT, failed, tags, "stream threads that failed since the start")
 
 
-def thread_metrics(tags: Mapping[str, str], progress: Progress, meter: ThreadMeter) -> Iterator[Metric]:
+def installed() -> tuple[str, str]:
+    """Version and commit of this library, as its installer has noted them (PEP 610); ``unknown`` where it has not."""
+    try:
+        package = metadata.distribution("streamsrt")
+    except metadata.PackageNotFoundError:
+        return "unknown", "unknown"
+    origin = json.loads(package.read_text("direct_url.json") or "{}")
+    return package.version, origin.get("vcs_info", {}).get("commit_id", "unknown")
+
+
+def thread_metrics(board: MetricList, tags: Mapping[str, str], progress: Progress, meter: ThreadMeter) -> None:
     """Of the processing thread."""
     rates = meter.rates()
     for kind, work in zip(ThreadMeter.KINDS, meter.works(), strict=True):
         calls_rate, items_rate, ratio = rates[kind]
         total, rate = (work.items, items_rate) if kind in ("process", "punctuate") else (work.count, calls_rate)
-        yield Metric(f"{kind}-total", THREAD, total, tags, f"total of {kind}")
-        yield Metric(f"{kind}-rate", THREAD, rate, tags, f"{kind} per second")
-        yield Metric(f"{kind}-ratio", THREAD, ratio, tags, f"part of the time spent in {kind}")
-        average_ms = work.time_ns / work.count / 1e6 if work.count else 0.0
-        yield Metric(f"{kind}-latency-avg", THREAD, average_ms, tags, f"milliseconds of a {kind}, since the start")
-        yield Metric(f"{kind}-latency-max", THREAD, work.longest_ns / 1e6, tags, f"longest {kind}, in milliseconds")
+        board.add(THREAD, f"{kind}-total", total, tags, f"total of {kind}")
+        board.add(THREAD, f"{kind}-rate", rate, tags, f"{kind} per second")
+        board.add(THREAD, f"{kind}-ratio", ratio, tags, f"part of the time spent in {kind}")
+        board.work(THREAD, kind, work, tags, per_ms=1e6)
     for kind, work in (("poll", meter.poll), ("process", meter.process)):
         average = work.items / work.count if work.count else 0.0
         what = "batches" if kind == "poll" else "records"
-        yield Metric(f"{kind}-records-avg", THREAD, average, tags, f"{what} of a {kind}, since the start")
-    yield Metric("task-created-total", THREAD, progress.opened_tasks, tags, "tasks opened")
-    yield Metric("task-closed-total", THREAD, progress.closed_tasks, tags, "tasks closed")
-    yield Metric("blocked-time-ns-total", THREAD, meter.blocked_ns, tags, "nanoseconds of waiting for input")
-    yield Metric("thread-start-time", THREAD, meter.started_ms, tags, "when it started, epoch milliseconds")
-
-
-def task_metrics(tags: Mapping[str, str], tasks: Iterable[TaskProgress]) -> Iterator[Metric]:
-    """Of each active task."""
-    for task in tasks:
-        if task.role != "active":
-            continue
-        of_task = {**tags, "task-id": task.task_id}
-        counters = task.counters
-        yield Metric("process-total", TASK, counters.get("processed", 0), of_task, "records processed")
-        why = {reason: counters.get(f"dropped_{reason}", 0) for reason in ("null", "late", "timestamp")}
-        why["other"] = max(0, counters.get("dropped", 0) - sum(why.values()))
-        for reason, count in why.items():
-            with_reason = {**of_task, "reason": reason}
-            yield Metric("dropped-records-total", TASK, count, with_reason, "records dropped, by the reason")
-        failed = sum(count for name, count in counters.items() if name.startswith("failed_"))
-        yield Metric("skipped-records-total", TASK, failed, of_task, "records that failed and were skipped")
-        yield Metric("records-lag", TASK, task.lag_records, of_task, "records that were seen and are not processed")
-        yield Metric("stream-time", TASK, task.stream_time_ms, of_task, "latest timestamp, epoch milliseconds")
+        board.add(THREAD, f"{kind}-records-avg", average, tags, f"{what} of a {kind}, since the start")
+        board.add(THREAD, f"{kind}-records-max", work.most_items, tags, f"{what} of a {kind}, the most lately")
+    for change, work in (("assigned", meter.assigned), ("revoked", meter.revoked), ("lost", meter.lost)):
+        board.work(THREAD, f"tasks-{change}", work, tags, per_ms=1e6)
+    board.counted(THREAD, "task-created", progress.opened_tasks, tags, "tasks opened")
+    board.counted(THREAD, "task-closed", progress.closed_tasks, tags, "tasks closed")
+    board.add(THREAD, "blocked-time-ns-total", meter.blocked_ns, tags, "nanoseconds of waiting for input")
+    board.add(THREAD, "thread-start-time", meter.started_ms, tags, "when it started, epoch milliseconds")
 
 
 def memory_metrics(tags: Mapping[str, str], memory: MemoryUse) -> Iterator[Metric]:
@@ -95,27 +163,13 @@ def memory_metrics(tags: Mapping[str, str], memory: MemoryUse) -> Iterator[Metri
     yield Metric("state-bytes", MEMORY, memory.state_bytes, tags, "bytes that all stores hold, on disk and in memory")
 
 
-def updater_metrics(tags: Mapping[str, str], progress: Progress) -> Iterator[Metric]:
+def updater_metrics(board: MetricList, tags: Mapping[str, str], progress: Progress) -> None:
     """Of what is being restored and followed."""
     restoring = [task for task in progress.tasks if task.role == "active" and task.phase == "restoring"]
     standbys = [task for task in progress.tasks if task.role != "active"]
-    yield Metric("restoring-active-tasks", UPDATER, len(restoring), tags, "active tasks that are being restored")
-    yield Metric("restoring-standby-tasks", UPDATER, len(standbys), tags, "standbys that follow their changelogs")
-    yield Metric("restore-records-total", UPDATER, progress.restored_records, tags, "records restored")
-    for task in progress.tasks:
-        for each in task.restoring:
-            of_store = {**tags, "task-id": task.task_id, "rocksdb-state-id": each.store}
-            yield Metric("restore-remaining-records-total", STORE, each.remaining_records, of_store, "records left")
-            yield Metric("restore-total", STORE, each.restored_records, of_store, "records restored")
-
-
-def store_metrics(tags: Mapping[str, str], sizes: Iterable[StoreSize]) -> Iterator[Metric]:
-    """Of each store."""
-    for size in sizes:
-        of_store = {**tags, "task-id": size.task_id, "rocksdb-state-id": size.store}
-        yield Metric("estimate-num-keys", STORE, size.entries, of_store, "entries in the store, about")
-        yield Metric("size-bytes", STORE, size.size_bytes, of_store, "bytes on disk and in memtables")
-        yield Metric("cache-size-bytes-total", STORE, size.cache_bytes, of_store, "bytes of its record cache, about")
+    board.add(UPDATER, "active-restoring-tasks", len(restoring), tags, "active tasks that are being restored")
+    board.add(UPDATER, "standby-updating-tasks", len(standbys), tags, "standbys that follow their changelogs")
+    board.counted(UPDATER, "restore-records", progress.restored_records, tags, "records restored")
 
 
 def prometheus_text(metrics: Iterable[Metric]) -> str:
@@ -125,11 +179,16 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
         name = f"kafka_{metric.group}_{metric.name}".replace("-", "_").replace("kafka_stream_", "kafka_streams_stream_")
         if name not in families:
             kind = "counter" if metric.name.endswith("-total") else "gauge"
-            families[name] = [f"# HELP {name} {metric.description}", f"# TYPE {name} {kind}"]
+            description = metric.description.replace("\\", "\\\\").replace("\n", "\\n")
+            families[name] = [f"# HELP {name} {description}", f"# TYPE {name} {kind}"]
         tags = ",".join(f'{key.replace("-", "_")}="{_escaped(value)}"' for key, value in metric.tags.items())
-        families[name].append(f"{name}{{{tags}}} {metric.value:.15g}")
+        families[name].append(f"{name}{{{tags}}} {_number(metric.value)}")
     return "".join(line + "\n" for lines in families.values() for line in lines)
 
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return "NaN" if isnan(value) else f"{value:.15g}"

@@ -369,10 +369,11 @@ class StreamThread:
     def _handle(self, event: object) -> None:
         match event:
             case AssignmentChanged(tasks, epoch, why):
-                with self._manager.moves.assigned(epoch, why):
+                with self._manager.moves.assigned(epoch, why), self.meter.timing(self.meter.assigned):
                     self._assign(tasks)
             case TasksLost(reason):
-                with self._manager.moves.because(f"this member lost its membership: {reason}"):
+                lost = f"this member lost its membership: {reason}"
+                with self._manager.moves.because(lost), self.meter.timing(self.meter.lost):
                     self._manager.close_all()
                 self._manager.moves.lost()
                 self._committer.forget()
@@ -429,11 +430,15 @@ class StreamThread:
         self._on_state(State.REBALANCING)
         self._wanted = tasks
         self._assigned_at_ms = self._now_ms()
-        opened = self._manager.assign(tasks, self._commit_before_they_go)
+        opened = self._manager.assign(tasks, self._revoke)
         self._committer.keep_only(
             {place for owned in self._manager if owned.is_active for place in owned.task.source_partitions}
         )
         self._member.tell(ReportOwned(opened))
+
+    def _revoke(self, leaving: list[OwnedTask]) -> None:
+        with self.meter.timing(self.meter.revoked):
+            self._commit_before_they_go(leaving)
 
     def _commit_before_they_go(self, leaving: list[OwnedTask]) -> None:
         """Commits, and insists: what is not committed now is done a second time by the next owner."""
@@ -541,6 +546,10 @@ class StreamThread:
             line = where_is(self._thread_id)
             return " ".join(([f"it processes {places[0]}"] if places else []) + ([f"at {line}"] if line else []))
         return ""
+
+    def now_ms(self) -> int:
+        """What its clock shows."""
+        return self._now_ms()
 
     @property
     def member_id(self) -> str:

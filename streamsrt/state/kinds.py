@@ -14,6 +14,7 @@ from streamsrt.state.cache import KeyValueCache, RowFormat, WindowCache
 from streamsrt.state.duplicates import DuplicatesBytesStore, DuplicatesCache
 from streamsrt.state.expiring import ExpiringCache
 from streamsrt.state.lru import LruCache
+from streamsrt.state.rocksdb import RocksDBStore
 from streamsrt.state.session_cache import SessionCache
 from streamsrt.state.sessions import SessionBytesStore
 from streamsrt.state.store import BytesStore
@@ -90,3 +91,19 @@ def cache_over(spec: StoreSpec, store: Any, row_format: RowFormat) -> Cache:
     if spec.ttl_ms is not None:
         return ExpiringCache(spec.name, store, row_format, ttl_ms=spec.ttl_ms)
     return KeyValueCache(spec.name, store, row_format)
+
+
+def scope(spec: StoreSpec) -> str:
+    """What a store is called in the tags of metrics, before ``-state-id`` (Kafka's ``metricsScope``)."""
+    if spec.kind == "buffer":
+        return "in-memory-suppression"
+    where = "rocksdb" if spec.persistent else "in-memory"
+    if spec.kind in ("window", "session"):
+        return f"{where}-{spec.kind}"
+    return f"{where}-lru" if spec.max_entries is not None else where
+
+
+def rocksdb_of(store: LaidOut) -> RocksDBStore | None:
+    """The RocksDB that a store's data is in; None where it is in memory."""
+    below = getattr(store, "below", store)
+    return below if isinstance(below, RocksDBStore) else None

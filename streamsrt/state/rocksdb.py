@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -84,6 +85,8 @@ class RocksDBOptions:
     background_jobs: int = 2
     bloom_filter_bits_per_key: int = 10
     compression: Compression = "none"
+    statistics: bool = False
+    """Whether RocksDB counts what it does, which slows reads and writes down."""
     _cache: Cache = field(init=False, repr=False, compare=False)
     _write_buffers: WriteBufferManager = field(init=False, repr=False, compare=False)
     _gathering: set[int] = field(init=False, repr=False, compare=False)
@@ -155,6 +158,8 @@ class RocksDBOptions:
         options.set_max_log_file_size(1 << 20)
         options.set_stats_dump_period_sec(0)
         options.set_stats_persist_period_sec(0)
+        if self.statistics:
+            options.enable_statistics()
         options.set_manifest_preallocation_size(64 << 10)
         return options
 
@@ -162,10 +167,21 @@ class RocksDBOptions:
 class _Scan:
     """A cursor of RocksDB over a range, read in chunks, which its store can take away."""
 
-    __slots__ = ("__weakref__", "_bounds", "_chunk_rows", "_cursor", "_start", "_step", "_store", "complete")
+    __slots__ = (
+        "__weakref__",
+        "_bounds",
+        "_chunk_rows",
+        "_cursor",
+        "_start",
+        "_step",
+        "_store",
+        "complete",
+        "since_ms",
+    )
 
     def __init__(self, store: RocksDBStore, db: Rdict, start: bytes, end: bytes, *, reverse: bool) -> None:
         self.complete = False
+        self.since_ms = time.time_ns() // 1_000_000
         self._store = store
         self._bounds = ReadOptions()
         self._bounds.set_iterate_upper_bound(end)
@@ -241,7 +257,8 @@ class RocksDBStore:
         self._db: Rdict | None = None
         try:
             path.mkdir(parents=True, exist_ok=True)
-            db = Rdict(str(path), options.for_one_store())
+            opened = options.for_one_store()
+            db = Rdict(str(path), opened)
         except Exception as error:
             raise self.translated(error, "opened") from error
         try:
@@ -250,6 +267,7 @@ class RocksDBStore:
             db.close()
             raise self.translated(error, "opened") from error
         self._db = db
+        self._statistics = opened.get_statistics if options.statistics else None
         options.opened(self)
         self._get: Callable[[bytes], bytes | None] = db.get
         self._restored: dict[bytes, bytes | None] = {}
@@ -308,6 +326,18 @@ class RocksDBStore:
     def write_buffer_bytes(self) -> int:
         """What its write buffer takes that is not being flushed."""
         return 0 if self._db is None else self._db.property_int_value("rocksdb.cur-size-active-mem-table") or 0
+
+    def property(self, name: str) -> int:
+        """One of RocksDB's integer properties, by its name without ``rocksdb.``; 0 where it has none of that name."""
+        return self._opened().property_int_value(f"rocksdb.{name}") or 0
+
+    def statistics(self) -> str:
+        """What RocksDB has counted since it was opened, as text; empty where it does not count (:class:`RocksDBOptions`)."""
+        return "" if self._statistics is None else self._statistics() or ""
+
+    def open_since_ms(self) -> list[int]:
+        """When each scan began that is not at its end, in epoch milliseconds."""
+        return [scan.since_ms for scan in list(self._scans) if not scan.complete]
 
     def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int) -> None:
         db = self._db

@@ -71,6 +71,11 @@ class VersionedBytesStore:
         return self._store.name
 
     @property
+    def below(self) -> BytesStore:
+        """The store of bytes that it lies over."""
+        return self._store
+
+    @property
     def persistent(self) -> bool:
         return self._store.persistent
 

@@ -22,7 +22,16 @@ from streamsrt.wire.records import RecordColumns, iter_columns
 class InputBuffer:
     """Undecoded fetches of one partition."""
 
-    __slots__ = ("_fetches", "_open", "_open_bytes", "_open_end", "buffered_bytes", "high_watermark", "position")
+    __slots__ = (
+        "_fetches",
+        "_open",
+        "_open_bytes",
+        "_open_end",
+        "buffered_bytes",
+        "fetched_bytes",
+        "high_watermark",
+        "position",
+    )
 
     def __init__(self, position: int) -> None:
         self._fetches: deque[Fetched] = deque()
@@ -32,11 +41,14 @@ class InputBuffer:
         self.position = position
         self.high_watermark = -1
         self.buffered_bytes = 0
+        self.fetched_bytes = 0
+        """All that was fetched, since the start."""
 
     def add(self, fetched: Fetched) -> None:
         """Takes a fetch over; fetches come in order."""
         self._fetches.append(fetched)
         self.buffered_bytes += len(fetched.buffer)
+        self.fetched_bytes += len(fetched.buffer)
         self.high_watermark = fetched.readable_end
 
     def jump(self, fetched: Fetched, position: int) -> None:

@@ -62,6 +62,8 @@ class PartitionGroup:
         self._max_task_idle_ms = max_task_idle_ms
         self._idle_since_ms: int | None = None
         self.buffered = 0
+        self.enforced = 0
+        """How often records could be processed though other partitions had none."""
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
@@ -110,14 +112,17 @@ class PartitionGroup:
         empty = [queue for queue in self._queues.values() if queue.head is None]
         if self._max_task_idle_ms < 0:
             self._idle_since_ms = None
+            self.enforced += 1
             return True
         if any(queue.has_more_at_broker() for queue in empty):
             return False
-        if self._max_task_idle_ms == 0:
-            return True
-        if self._idle_since_ms is None:
-            self._idle_since_ms = now_ms
-        return now_ms - self._idle_since_ms >= self._max_task_idle_ms
+        if self._max_task_idle_ms > 0:
+            if self._idle_since_ms is None:
+                self._idle_since_ms = now_ms
+            if now_ms - self._idle_since_ms < self._max_task_idle_ms:
+                return False
+        self.enforced += 1
+        return True
 
     def next_run(self, limit_records: int) -> Run | None:
         """Takes the next records out: at most ``limit_records`` (1 or more). None: nothing is buffered."""

@@ -48,11 +48,17 @@ class Collector(Protocol):
     def flush(self) -> None: ...
 
 
+_SAMPLE = 16
+"""How many timestamps are kept of what has come to a partition between two looks, about."""
+
+
 class _Columns:
-    __slots__ = ("enough", "headers", "keys", "timestamps", "values")
+    __slots__ = ("enough", "headers", "keys", "looked_at", "timestamps", "values")
 
     def __init__(self, enough: int) -> None:
         self.enough = enough
+        self.looked_at = 0
+        """How many of the records are counted."""
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.timestamps: list[int] = []
@@ -78,15 +84,39 @@ class _Columns:
         self.values.clear()
         self.timestamps.clear()
         self.headers = None
+        self.looked_at = 0
 
 
 class _Topic:
-    __slots__ = ("columns", "memo", "next_null_partition")
+    __slots__ = (
+        "columns",
+        "is_measured",
+        "memo",
+        "next_null_partition",
+        "records",
+        "sent_bytes",
+        "sent_records",
+        "times",
+    )
 
     def __init__(self, partitions: int, enough: int) -> None:
         self.columns = [_Columns(enough) for _ in range(partitions)]
         self.memo = PartitionMemo()
         self.next_null_partition = 0
+        self.is_measured = False
+        self.records = 0
+        self.times: list[int] = []
+        self.sent_records = 0
+        self.sent_bytes = 0
+
+    def look(self, columns: _Columns) -> None:
+        """Counts what has come since the last look."""
+        count, seen = len(columns.keys), columns.looked_at
+        if count > seen:
+            self.records += count - seen
+            columns.looked_at = count
+            if self.is_measured:
+                self.times += columns.timestamps[seen :: max(1, (count - seen) // _SAMPLE)]
 
 
 class RecordCollector:
@@ -179,6 +209,28 @@ class RecordCollector:
             places = None if partition_keys is None else picked(partition_keys, at)
             self.add(topic, picked(keys, at), picked(values, at), picked(timestamps, at), some, partitions, places)
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Those that something was written to."""
+        return tuple(self._topics)
+
+    def take_produced(self, topic: str) -> tuple[int, list[int]]:
+        """How many records have come for a topic since the last call, and some of their timestamps (from that on)."""
+        known = self._topics.get(topic)
+        if known is None:
+            return 0, []
+        for columns in known.columns:
+            if columns.keys:
+                known.look(columns)
+        taken = known.records, known.times
+        known.records, known.times, known.is_measured = 0, [], True
+        return taken
+
+    def record_bytes(self, topic: str) -> float:
+        """What a record of the topic takes in a batch on the average; 0.0 where none was encoded yet."""
+        known = self._topics.get(topic)
+        return known.sent_bytes / known.sent_records if known is not None and known.sent_records else 0.0
+
     def _open(self, topic: str) -> _Topic:
         known = self._topics[topic] = _Topic(self._partitions_of_topic(topic), self._batch_records_first)
         return known
@@ -233,12 +285,15 @@ class RecordCollector:
 
     def _send(self, topic: str, partition: int, columns: _Columns) -> None:
         """Hands all over in batches of equal length: a last one of a few records would cost as much as the others."""
-        count = len(columns.keys)
+        count, known = len(columns.keys), self._topics[topic]
+        known.look(columns)
         batches = max(1, round(count / columns.enough))
         size = 0
         for index in range(batches):
             start, stop = count * index // batches, count * (index + 1) // batches
             size += self._send_slice(topic, partition, columns, start, stop)
+        known.sent_records += count
+        known.sent_bytes += size
         columns.enough = max(1, min(self._batch_records_max, count * self._batch_bytes // size))
         columns.clear()
 

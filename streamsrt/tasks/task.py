@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, NamedTuple
 
-from streamsrt.config import StreamsConfig
+from streamsrt.config import RecordingLevel, StreamsConfig
 from streamsrt.errors import ProcessingError, RecordError, UserError
 from streamsrt.operators.environment import GlobalStores
 from streamsrt.operators.handlers import ExceptionHandlers, handler_of
@@ -33,6 +33,7 @@ from streamsrt.tasks.async_calls import call_all
 from streamsrt.tasks.offset_metadata import parse_mark, parse_partition_metadata, partition_metadata
 from streamsrt.tasks.partition_group import PartitionGroup, Run, TopicPartition
 from streamsrt.tasks.record_collector import Collector
+from streamsrt.tasks.task_meter import task_meter
 from streamsrt.wire.records import RecordColumns
 from topology.nodes import SourceNode, StoreSpec, Subtopology
 from topology.serdes import Serde
@@ -69,6 +70,7 @@ class TaskConfig:
     default_timestamp_extractor: Callable[[Any, int], int] | None = None
     generate: bool = True
     outer_join_emit_interval_ms: int = 0
+    recording_level: RecordingLevel = "INFO"
 
     @classmethod
     def of(cls, config: StreamsConfig, tasks: int = 1) -> TaskConfig:
@@ -86,6 +88,7 @@ class TaskConfig:
             ),
             default_timestamp_extractor=timestamp_extractor(config.default_timestamp_extractor),
             outer_join_emit_interval_ms=config.emit_interval_ms_kstreams_outer_join_spurious_results_fix,
+            recording_level=config.metrics_recording_level,
         )
 
 
@@ -143,6 +146,7 @@ class Task:
             outer_join_emit_interval_ms=config.outer_join_emit_interval_ms,
         )
         self._stores = stores
+        self.meter = task_meter(self._plan, collector, config.recording_level)
         self.caches: dict[str, Cache] = {spec.name: self._cache(spec) for spec in subtopology.stores}
         self._runner = Runner(
             self._plan,
@@ -154,8 +158,11 @@ class Task:
             generate=config.generate,
             call_all=call_all,
             global_stores=global_stores,
+            node_meters=self.meter.nodes,
+            store_meters=self.meter.stores,
         )
         self._sources = self._source_of_topic(source_topics or {})
+        self.meter.source_nodes = self._sources
         self.source_partitions: tuple[TopicPartition, ...] = tuple((topic, partition) for topic in self._sources)
         self._group = PartitionGroup(self.source_partitions, config.max_task_idle_ms)
         self._partition_times: dict[TopicPartition, int] = dict.fromkeys(self.source_partitions, -1)
@@ -191,15 +198,22 @@ class Task:
 
     def _store(self, spec: StoreSpec) -> Any:
         try:
-            return self._stores[spec.name]
+            store = self._stores[spec.name]
         except KeyError:
             raise UserError(f"task {self.task_id} was given no store {spec.name!r}") from None
+        meter = self.meter.stores.get(spec.name)
+        return store if meter is None else meter.before(store)
 
     # ------------------------------------------------------------------------------------------------- input
 
     @property
     def buffered_records(self) -> int:
         return self._group.buffered
+
+    @property
+    def enforced_processings(self) -> int:
+        """How often records were processed though other partitions had none."""
+        return self._group.enforced
 
     @property
     def head_timestamp(self) -> int | None:
@@ -279,6 +293,7 @@ class Task:
         """Processes up to about ``limit_records`` buffered records and returns how many. Raises RecordError."""
         self._runner.begin(now_ms)
         self._runner.env.system_time_ms = now_ms
+        began_ns = self.meter.clock_ns()
         done = 0
         measured = 0
         while done < limit_records and not self.commit_requested and self._group.is_ready(now_ms):
@@ -292,6 +307,10 @@ class Task:
                 self._request_commit_if_full()
         if done > measured:
             self._request_commit_if_full()
+        if done:
+            self.meter.turned(began_ns, done, now_ms)
+            if self.meter.exact:
+                self.meter.look_at_buffers(self.caches, now_ms)
         return done
 
     @property
@@ -325,11 +344,12 @@ class Task:
 
     def _done(self, topic_partition: TopicPartition, columns: RecordColumns) -> None:
         if columns.timestamps:
-            latest = columns.timestamp_max
+            latest, env = columns.timestamp_max, self._runner.env
             if latest > self._partition_times[topic_partition]:
                 self._partition_times[topic_partition] = latest
-            if latest > self._runner.env.stream_time_ms:
-                self._runner.env.stream_time_ms = latest
+            self.meter.done(topic_partition[0], columns.timestamps, latest, env.system_time_ms, env.stream_time_ms)
+            if latest > env.stream_time_ms:
+                env.stream_time_ms = latest
         self._processed += len(columns.keys)
         self._offsets[topic_partition] = columns.next_offset
         self._uncommitted.add(topic_partition)
@@ -360,7 +380,11 @@ class Task:
     def punctuate(self, now_ms: int) -> int:
         """Runs wall-clock punctuations that are due and returns how many ran. Raises RecordError (offset -1)."""
         self._runner.begin(now_ms)
-        return self._runner.punctuate(now_ms, is_behind=self._group.buffered > 0)
+        began_ns = self.meter.clock_ns()
+        ran = self._runner.punctuate(now_ms, is_behind=self._group.buffered > 0)
+        if ran:
+            self.meter.punctuated(began_ns, ran, now_ms)
+        return ran
 
     # ------------------------------------------------------------------------------------------------- commit
 
@@ -377,6 +401,7 @@ class Task:
     def prepare_commit(self) -> CommitState:
         """Flushes caches and collector. Raises RecordError where what a cache held back can't be processed."""
         self._runner.flush()
+        self.meter.look(self._runner.env.system_time_ms)
         self._collector.flush()
         self._flushed_offsets = dict(self._offsets)
         offsets = {

@@ -1,0 +1,61 @@
+"""All metrics of one instance, made when somebody asks.
+
+1. Tasks and stores belong to the processing thread: what is read of them is read on it, between two batches, and of a few
+   tasks at a time, so that no batch waits long for it. Where that takes too long they are left out this time.
+2. The rest is read where it is asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+
+from streamsrt.measures import Rates
+from streamsrt.membership.values import Task as TaskKey
+from streamsrt.queries.errors import InvalidStateStoreError
+from streamsrt.queries.local import LocalQueries
+from streamsrt.runtime.metrics import Metric, MetricList, memory_metrics, thread_metrics, updater_metrics
+from streamsrt.runtime.store_metrics import store_metrics
+from streamsrt.runtime.stream_thread import StreamThread
+from streamsrt.runtime.task_metrics import shares_of_time, task_metrics
+from streamsrt.tasks.owned_task import OwnedTask
+
+_TASKS_AT_ONCE = 8
+_TIMEOUT_S = 2.0
+
+
+class InstanceMetrics:
+    """Keeps what rates are made of, from one time that somebody asks to the next."""
+
+    def __init__(self) -> None:
+        self._rates = Rates(time.monotonic_ns())
+
+    def of_thread(self, tags: Mapping[str, str], loop: StreamThread, queries: LocalQueries | None) -> list[Metric]:
+        """Of the processing thread with its tasks and stores."""
+        board = MetricList(self._rates, time.monotonic_ns(), loop.now_ms())
+        progress = loop.progress
+        thread_metrics(board, tags, progress, loop.meter)
+        updater_metrics(board, tags, progress)
+        board.found += memory_metrics(tags, progress.memory)
+        if queries is not None:
+            with suppress(InvalidStateStoreError):
+                self._of_tasks(board, tags, queries)
+        self._rates.forget(unless=board.asked)
+        return board.found
+
+    def _of_tasks(self, board: MetricList, tags: Mapping[str, str], queries: LocalQueries) -> None:
+        tasks = queries.look(list, _TIMEOUT_S)
+        shares_of_time(board, tags, tasks)
+        for at in range(0, len(tasks), _TASKS_AT_ONCE):
+            queries.look(
+                partial(_read, board, tags, {owned.key for owned in tasks[at : at + _TASKS_AT_ONCE]}), _TIMEOUT_S
+            )
+
+
+def _read(board: MetricList, tags: Mapping[str, str], wanted: Collection[TaskKey], tasks: Iterable[OwnedTask]) -> None:
+    for owned in tasks:
+        if owned.key in wanted:
+            task_metrics(board, tags, owned)
+            store_metrics(board, tags, owned)

@@ -1,0 +1,195 @@
+"""What a task counts about itself: once a run of records and once a turn, never once a record.
+
+1. What every record would have to be asked for is taken of a sample: of each run some :data:`SAMPLE` timestamps, and of the
+   latest one; of short runs (partitions that alternate) one run in so many. Where a task is ``exact``
+   (``metrics.recording.level`` DEBUG and up) it is all of them, and there are counters of nodes and stores too.
+2. What a task has produced is what the collector has got more of a topic than before, since tasks work one after another.
+3. Latencies are wall-clock time minus the record's timestamp, at the time at which the turn began, in milliseconds; how long
+   something takes is in nanoseconds of ``clock_ns``.
+
+Source: org.apache.kafka.streams.processor.internals.metrics (TaskMetrics, TopicMetrics, ProcessorNodeMetrics).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from itertools import accumulate
+from operator import sub
+from typing import TypeAlias
+
+from streamsrt.config import RecordingLevel
+from streamsrt.measures import Spread, Work
+from streamsrt.operators.node_meter import NodeMeter, node_meters
+from streamsrt.operators.plan import Plan
+from streamsrt.state.buffer import SuppressionBuffer
+from streamsrt.state.timed import StoreMeter
+from streamsrt.tasks.record_collector import RecordCollector
+from topology.nodes import SourceNode
+
+SAMPLE = 16
+
+TopicPartition: TypeAlias = tuple[str, int]
+
+
+class SourceMeter:
+    """What was processed of one topic. ``latency``: of its node's records when they were processed, in milliseconds."""
+
+    __slots__ = ("_since", "latency", "records")
+
+    def __init__(self, latency: Spread) -> None:
+        self.records = 0
+        self.latency = latency
+        self._since = 0
+
+    def done(self, timestamps: list[int], latest: int, now_ms: int) -> None:
+        """A run of records, whose latest timestamp is ``latest``."""
+        count = len(timestamps)
+        self.records += count
+        if count <= SAMPLE:
+            self._since += count
+            if self._since < SAMPLE:
+                return
+            self._since = 0
+            some = timestamps
+        else:
+            some = timestamps[:: count // SAMPLE]
+        self.measured(some, latest, now_ms)
+
+    def measured(self, some: list[int], latest: int, now_ms: int) -> None:
+        """The latency of these records."""
+        count = len(some)
+        self.latency.add(now_ms, count, count * now_ms - sum(some), now_ms - latest, now_ms - min(some))
+
+
+class SinkMeter:
+    """What was produced to one topic. ``latency``: of its node's records when they were produced, in milliseconds."""
+
+    __slots__ = ("_unweighed", "bytes", "latency", "records")
+
+    def __init__(self, latency: Spread) -> None:
+        self.records = 0
+        self.bytes = 0
+        self.latency = latency
+        self._unweighed = 0
+
+    def produced(self, records: int, times: list[int], record_bytes: float, now_ms: int) -> None:
+        """So many records more. ``record_bytes``: what one takes in a batch on the average, 0.0 where that is not known."""
+        self.records += records
+        self._unweighed += records
+        if record_bytes:
+            self.bytes += round(self._unweighed * record_bytes)
+            self._unweighed = 0
+        if times:
+            count = len(times)
+            self.latency.add(now_ms, count, count * now_ms - sum(times), now_ms - max(times), now_ms - min(times))
+
+
+class TaskMeter:
+    """Of one task. ``sinks``: the name of the sink node by topic; ``chosen``: of the one whose topics its records choose."""
+
+    def __init__(
+        self,
+        collector: object,
+        sinks: Mapping[str, str],
+        chosen: str | None,
+        other_topics: Collection[str],
+        *,
+        exact: bool,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.exact = exact
+        self.clock_ns = clock_ns
+        self.process = Work()
+        self.punctuate = Work()
+        self.lateness = Spread()
+        self.sources: dict[str, SourceMeter] = {}
+        self.sinks: dict[tuple[str, str], SinkMeter] = {}
+        """By sink node and topic."""
+        self.latencies: dict[str, Spread] = {}
+        """Of source and sink nodes."""
+        self.source_nodes: Mapping[str, SourceNode] = {}
+        """By topic; the task's to fill in."""
+        self.nodes: dict[str, NodeMeter] = {}
+        self.stores: dict[str, StoreMeter] = {}
+        """Where it is exact."""
+        self.buffers: dict[str, tuple[Spread, Spread]] = {}
+        """Of suppressions, where it is exact: how many changes are held back, and how many bytes."""
+        self._collector = collector if isinstance(collector, RecordCollector) else None
+        self._sinks = sinks
+        self._chosen = chosen
+        self._other_topics = other_topics
+
+    def done(self, topic: str, timestamps: list[int], latest: int, now_ms: int, stream_time_ms: int) -> None:
+        """A run of records was processed. ``stream_time_ms``: the stream time before it."""
+        source = self.sources.get(topic)
+        if source is None:
+            source = self.sources[topic] = SourceMeter(self._latency(self.source_nodes[topic].name))
+        if not self.exact:
+            source.done(timestamps, latest, now_ms)
+            return
+        source.records += len(timestamps)
+        source.measured(timestamps, latest, now_ms)
+        times = list(accumulate(timestamps, max, initial=stream_time_ms))[1:]
+        late = list(map(sub, times, timestamps))
+        self.lateness.add(now_ms, len(late), sum(late), min(late), max(late))
+
+    def _latency(self, node: str) -> Spread:
+        return self.latencies.setdefault(node, Spread())
+
+    def turned(self, began_ns: int, records: int, now_ms: int) -> None:
+        """A turn that processed so many records is over."""
+        self.process.add(began_ns, self.clock_ns(), records)
+        self.look(now_ms)
+
+    def look_at_buffers(self, caches: Mapping[str, object], now_ms: int) -> None:
+        """Asks suppressions what they hold back. Called after a turn where it is ``exact``."""
+        for name, cache in caches.items():
+            if isinstance(cache, SuppressionBuffer):
+                counts, sizes = self.buffers.setdefault(name, (Spread(), Spread()))
+                if not cache.counts_bytes:
+                    cache.count_bytes()
+                counts.one(now_ms, len(cache))
+                sizes.one(now_ms, cache.size_in_bytes)
+
+    def punctuated(self, began_ns: int, ran: int, now_ms: int) -> None:
+        """So many punctuations ran."""
+        self.punctuate.add(began_ns, self.clock_ns(), ran)
+        self.look(now_ms)
+
+    def look(self, now_ms: int) -> None:
+        """Asks the collector what has come to it. Called before another task works."""
+        collector = self._collector
+        if collector is None:
+            return
+        if self._chosen is not None:
+            for topic in collector.topics:
+                if topic not in self._sinks and topic not in self._other_topics:
+                    self._take(collector, self._chosen, topic, now_ms)
+        for topic, sink in self._sinks.items():
+            self._take(collector, sink, topic, now_ms)
+
+    def _take(self, collector: RecordCollector, sink: str, topic: str, now_ms: int) -> None:
+        records, times = collector.take_produced(topic)
+        if records:
+            meter = self.sinks.get((sink, topic))
+            if meter is None:
+                meter = self.sinks[sink, topic] = SinkMeter(self._latency(sink))
+            meter.produced(records, times, collector.record_bytes(topic), now_ms)
+
+
+def task_meter(plan: Plan, collector: object, level: RecordingLevel) -> TaskMeter:
+    """Of a task that is about to be made."""
+    subtopology = plan.subtopology
+    sinks = {
+        plan.topic(sink.topic, sink.repartition): sink.name for sink in subtopology.sinks if sink.topic is not None
+    }
+    chosen = next((sink.name for sink in subtopology.sinks if sink.topic is None), None)
+    others = {topic for spec in subtopology.stores if (topic := plan.changelog_topic(spec.name)) is not None}
+    if plan.handlers.dead_letter_topic is not None:
+        others.add(plan.handlers.dead_letter_topic)
+    meter = TaskMeter(collector, sinks, chosen, others, exact=level != "INFO")
+    if level != "INFO":
+        meter.nodes = node_meters(plan, at_stores=level == "TRACE")
+        meter.stores = {spec.name: StoreMeter() for spec in subtopology.stores}
+    return meter
