@@ -50,6 +50,7 @@ class Collector(Protocol):
 
 _SAMPLE = 16
 """How many timestamps are kept of what has come to a partition between two looks, about."""
+_TIMES_MAX = 512
 
 
 class _Columns:
@@ -90,7 +91,6 @@ class _Columns:
 class _Topic:
     __slots__ = (
         "columns",
-        "is_measured",
         "memo",
         "next_null_partition",
         "records",
@@ -103,7 +103,6 @@ class _Topic:
         self.columns = [_Columns(enough) for _ in range(partitions)]
         self.memo = PartitionMemo()
         self.next_null_partition = 0
-        self.is_measured = False
         self.records = 0
         self.times: list[int] = []
         self.sent_records = 0
@@ -115,7 +114,8 @@ class _Topic:
         if count > seen:
             self.records += count - seen
             columns.looked_at = count
-            if self.is_measured:
+            # Nobody takes those of changelogs.
+            if len(self.times) < _TIMES_MAX:
                 self.times += columns.timestamps[seen :: max(1, (count - seen) // _SAMPLE)]
 
 
@@ -215,7 +215,7 @@ class RecordCollector:
         return tuple(self._topics)
 
     def take_produced(self, topic: str) -> tuple[int, list[int]]:
-        """How many records have come for a topic since the last call, and some of their timestamps (from that on)."""
+        """How many records have come for a topic since the last call, and some of their timestamps."""
         known = self._topics.get(topic)
         if known is None:
             return 0, []
@@ -223,7 +223,7 @@ class RecordCollector:
             if columns.keys:
                 known.look(columns)
         taken = known.records, known.times
-        known.records, known.times, known.is_measured = 0, [], True
+        known.records, known.times = 0, []
         return taken
 
     def record_bytes(self, topic: str) -> float:

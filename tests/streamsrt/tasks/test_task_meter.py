@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from streamsrt.measures import Spread
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.tasks.task import Task, TaskConfig
-from streamsrt.tasks.task_meter import SAMPLE, SinkMeter, SourceMeter
+from streamsrt.tasks.task_meter import SAMPLE, SourceMeter
 from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.operators.programs import APPLICATION, new_store
 from topology import StreamsBuilder, Topology, serdes
-from topology.windows import Suppressed, TimeWindows
+from topology.suppressed import Suppressed
+from topology.windows import TimeWindows
 
 NOW_MS = 1_700_000_000_000
 
@@ -83,7 +85,7 @@ def test_latencies_are_those_of_the_records_of_a_batch() -> None:
 
 
 def test_of_short_runs_one_in_a_few_is_looked_at() -> None:
-    source = SourceMeter(SinkMeter.__new__(SinkMeter) and task_of(copying(), collector()).meter.lateness)
+    source = SourceMeter(Spread())
     for at in range(SAMPLE * 3):
         source.done([at], at, 100)
     assert (source.records, source.latency.count) == (SAMPLE * 3, 3)
@@ -94,6 +96,7 @@ def test_what_has_two_inputs_counts_when_it_did_not_wait_for_the_other() -> None
     builder.stream("in").merge(builder.stream("other")).to("out")
     task = task_of(builder.build(), collector())
     task.note_high_watermark("other", 0, 0)
+    task.add_batch("other", 0, RecordColumns([], [], [], 0, 0))
     task.add_batch("in", 0, columns(5))
     assert task.process(100, NOW_MS) == 5
     assert task.enforced_processings == 1
@@ -113,7 +116,7 @@ def test_exact_meters_know_how_late_each_record_was() -> None:
 def test_exact_meters_count_at_each_node(generate: bool) -> None:
     builder = StreamsBuilder()
     kept = builder.stream("in").filter(lambda k, v: k != "k0", name="kept")
-    kept.for_each(lambda k, v: None, name="seen")
+    kept.foreach(lambda k, v: None, name="seen")
     kept.map_values(str.upper, name="upper").to("out")
     task = task_of(builder.build(), collector(), recording_level="DEBUG", generate=generate)
     task.add_batch("in", 0, columns(70))
@@ -130,9 +133,9 @@ def test_exact_meters_count_at_each_node(generate: bool) -> None:
 @pytest.mark.parametrize("generate", [True, False])
 def test_exact_meters_know_stores_and_what_is_held_back(generate: bool) -> None:
     builder = StreamsBuilder()
-    windows = TimeWindows.of_size_and_grace(100, 0)
-    counts = builder.stream("in").group_by_key().windowed_by(windows).count()
-    counts.suppress(Suppressed.until_window_closes()).to_stream().to("out", key_serde=serdes.time_windowed(serdes.string, 100), value_serde=serdes.long)
+    counts = builder.stream("in").group_by_key().windowed_by(TimeWindows(100)).count()
+    last = counts.suppress(Suppressed.until_window_closes()).to_stream()
+    last.to("out", key=serdes.time_windowed(serdes.string, 100), value=serdes.long)
     task = task_of(builder.build(), collector(), recording_level="TRACE", generate=generate)
     task.add_batch("in", 0, columns(70, step_ms=10))
     task.process(1000, NOW_MS)
