@@ -7,7 +7,8 @@
 3. A record that can't be handled ends the application, after everything before it was committed, so that the next start
    begins at that very record. Where results may have got lost with it, nothing more is committed: they are made again.
 4. A store that turns out to be damaged is wiped and restored; its task, or where all are one transaction all of them, start
-   over from what is committed. Any other trouble with state ends the application, and nothing more is committed.
+   over from what is committed. For a global store the thread itself starts over. Any other trouble with state ends the
+   application, and nothing more is committed.
 5. Results that could not be written while the cluster was away are made again: the tasks start over from what is committed.
 6. Exactly once, all running tasks are committed together, and what a failing record's transaction holds is undone.
 """
@@ -458,7 +459,12 @@ class StreamThread:
 
     def _end_after_failure(self, error: StreamsError) -> None:
         """Commits what was done before, where that is known, and leaves."""
-        self.response = self._on_failure(error)
+        consumer = self._manager.global_consumer
+        if consumer is not None and consumer.gives_up(error):
+            logger.warning("a new stream thread fills the store: %s", error)
+            self.response = Response.REPLACE_THREAD
+        else:
+            self.response = self._on_failure(error)
         if self.response is not Response.REPLACE_THREAD:
             self._on_state(State.PENDING_ERROR)
         try:

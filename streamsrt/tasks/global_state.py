@@ -6,6 +6,8 @@
 3. How far the stores are lies in a file beside each of them, which is written after them. A crash in between makes records
    be applied again, which changes nothing: the last one of a key counts. The store itself says how far it must be for the
    file to be true, so a store that was deleted is filled from the start.
+4. A store that can't be trusted (its files are damaged, its topic was made anew or does not go back as far) is wiped: at
+   once where that shows when it is opened, else with the end of the thread, and the next one fills it from the start.
 
 Source: GlobalStateManagerImpl, GlobalStateUpdateTask and GlobalStreamThread of Kafka Streams.
 """
@@ -18,8 +20,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamsrt.client.interface import Network
-from streamsrt.client.values import EARLIEST, LATEST, Fetched, TopicPartition
-from streamsrt.errors import DeserializationError, MissingTopicError, StateError, UserError
+from streamsrt.client.values import EARLIEST, LATEST, Fetched, OffsetOutOfRangeError, TopicPartition
+from streamsrt.errors import (
+    DeserializationError,
+    MissingTopicError,
+    StateError,
+    StoreCorruptedError,
+    StreamsError,
+    UserError,
+)
 from streamsrt.operators.plan import Plan
 from streamsrt.operators.runner import Runner
 from streamsrt.operators.store_access import store_access
@@ -202,12 +211,38 @@ class GlobalConsumer:
         self._network = network
         self._directory = directory
         self._cache_max_bytes = cache_max_bytes
-        self._stores = {spec.name: directory.open_store(spec, replica) for part in parts for spec in part.stores}
+        self._stores = {spec.name: self._open(spec) for part in parts for spec in part.stores}
+        self._damaged: str | None = None
         self.state = GlobalState(parts, application_id=application_id, stores=self._stores, config=config)
         self._positions: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] | None = None
         self._written_at_ms = 0
         self._changed = False
+
+    def _open(self, spec: StoreSpec) -> Any:
+        try:
+            store = self._directory.open_store(spec, self._replica)
+            # A damaged file may show itself only when it is read.
+            store.changelog_offset()
+            return store
+        except StoreCorruptedError as error:
+            logger.warning("global store: %s; it is wiped, and filled from its topic", error)
+            self._directory.wipe(spec.name, self._replica)
+            return self._directory.open_store(spec, self._replica)
+
+    def gives_up(self, error: StreamsError) -> bool:
+        """Whether the error is that a store of these is damaged: it is wiped by :meth:`close` then."""
+        if isinstance(error, StoreCorruptedError):
+            paths = {str(self._directory.store_path(name, self._replica)): name for name in self._stores}
+            self._damaged = paths.get(error.path)
+        return self._damaged is not None
+
+    def _untrusted(self, store: str, why: str) -> StoreCorruptedError:
+        error = StoreCorruptedError(
+            f"global store {store!r} {why}. It is wiped, and filled from the start of its topic"
+        )
+        error.path = str(self._directory.store_path(store, self._replica))
+        return error
 
     @property
     def is_ready(self) -> bool:
@@ -251,10 +286,8 @@ class GlobalConsumer:
         if mark is None or sum(known.values()) > mark or not set(known) <= {partition for _, partition in bounds}:
             known = {}
         if any(known.get(partition, 0) > end for (_, partition), (_, end) in bounds.items()):
-            raise StateError(
-                f"global store {store!r} has read more than topic {next(iter(bounds))[0]!r} has: the topic was deleted and "
-                f"made anew. Delete {self._directory.store_path(store, self._replica)} to fill the store anew."
-            )
+            topic = next(iter(bounds))[0]
+            raise self._untrusted(store, f"has read more than topic {topic!r} has: the topic was deleted and made anew")
         return {place: max(start, known.get(place[1], 0)) for place, (start, _) in bounds.items()}
 
     def take(self, fetched: Fetched) -> bool:
@@ -262,6 +295,9 @@ class GlobalConsumer:
         place = (fetched.topic, fetched.partition)
         if place not in self._positions:
             return False
+        if isinstance(fetched.error, OffsetOutOfRangeError):
+            store = next(name for name in self._stores if self.state.topic_of(name) == place[0])
+            raise self._untrusted(store, f"can't be read on from where it is: {fetched.error}") from fetched.error
         if fetched.error is not None:
             raise fetched.error
         try:
@@ -302,15 +338,23 @@ class GlobalConsumer:
         self.state.evict(self._cache_max_bytes)
 
     def close(self) -> None:
-        """Writes what there is, stops reading, and closes the stores."""
+        """Writes what there is, stops reading, and closes the stores; a damaged one is wiped."""
+        if self._damaged is not None:
+            self._end()
+            self._directory.wipe(self._damaged, self._replica)
+            return
         try:
             self.write()
         except StoreClosedError:
             logger.warning(
                 "the global stores were closed before they were written: they are read again at the next start"
             )
+        self._end()
+
+    def _end(self) -> None:
         if self._positions:
             self._network.restorer.remove_partitions(list(self._positions))
         self.state.close()
-        for store in self._stores.values():
-            store.close()
+        for name, store in self._stores.items():
+            if name != self._damaged:
+                store.close()

@@ -68,7 +68,7 @@ class Treatment(Enum):
 
     WAIT = "it is tried again, for task.timeout.ms; the other tasks go on"
     START_OVER = "all active tasks start over from what is committed"
-    RESTORE = "the damaged store is wiped and restored, and its task starts over"
+    RESTORE = "the damaged store is wiped and restored, and its task starts over; for a global store, the thread does"
     END_BEFORE_RECORD = "it ends; everything before the record is committed where it is known, else nothing more"
     END_UNDONE = "it ends, and nothing more is committed"
     END_COMMITTED = "it ends, after what was done is committed"

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from streamsrt.errors import MissingTopicError, StateError, UserError
+from streamsrt.client.values import OffsetOutOfRangeError
+from streamsrt.errors import MissingTopicError, StoreCorruptedError, StreamsError, UserError
 from streamsrt.membership.values import Tasks
+from streamsrt.runtime.lifecycle import Response
 from streamsrt.tasks.global_state import WRITE_INTERVAL_MS
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from tests.streamsrt.in_process_network import InProcessNetwork
@@ -121,15 +123,93 @@ def test_stores_are_written_now_and_then(tmp_path: Path) -> None:
     rig.close()
 
 
-def test_a_topic_that_was_made_anew_is_told(tmp_path: Path) -> None:
-    network = InProcessNetwork(TOPICS)
-    network.write(("countries", 0), text(("de", "DE"), ("at", "AT")))
-    started(tmp_path, network).close()
-    rig = Rig(tmp_path, enriched(), InProcessNetwork(TOPICS))
-    assert rig.global_consumer is not None
-    with pytest.raises(StateError, match="made anew"):
-        rig.global_consumer.begin()
+def ended_and_wiped(rig: Rig, match: str) -> None:
+    """The thread ends, so that another one takes its place, and the store is gone. The application is not asked."""
+    asked: list[StreamsError] = []
+
+    def decide(error: StreamsError) -> Response:
+        asked.append(error)
+        return Response.SHUTDOWN_CLIENT
+
+    rig.thread._on_failure = decide
+    with pytest.raises(StoreCorruptedError, match=match):
+        rig.thread.run()
+    assert (rig.thread.response, asked) == (Response.REPLACE_THREAD, [])
+    assert not rig.directory.store_path("countries", 0).exists()
     rig.directory.close()
+
+
+def filled_anew(folder: Path, network: InProcessNetwork) -> None:
+    """The thread that takes its place has all of the topic."""
+    network.write(("in", 0), text(("a", "de")))
+    rig = started(folder, network)
+    assert results(rig) == ["de:DE"]
+    rig.close()
+
+
+def test_a_store_whose_topic_was_made_anew_is_filled_anew(tmp_path: Path) -> None:
+    network = InProcessNetwork(TOPICS)
+    network.write(("countries", 0), text(("de", "old"), ("at", "AT")))
+    started(tmp_path, network).close()
+    again = InProcessNetwork(TOPICS)
+    again.write(("countries", 0), text(("de", "DE")))
+    rig = Rig(tmp_path, enriched(), again)
+    rig.give(Tasks(active=rig.tasks(0, 1)))
+    ended_and_wiped(rig, "the topic was deleted and made anew. It is wiped, and filled from the start of its topic")
+    filled_anew(tmp_path, again)
+
+
+def test_a_store_whose_topic_does_not_go_back_as_far_is_filled_anew(tmp_path: Path) -> None:
+    network = InProcessNetwork(TOPICS)
+    network.write(("countries", 0), text(("de", "DE")))
+    rig = started(tmp_path, network)
+    rig.network.restorer.errors["countries", 0] = OffsetOutOfRangeError("offset 1 of countries-0 is not there any more")
+    ended_and_wiped(rig, "can't be read on from where it is: offset 1 of countries-0 is not there any more")
+    filled_anew(tmp_path, network)
+
+
+def damage(path: Path) -> None:
+    for file in path.glob("*.sst"):
+        data = bytearray(file.read_bytes())
+        for at in range(0, len(data), 64):
+            data[at] ^= 0xFF
+        file.write_bytes(data)
+
+
+def test_a_store_that_is_damaged_when_it_is_opened_is_filled_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = InProcessNetwork(TOPICS)
+    network.write(("countries", 0), text(("de", "DE")))
+    rig = started(tmp_path, network)
+    path = rig.directory.store_path("countries", 0)
+    rig.close()
+    damage(path)
+    filled_anew(tmp_path, network)
+    assert "it is wiped, and filled from its topic" in caplog.text
+
+
+def test_a_store_that_is_damaged_while_it_is_read_is_filled_anew(tmp_path: Path) -> None:
+    network = InProcessNetwork(TOPICS)
+    names = [f"{index:05d}" for index in range(3_000)]
+    network.write(("countries", 0), text(*((name, name * 3) for name in names), ("de", "DE")))
+    rig = started(tmp_path, network)
+    rig.turn(20)
+    assert rig.global_consumer is not None
+    rig.global_consumer.write()
+    store = rig.global_consumer._stores["countries"]
+    file = max(Path(store.path).glob("*.sst"), key=lambda each: each.stat().st_size)
+    data = bytearray(file.read_bytes())
+    for at in range(len(data) // 4, len(data) // 2, 512):
+        data[at] ^= 0xFF
+    file.write_bytes(data)
+    rig.global_consumer.state.evict(0)
+    network.write(("in", 0), text(*((name, name) for name in names)))
+    ended_and_wiped(rig, "state store 'countries' in .* can't be read: its files are damaged")
+    again = started(tmp_path, network)
+    again.turn(20)
+    assert results(again) == sorted(f"{name}:{name * 3}" for name in names)
+    again.close()
 
 
 def test_a_global_topic_that_is_not_there_is_told(tmp_path: Path) -> None:
