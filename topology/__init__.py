@@ -5,6 +5,7 @@ from topology.aggregates import Collect, Count, First, Last, Max, Mean, Min, Nam
 from topology.builder import StreamsBuilder
 from topology.codecs import Serde
 from topology.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
+from topology.count_windows import CountWindowedKStream, CountWindows, OpenWindow, OpenWindows
 from topology.errors import (
     CopartitionError,
     CycleError,
@@ -59,6 +60,8 @@ __all__ = [
     "Collect",
     "CopartitionError",
     "Count",
+    "CountWindowedKStream",
+    "CountWindows",
     "CycleError",
     "EmitStrategy",
     "FailedValue",
@@ -81,6 +84,8 @@ __all__ = [
     "NameInUseError",
     "NamedAggregate",
     "NamedAggregates",
+    "OpenWindow",
+    "OpenWindows",
     "Processor",
     "ProcessorContext",
     "PunctuationType",

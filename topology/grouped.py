@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 from topology.codecs import Serde, long
+from topology.count_windows import CountWindowedKStream, CountWindows
 from topology.errors import UnsupportedError, call_site
 from topology.functions import (
     NOTHING,
@@ -61,13 +62,20 @@ class KGroupedStream(Generic[K, V]):
     def windowed_by(self, windows: TimeWindows | SlidingWindows | UnlimitedWindows) -> TimeWindowedKStream[K, V]: ...
     @overload
     def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[K, V]: ...
-    def windowed_by(self, windows: AnyWindows) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
-        """The group cut into windows of event time, or into sessions."""
+    @overload
+    def windowed_by(self, windows: CountWindows) -> CountWindowedKStream[K, V]: ...
+    def windowed_by(
+        self, windows: AnyWindows | CountWindows
+    ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V] | CountWindowedKStream[K, V]:
+        """The group cut into windows of event time, into sessions, or into windows of so many records."""
+        if isinstance(windows, CountWindows):
+            return CountWindowedKStream(self._group, windows)
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self._group, Windowing(windows))
         if not isinstance(windows, TimeWindows | SlidingWindows | UnlimitedWindows):
             raise UnsupportedError(
-                f"windowed_by() takes TimeWindows, SlidingWindows, UnlimitedWindows or SessionWindows, not {windows!r}",
+                f"windowed_by() takes TimeWindows, SlidingWindows, UnlimitedWindows, SessionWindows or "
+                f"CountWindows, not {windows!r}",
                 call_site(),
             )
         return TimeWindowedKStream(self._group, Windowing(windows))

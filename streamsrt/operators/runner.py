@@ -24,6 +24,7 @@ from streamsrt.operators import (  # noqa: F401  # they register their operation
     aggregate_nodes,
     asof_joins,
     batches,
+    count_windows,
     foreign_key_joins,
     global_joins,
     grace_joins,

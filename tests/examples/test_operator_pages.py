@@ -46,6 +46,7 @@ def test_examples_and_diagrams(page: Path) -> None:
 OPERATORS = (
     topology.BranchedKStream,
     topology.CogroupedKStream,
+    topology.CountWindowedKStream,
     topology.GlobalKTable,
     topology.KGroupedStream,
     topology.KGroupedTable,
@@ -60,12 +61,13 @@ OPERATORS = (
     topology.TopologyBuilder,
 )
 OTHERS = {
-    "Buffer", "Cancellable", "Collect", "Count", "EmitStrategy", "FailedValue", "First", "FixedKeyProcessor", "Headers",
-    "JoinWindows", "KeyValueStore", "Last", "Max", "Mean", "Min", "NamedAggregate", "NamedAggregates", "Processor",
-    "ProcessorContext", "PunctuationType", "ReadOnlyKeyValueStore", "Record", "RecordContext", "RecordMetadata", "Serde",
-    "SessionStore", "SessionWindows", "SlidingWindows", "Store", "Subtopology", "Sum", "TimeWindows", "Topology",
-    "UnlimitedWindows", "ValueAndTimestamp", "ValueTransformer", "VersionedKeyValueStore", "VersionedRecord", "WindowStore",
-    "Windowed", "agg", "serdes",
+    "Buffer", "Cancellable", "Collect", "Count", "CountWindows", "EmitStrategy", "FailedValue", "First",
+    "FixedKeyProcessor", "Headers", "JoinWindows", "KeyValueStore", "Last", "Max", "Mean", "Min", "NamedAggregate",
+    "NamedAggregates", "OpenWindow", "OpenWindows", "Processor", "ProcessorContext", "PunctuationType",
+    "ReadOnlyKeyValueStore", "Record", "RecordContext", "RecordMetadata", "Serde", "SessionStore", "SessionWindows",
+    "SlidingWindows", "Store", "Subtopology", "Sum", "TimeWindows", "Topology", "UnlimitedWindows",
+    "ValueAndTimestamp", "ValueTransformer", "VersionedKeyValueStore", "VersionedRecord", "WindowStore", "Windowed",
+    "agg", "serdes",
 }  # fmt: skip
 """What is exported and is no operator: values, what user code is or is given, errors aside."""
 

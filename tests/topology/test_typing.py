@@ -28,6 +28,7 @@ CLASSES = [
     topology.TimeWindowedKStream,
     topology.SessionWindowedKStream,
     topology.CogroupedKStream,
+    topology.CountWindowedKStream,
     topology.TimeWindowedCogroupedKStream,
     topology.SessionWindowedCogroupedKStream,
 ]

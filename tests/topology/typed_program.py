@@ -11,6 +11,8 @@ from topology import (
     Buffer,
     CogroupedKStream,
     Count,
+    CountWindowedKStream,
+    CountWindows,
     EmitStrategy,
     FailedValue,
     FixedKeyProcessor,
@@ -270,6 +272,15 @@ in_time = orders.join_asof(cents, lambda order, latest: latest, 60_000, how="lef
 assert_type(in_time, KStream[str, int | None])
 assert_type(in_time.late("right", value=serdes.long), KStream[str, int])
 assert_type(hourly.late(key=serdes.string, value=serdes.json(Order)), KStream[str, Order])
+
+
+threes = orders.group_by_key().windowed_by(CountWindows(3))
+assert_type(threes, CountWindowedKStream[str, Order])
+assert_type(threes.reduce(lambda one, other: other, close_when=lambda key, order: order.cents > 5), KStream[str, Order])
+assert_type(
+    threes.aggregate(int, lambda key, order, total: total + order.cents, close_when=lambda key, total: total > 5),
+    KStream[str, int],
+)
 
 
 def names_of(cents: list[int]) -> dict[int, str]:

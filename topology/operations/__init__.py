@@ -34,7 +34,7 @@ from topology.operations.basic import (
 from topology.operations.batches import JoinLookup, MapAsync, MapBatches
 from topology.operations.grouped_tables import GroupTable, TableAggregate, TableTransformValues
 from topology.operations.joins import JoinOperation
-from topology.operations.windowed import SessionAggregate, SlidingAggregate, Suppress, TableMerge
+from topology.operations.windowed import CountWindowAggregate, SessionAggregate, SlidingAggregate, Suppress, TableMerge
 
 Operation: TypeAlias = (
     Filter
@@ -59,6 +59,7 @@ Operation: TypeAlias = (
     | TableAggregate
     | TableTransformValues
     | SlidingAggregate
+    | CountWindowAggregate
     | SessionAggregate
     | TableMerge
     | Suppress
@@ -71,6 +72,7 @@ Operation: TypeAlias = (
 __all__ = [
     "Aggregate",
     "Branch",
+    "CountWindowAggregate",
     "Filter",
     "FlatMap",
     "FlatMapValues",

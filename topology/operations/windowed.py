@@ -72,3 +72,19 @@ class Suppress:
     """The store that remembers up to when windows were closed that way: their later changes are dropped."""
     session_gap_ms: int = 0
     """How far behind the end of a session it is still the same one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountWindowAggregate:
+    """Aggregates a grouped stream per key and window of ``size`` records, one beginning every ``advance`` records.
+
+    A window's aggregate is forwarded when it is full, or when ``close_when(key, aggregate)`` holds after one of its records.
+    ``store``: the open windows of each key.
+    """
+
+    store: str
+    size: int
+    advance: int
+    initializer: Function
+    aggregator: Function
+    close_when: Function | None = None

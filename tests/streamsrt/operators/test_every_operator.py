@@ -21,6 +21,7 @@ from tests.streamsrt.operators.programs import Piped
 from tests.streamsrt.operators.ways import assert_all_ways_agree
 from topology import (
     Buffer,
+    CountWindows,
     EmitStrategy,
     JoinWindows,
     KGroupedStream,
@@ -187,6 +188,15 @@ def windows(windows: TimeWindows | SlidingWindows, strategy: EmitStrategy) -> Pr
     return program
 
 
+def counted_windows(windows: CountWindows) -> Program:
+    def program(builder: StreamsBuilder) -> Stream:
+        windowed = grouped(builder).windowed_by(windows)
+        windowed.reduce(lambda one, other: both(one, other)[-9:], store="reduced").to("reduced", **TEXT)
+        return windowed.aggregate(lambda: "", append, close_when=lambda k, row: "x" in row, store="rows", **TEXT)
+
+    return program
+
+
 def cogrouped(windows: TimeWindows | SlidingWindows | SessionWindows | None) -> Program:
     def program(builder: StreamsBuilder) -> Table:
         found: Any = grouped(builder).cogroup(append).cogroup(right(builder).group_by_key(), append)
@@ -288,6 +298,8 @@ PROGRAMS: dict[str, Program] = {
     "cogroup in windows": cogrouped(TimeWindows(10, grace=5)),
     "cogroup in sliding windows": cogrouped(SlidingWindows(10, grace=5)),
     "cogroup in sessions": cogrouped(SessionWindows(6, grace=5)),
+    "windows of records": counted_windows(CountWindows(3)),
+    "windows of records that overlap": counted_windows(CountWindows(4, 2)),
     "table grouped anew": regrouped,
     "tables made of tables": derived,
     "suppress until windows close": suppressed,
