@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-RECORDS_MIN = 256
+RECORDS_MIN = 384
 """Fewer records cost less one by one."""
 
 _SAMPLE_RECORDS = 8
@@ -28,7 +28,18 @@ _BASE_TIMESTAMP_MAX = 1 << 62
 _HIGH = bytes(range(0x80, 0x100))
 
 _BYTE = np.dtype(np.uint8)
+_WRITTEN_TIMES: dict[int, np.dtype[Any]] = {1: _BYTE, 2: np.dtype("<u2")}
 _bytes_of = lru_cache(maxsize=4096)(lambda size: np.dtype((np.void, size)))
+
+
+def _short_deltas() -> npt.NDArray[np.int16]:
+    """What the two bytes of a number mean, read as one word; up to 127 it is what the first one means alone."""
+    words = np.arange(1 << 16)
+    numbers = words & 0x7F | words >> 1 & 0x3F80
+    return (numbers >> 1 ^ -(numbers & 1)).astype(np.int16)
+
+
+_SHORT_DELTAS = _short_deltas()
 
 Uniform: TypeAlias = tuple[list[bytes | None], list[bytes | None], list[int], tuple[int, int]]
 
@@ -66,7 +77,7 @@ def read_uniform(records: memoryview, count: int, base_timestamp: int) -> Unifor
     for run in runs:
         keys += _column(records, run, run.key_at, run.key_size)
         values += _column(records, run, run.value_at, run.value_size)
-    timestamps = _timestamps(runs, base_timestamp)
+    timestamps = _timestamps(records, runs, base_timestamp)
     bounds = int(np.minimum.reduce(timestamps)), int(np.maximum.reduce(timestamps))
     return keys, values, cast(list[int], timestamps.tolist()), bounds
 
@@ -178,19 +189,23 @@ def _column(records: memoryview, run: _Run, at: int, size: int) -> list[Any]:
     return cast(list[Any], items.tolist())
 
 
-def _timestamps(runs: list[_Run], base_timestamp: int) -> npt.NDArray[np.int64]:
-    written = []
+def _timestamps(records: memoryview, runs: list[_Run], base_timestamp: int) -> npt.NDArray[np.int64]:
+    written: list[npt.NDArray[Any]] = []
     for run in runs:
-        count, last = run.length, run.offset_at - 1
-        deltas = np.frombuffer(run.columns, _BYTE, count, last * count).astype(np.int64)
-        for at in range(last - 1, run.time_at - 1, -1):
-            deltas <<= 7
-            deltas += np.frombuffer(run.columns, _BYTE, count, at * count)
-            deltas -= 0x80
-        written.append(deltas)
-    timestamps = written[0] if len(written) == 1 else np.concatenate(written)
-    signs = timestamps & 1
-    timestamps >>= 1
-    timestamps ^= -signs
-    timestamps += base_timestamp
-    return timestamps
+        kind = _WRITTEN_TIMES.get(run.offset_at - run.time_at)
+        if kind is None:
+            written.append(_long_deltas(run))
+        else:
+            words = np.ndarray((run.length,), kind, records, run.position + run.time_at, (run.size,))
+            written.append(_SHORT_DELTAS.take(words))
+    deltas = written[0] if len(written) == 1 else np.concatenate(written)
+    return cast(npt.NDArray[np.int64], deltas + np.int64(base_timestamp))
+
+
+def _long_deltas(run: _Run) -> npt.NDArray[np.int64]:
+    """Timestamps after the first one where they take more than two bytes each."""
+    deltas = np.zeros(run.length, np.int64)
+    for at in range(run.offset_at - 1, run.time_at - 1, -1):
+        deltas <<= 7
+        deltas |= np.frombuffer(run.columns, _BYTE, run.length, at * run.length) & 0x7F
+    return deltas >> 1 ^ -(deltas & 1)
