@@ -6,7 +6,9 @@
    run that has some on.
 3. :meth:`Runner.flush` empties the caches in topological order. What a flush forwards may change stores further down, so
    it goes on until nothing is dirty.
-4. Where the subtopology has user's processors, or stores whose entries expire, all of it runs on processor nodes:
+4. Runs of records that are only counted are taken as a whole (:mod:`streamsrt.operators.counting`). Before anything else is
+   run, what was counted so settles into entries.
+5. Where the subtopology has user's processors, or stores whose entries expire, all of it runs on processor nodes:
    punctuations and deletions come between records.
 """
 
@@ -40,6 +42,7 @@ from streamsrt.operators import (  # noqa: F401  # they register their operation
     tables,
 )
 from streamsrt.operators.compiler import Compiler, TooComplex
+from streamsrt.operators.counting import KeyCounting, WindowCounting, counting_of
 from streamsrt.operators.emitter import Generated
 from streamsrt.operators.environment import (
     CallAll,
@@ -106,6 +109,7 @@ class Runner:
         # What a suppression holds back may have headers from before a restart.
         self._headers = any(isinstance(op, operations.Suppress) for op in used)
         self._compiled: dict[tuple[str, bool, bool], Generated | None] = {}
+        self._counting: dict[str, KeyCounting | WindowCounting] = {}
         self._owners = {
             store: node.name
             for node in plan.subtopology.nodes
@@ -128,6 +132,9 @@ class Runner:
         if self._has_processors:
             for source in self.plan.subtopology.sources:
                 self._path.node(source.name)
+        if self._generate:
+            counting = {source.name: counting_of(self.env, source.name) for source in self.plan.subtopology.sources}
+            self._counting = {name: each for name, each in counting.items() if each is not None}
 
     def begin(self, system_time_ms: int) -> None:
         """Lets the user's processors begin, once: when the stores are restored and the stream time is known."""
@@ -145,6 +152,8 @@ class Runner:
             self._headers = True
         if self._idle:
             self._idle.arrived(source)
+        if self._counting and self._is_counted(source, columns):
+            return
         generated = self._function(source, flush=False)
         if generated is None:
             try:
@@ -172,6 +181,14 @@ class Runner:
                 self.failed_index = index
                 self._skip_or_raise(generated, error, topic, partition, columns, index)
                 start = index + 1
+
+    def _is_counted(self, source: str, columns: RecordColumns) -> bool:
+        counting = self._counting.get(source)
+        if counting is not None and not self._headers and counting.take(columns):
+            return True
+        for other in self._counting.values():
+            other.cache.settle()
+        return False
 
     def current(self) -> RecordMetadata | None:
         """The record that is being processed; None where that is not known. Any thread may ask, while a run is on."""
@@ -280,10 +297,16 @@ class Runner:
 
     def flush(self) -> None:
         """Logs and forwards what the caches hold back. Raises RecordError (offset -1) where that fails."""
-        while any(cache.dirty for cache in self.caches.values()):
+        while self.has_changes():
             for store in self.plan.flushed_stores:
                 meter = self.env.store_meters.get(store)
                 (self._flush_store if meter is None else meter.flushing(self._flush_store))(store)
+
+    def has_changes(self) -> bool:
+        """Whether a cache has changes that were not flushed."""
+        return any(cache.dirty for cache in self.caches.values()) or any(
+            counting.cache.has_counted for counting in self._counting.values()
+        )
 
     def _flush_store(self, store: str) -> None:
         cache = self.caches[store]

@@ -40,7 +40,7 @@ def _row_of(entry: Entry, row_format: RowFormat) -> bytes | None:
 
 def key_row(cache: KeyValueCache, key: bytes) -> bytes | None:
     """The row of a key."""
-    entry = cache.get(key)
+    entry = cache.cached(key)
     if entry is not None:
         return _row_of(entry, cache.format)
     return cache.pending[key] if key in cache.pending else cache.store.get(key)
@@ -55,7 +55,7 @@ def key_rows(cache: KeyValueCache, start: bytes | None, end: bytes | None, *, re
     changed: dict[bytes, RawRow | None] = {
         key: None if row is None else RawRow(key, row) for key, row in cache.pending.items() if within(key)
     }
-    for entry in cache.dirty:
+    for entry in cache.changes():
         if within(entry.key):
             row = _row_of(entry, cache.format)
             changed[entry.key] = None if row is None else RawRow(entry.key, row)
@@ -67,8 +67,7 @@ def window_row(cache: WindowCache, key: bytes, start_ms: int) -> bytes | None:
     """The row of a key in the window that starts then."""
     if not _oldest_live_ms(cache) <= start_ms <= cache.newest():
         return None
-    rows = cache.get(start_ms)
-    entry = None if rows is None else rows.get(key)
+    entry = cache.cached(key, start_ms)
     if entry is not None:
         return _row_of(entry, cache.format)
     place = (key, start_ms)
@@ -83,9 +82,9 @@ def windows_of_key(cache: WindowCache, key: bytes, from_ms: int, to_ms: int, *, 
         for (of_key, start), row in cache.pending.items()
         if of_key == key and from_ms <= start <= to_ms
     }
-    for start, rows in cache.items():
-        entry = rows.get(key) if from_ms <= start <= to_ms else None
-        if entry is not None and entry.dirty:
+    for start in cache:
+        entry = cache.cached(key, start) if from_ms <= start <= to_ms else None
+        if entry is not None:
             row = _row_of(entry, cache.format)
             changed[start] = None if row is None else RawRow(key, row, start)
     store: Any = cache.store
@@ -114,7 +113,7 @@ def all_windows(
         for (key, start), row in cache.pending.items()
         if within(key, start)
     }
-    for entry in cache.dirty:
+    for entry in cache.changes():
         if within(entry.key, entry.start):
             row = _row_of(entry, cache.format)
             changed[place(entry.key, entry.start)] = None if row is None else RawRow(entry.key, row, entry.start)

@@ -12,17 +12,21 @@
 5. Values are treated as immutable: a function that changes an aggregate in place changes ``old`` too.
 6. Eviction takes two generations: entries not used since the last but one :meth:`evict` are dropped. Nothing dirty or
    pending is ever dropped.
+7. Rows that one ``count()`` has for itself may be held as :mod:`streamsrt.state.counts` instead of entries. ``rows``,
+   ``cached`` and ``changes`` know of both; whoever looks for entries himself calls ``settle`` first.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from operator import attrgetter, itemgetter
 from struct import Struct
 from typing import Any, Final, Protocol
 
 from streamsrt.state.columns import ChangelogColumns
+from streamsrt.state.counts import CountedRows, Row
 
 ENTRY_OVERHEAD_BYTES: Final = 230
 UNREAD: Final = object()
@@ -79,17 +83,20 @@ class Flushed:
 
     def __init__(
         self,
-        entries: Sequence[Entry],
+        keys: Sequence[bytes],
+        values: Sequence[Any],
+        timestamps: Sequence[int],
         serialize: Serialize,
-        store_keys: list[bytes] | None = None,
-        starts: list[int] | None = None,
+        store_keys: Sequence[bytes] | None = None,
+        starts: Sequence[int] | None = None,
+        entries: Sequence[Entry] = (),
     ) -> None:
         self.ends: list[int] | None = None
         self.entries = entries
-        self.keys = [entry.key for entry in entries]
-        self.values = [entry.value for entry in entries]
+        self.keys = keys
+        self.values = values
         self.olds: list[Any] = []
-        self.timestamps = [entry.timestamp for entry in entries]
+        self.timestamps = timestamps
         self.starts = starts
         self.store_keys = self.keys if store_keys is None else store_keys
         self.raw_values: list[bytes | None]
@@ -98,9 +105,24 @@ class Flushed:
         else:
             self.raw_values = list(map(serialize, self.values))
 
+    @classmethod
+    def of(
+        cls,
+        entries: Sequence[Entry],
+        serialize: Serialize,
+        store_keys: Sequence[bytes] | None = None,
+        starts: Sequence[int] | None = None,
+    ) -> Flushed:
+        """Changed entries as columns."""
+        keys = [entry.key for entry in entries]
+        values = [entry.value for entry in entries]
+        timestamps = [entry.timestamp for entry in entries]
+        return cls(keys, values, timestamps, serialize, store_keys, starts, entries)
+
     @property
     def headers(self) -> list[Any]:
-        return [entry.headers for entry in self.entries]
+        """Counted rows have none."""
+        return [entry.headers for entry in self.entries] or [()] * len(self.keys)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -143,6 +165,7 @@ class KeyValueCache(dict[bytes, Entry]):
         self.format = row_format
         self.dirty: list[Entry] = []
         self.pending: dict[bytes, bytes | None] = {}
+        self.counts: CountedRows | None = None
         self._previous: dict[bytes, Entry] = {}
         self._row_bytes = 64
 
@@ -169,6 +192,8 @@ class KeyValueCache(dict[bytes, Entry]):
 
     def put(self, key: bytes, value: Any, timestamp: int, headers: Any, sequence: int) -> Entry:
         """Changes the row and returns its entry; ``value`` None deletes."""
+        if self.counts is not None:
+            self.settle()
         entry = self[key]
         if not entry.dirty:
             entry.dirty = True
@@ -185,6 +210,8 @@ class KeyValueCache(dict[bytes, Entry]):
 
         Where the result ``forwards``, a key that came and went between two flushes is left out.
         """
+        if self.counts is not None and self.counts.changed:
+            return self._flushed(Flushed(*self.counts.take_changes(), self.format.serialize))
         if not self.dirty:
             return None
         entries = self.dirty
@@ -200,11 +227,53 @@ class KeyValueCache(dict[bytes, Entry]):
             changed = [e for e in entries if e.value is not None or self.value_before(e) is not None]
         if not changed:
             return None
-        flushed = Flushed(changed, self.format.serialize)
+        return self._flushed(Flushed.of(changed, self.format.serialize))
+
+    def _flushed(self, flushed: Flushed) -> Flushed:
         rows = self.format.rows(flushed.timestamps, flushed.raw_values)
         self.pending.update(zip(flushed.keys, rows, strict=True))
         self._row_bytes = average_bytes(flushed.keys, rows)
         return flushed
+
+    @property
+    def has_counted(self) -> bool:
+        """Whether rows were counted since the last flush."""
+        return self.counts is not None and bool(self.counts.changed)
+
+    def count(self, keys: Sequence[bytes], timestamps: Sequence[int]) -> None:
+        """Adds 1 to a key's row for each time that it is there. For a cache whose entries are all unchanged."""
+        if self.counts is None:
+            self.counts = CountedRows()
+        self.counts.count(keys, timestamps, self._adopted)
+
+    def _adopted(self, keys: list[bytes]) -> Iterator[Row]:
+        """The rows of keys. Those that are entries are none any more."""
+        older = None if self.counts is None else self.counts.older
+        for key in keys:
+            if older is not None and (row := older.row(key)):
+                yield row
+                continue
+            entry = self.pop(key, None) or self._previous.pop(key, None)
+            if entry is None:
+                entry = self.format.load(key, self.pending[key] if key in self.pending else self.store.get(key))
+            if entry.value is not None:
+                yield key, entry.value, entry.timestamp
+
+    def settle(self) -> None:
+        """Makes changed entries of what was counted, and forgets the other counted rows."""
+        if self.counts is not None:
+            self.dirty.extend(_changed_entries(self.counts))
+            self.update((entry.key, entry) for entry in self.dirty)
+            self.counts = None
+
+    def cached(self, key: bytes) -> Entry | None:
+        """The row of a key as far as it is in memory; not to be changed."""
+        row = None if self.counts is None else self.counts.row(key)
+        return self.get(key) if row is None else Entry(*row)
+
+    def changes(self) -> Sequence[Entry]:
+        """The rows that changed since the last flush; not to be changed."""
+        return self.dirty if self.counts is None else [Entry(*row) for row in self.counts.changes()]
 
     def value_before(self, entry: Entry) -> Any:
         """What a changed entry's row was before it was changed, since the last flush."""
@@ -228,14 +297,18 @@ class KeyValueCache(dict[bytes, Entry]):
             self.pending = {}
 
     def size_bytes(self) -> int:
-        return (len(self) + len(self._previous)) * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
+        counted = 0 if self.counts is None else len(self.counts) + len(self.counts.older or ())
+        return self._bytes_of(len(self) + len(self._previous) + counted)
 
     def evict(self, limit_bytes: int) -> None:
         """Drops entries that were not used lately, where there are more than ``limit_bytes`` of them."""
-        if self.dirty or self.pending or self.size_bytes() <= limit_bytes:
+        if self.dirty or self.pending or self.has_counted or self.size_bytes() <= limit_bytes:
             return
-        self._previous = dict(self) if self._bytes_of(len(self)) <= limit_bytes else {}
+        keeps = self._bytes_of(len(self) + len(self.counts or ())) <= limit_bytes
+        self._previous = dict(self) if keeps else {}
         self.clear()
+        if self.counts is not None:
+            self.counts = CountedRows(self.counts if keeps else None)
 
     def _bytes_of(self, entries: int) -> int:
         return entries * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
@@ -244,6 +317,7 @@ class KeyValueCache(dict[bytes, Entry]):
         """Drops every entry, changed ones too: the store was rewritten from its changelog."""
         self.clear()
         self._previous = {}
+        self.counts = None
         self.dirty = []
         self.pending = {}
 
@@ -254,7 +328,7 @@ class KeyValueCache(dict[bytes, Entry]):
 
     def rows(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[Entry]:
         """Rows with ``start`` <= key < ``end`` in the order of the key's bytes; what is not flushed yet included."""
-        changed = {e.key: e for e in self.dirty if _within(e.key, start, end)}
+        changed = {e.key: e for e in self.changes() if _within(e.key, start, end)}
         pending = {k: r for k, r in self.pending.items() if k not in changed and _within(k, start, end)}
         load = self.format.load
         found = {k: load(k, r) for k, r in self.store.range(start, end) if k not in changed and k not in pending}
@@ -326,6 +400,7 @@ class WindowCache(dict[int, WindowRows]):
         self.retention_ms = retention_ms
         self.dirty: list[Entry] = []
         self.pending: dict[tuple[bytes, int], bytes | None] = {}
+        self.counts: dict[int, CountedRows] = {}
         self.newest_start = -1
         self.expired_puts = 0
         self.expires_by_ms = 1
@@ -349,6 +424,8 @@ class WindowCache(dict[int, WindowRows]):
 
     def put(self, key: bytes, start: int, value: Any, timestamp: int, headers: Any, sequence: int) -> Entry:
         """Changes the row of ``key`` in the window that starts at ``start``; ``value`` None deletes."""
+        if self.counts:
+            self.settle()
         entry = self[start][key]
         self.change(entry, value, timestamp, headers, sequence)
         return entry
@@ -366,6 +443,8 @@ class WindowCache(dict[int, WindowRows]):
 
     def flush(self, *, forwards: bool = True) -> Flushed | None:
         """Takes the dirty entries out; None where there are none (see :meth:`KeyValueCache.flush`)."""
+        if self.has_counted:
+            return self._flush_counts()
         if not self.dirty:
             return None
         entries = self.dirty
@@ -377,13 +456,79 @@ class WindowCache(dict[int, WindowRows]):
         if not changed:
             return None
         starts = [e.start for e in changed]
-        suffixes = {start: _pack_timestamp(start) + b"\0\0\0\0" for start in set(starts)}
+        suffixes = {start: _suffix(start) for start in set(starts)}
         store_keys = [e.key + suffix for e, suffix in zip(changed, map(suffixes.__getitem__, starts), strict=True)]
-        flushed = Flushed(changed, self.format.serialize, store_keys, starts)
+        return self._flushed(Flushed.of(changed, self.format.serialize, store_keys, starts), starts)
+
+    def _flushed(self, flushed: Flushed, starts: Sequence[int]) -> Flushed:
         rows = self.format.rows(flushed.timestamps, flushed.raw_values)
         self.pending.update(zip(zip(flushed.keys, starts, strict=True), rows, strict=True))
         self._row_bytes = average_bytes(flushed.store_keys, rows)
         return flushed
+
+    def _flush_counts(self) -> Flushed:
+        keys: list[bytes] = []
+        values: list[int] = []
+        timestamps: list[int] = []
+        store_keys: list[bytes] = []
+        starts: list[int] = []
+        # Windows that don't overlap: by start is by time.
+        for start in sorted(start for start, counts in self.counts.items() if counts.changed):
+            some, totals, times = self.counts[start].take_changes()
+            suffix = _suffix(start)
+            keys += some
+            values += totals
+            timestamps += times
+            store_keys += [key + suffix for key in some]
+            starts += [start] * len(some)
+        return self._flushed(Flushed(keys, values, timestamps, self.format.serialize, store_keys, starts), starts)
+
+    @property
+    def has_counted(self) -> bool:
+        """Whether rows were counted since the last flush."""
+        return any(counts.changed for counts in self.counts.values())
+
+    def count(self, start: int, keys: Sequence[bytes], timestamps: Sequence[int]) -> None:
+        """Adds 1 to a key's row of that window for each time that it is there (see :meth:`KeyValueCache.count`)."""
+        rows, counts = self[start], self.counts.get(start)
+        if counts is None:
+            counts = self.counts[start] = CountedRows()
+        counts.count(keys, timestamps, None if rows.fresh and not rows else partial(self._adopted, rows))
+
+    def _adopted(self, rows: WindowRows, keys: list[bytes]) -> Iterator[Row]:
+        for key in keys:
+            entry = rows.pop(key, None)
+            if entry is not None:
+                self.entries -= 1
+            elif not rows.fresh:
+                entry = self.load(key, rows.start)
+            if entry is not None and entry.value is not None:
+                yield key, entry.value, entry.timestamp
+
+    def settle(self) -> None:
+        """Makes changed entries of what was counted, and forgets the other counted rows."""
+        for start, counts in self.counts.items():
+            rows, changed = self[start], _changed_entries(counts, start)
+            if len(counts) > len(changed):
+                # What is forgotten here is found in the store.
+                rows.fresh = False
+            rows.update((entry.key, entry) for entry in changed)
+            self.entries += len(changed)
+            self.dirty += changed
+        self.counts = {}
+
+    def cached(self, key: bytes, start: int) -> Entry | None:
+        """The row of a key and window as far as it is in memory; not to be changed."""
+        row = self.counts[start].row(key) if start in self.counts else None
+        if row is not None:
+            return Entry(*row, start)
+        return self[start].get(key) if start in self else None
+
+    def changes(self) -> Sequence[Entry]:
+        """The rows that changed since the last flush; not to be changed."""
+        if not self.counts:
+            return self.dirty
+        return [Entry(*row, start) for start, counts in self.counts.items() for row in counts.changes()]
 
     def read_olds(self, flushed: Flushed) -> None:
         """Fills in ``olds``: every row of a window was read before it was changed."""
@@ -408,15 +553,17 @@ class WindowCache(dict[int, WindowRows]):
 
     def _drop(self, start: int) -> None:
         self.entries -= len(self.pop(start))
+        self.counts.pop(start, None)
         if self._stored is not None and start > self._stored:
             self._stored = start
 
     def size_bytes(self) -> int:
-        return self.entries * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
+        rows = self.entries + sum(map(len, self.counts.values()))
+        return rows * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
 
     def evict(self, limit_bytes: int) -> None:
         """Drops the oldest windows until at most ``limit_bytes`` are held."""
-        if self.dirty or self.pending:
+        if self.dirty or self.pending or self.has_counted:
             return
         for start in sorted(self):
             if self.size_bytes() <= limit_bytes:
@@ -427,6 +574,7 @@ class WindowCache(dict[int, WindowRows]):
     def forget(self, newest_stored_start: int | None) -> None:
         """Drops every entry: the store was rewritten from its changelog."""
         self.clear()
+        self.counts = {}
         self.entries = 0
         self._windows_of_key = {}
         self.dirty = []
@@ -452,7 +600,7 @@ class WindowCache(dict[int, WindowRows]):
         """The starts at ``low`` or later of all windows that have rows."""
         found = {start for _, start, _ in self.store.fetch_all(low, 2**63 - 1)}
         found.update(start for (_, start), row in self.pending.items() if row is not None and start >= low)
-        found.update(entry.start for entry in self.dirty if entry.start >= low)
+        found.update(entry.start for entry in self.changes() if entry.start >= low)
         return found
 
     def rows_at(self, start: int) -> list[Entry]:
@@ -500,7 +648,7 @@ class WindowCache(dict[int, WindowRows]):
         """Every row within retention by key, then start; what is not flushed yet included."""
         found = {(k, s): self.format.load(k, row, s) for k, s, row in self.store.fetch_all(0, 2**63 - 1)}
         found |= {(k, s): self.format.load(k, row, s) for (k, s), row in self.pending.items()}
-        found |= {(e.key, e.start): e for e in self.dirty}
+        found |= {(e.key, e.start): e for e in self.changes()}
         newest = max([self.newest(), *(start for _, start in found)])
         for place in sorted(found):
             if found[place].value is not None and place[1] > newest - self.retention_ms:
@@ -511,7 +659,23 @@ def _within(key: bytes, start: bytes | None, end: bytes | None) -> bool:
     return (start is None or start <= key) and (end is None or key < end)
 
 
-def average_bytes(keys: list[bytes], rows: list[bytes | None]) -> int:
+def _suffix(start: int) -> bytes:
+    """What a window's start is in the keys of rows, with a sequence number of zero."""
+    return _pack_timestamp(start) + b"\0\0\0\0"
+
+
+def _changed_entries(counts: CountedRows, start: int = 0) -> list[Entry]:
+    """The changed rows by time, before all that changes later. What they were before is not known here."""
+    keys, totals, times = counts.take_changes()
+    entries = [Entry(*row, start) for row in zip(keys, totals, times, strict=True)]
+    for entry in entries:
+        entry.dirty = True
+        entry.old = UNREAD
+        entry.sequence = -1
+    return entries
+
+
+def average_bytes(keys: Sequence[bytes], rows: list[bytes | None]) -> int:
     """Bytes of a key and its row, estimated from a few, with what Python adds to each object."""
     some = keys[:_SAMPLE]
     return (sum(map(len, some)) + sum(len(row) for row in rows[:_SAMPLE] if row is not None)) // len(some) + 33

@@ -156,7 +156,7 @@ class SessionCache(dict[bytes, list[SessionEntry]]):
         if not changed:
             return None
         keys = [session_key(e.key, e.start, e.end) for e in changed]
-        flushed = Flushed(list(changed), self.format.serialize, keys, [entry.start for entry in changed])
+        flushed = Flushed.of(list(changed), self.format.serialize, keys, [entry.start for entry in changed])
         flushed.ends = [e.end for e in changed]
         for entry, row in zip(changed, flushed.raw_values, strict=True):
             self.pending[entry.key, entry.end, entry.start] = row

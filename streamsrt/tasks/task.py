@@ -357,7 +357,7 @@ class Task:
     def _request_commit_if_full(self) -> None:
         size = sum(cache.size_bytes() for cache in self.caches.values())
         if size > self._limit_bytes:
-            if any(cache.dirty or cache.pending for cache in self.caches.values()):
+            if self._has_changes():
                 self._runner.env.commit_requested = True
             else:
                 self._evict()
@@ -396,7 +396,11 @@ class Task:
     @property
     def commit_needed(self) -> bool:
         """Whether anything was done since the last commit."""
-        return bool(self._uncommitted) or any(cache.dirty or cache.pending for cache in self.caches.values())
+        return bool(self._uncommitted) or self._has_changes()
+
+    def _has_changes(self) -> bool:
+        """Whether caches have what is not in the stores."""
+        return self._runner.has_changes() or any(cache.pending for cache in self.caches.values())
 
     def prepare_commit(self) -> CommitState:
         """Flushes caches and collector. Raises RecordError where what a cache held back can't be processed."""
