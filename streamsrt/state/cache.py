@@ -210,7 +210,7 @@ class KeyValueCache(dict[bytes, Entry]):
 
         Where the result ``forwards``, a key that came and went between two flushes is left out.
         """
-        if self.counts is not None and self.counts.changed:
+        if self.counts is not None and self.counts.has_changes:
             return self._flushed(Flushed(*self.counts.take_changes(), self.format.serialize))
         if not self.dirty:
             return None
@@ -238,13 +238,13 @@ class KeyValueCache(dict[bytes, Entry]):
     @property
     def has_counted(self) -> bool:
         """Whether rows were counted since the last flush."""
-        return self.counts is not None and bool(self.counts.changed)
+        return self.counts is not None and self.counts.has_changes
 
     def count(self, keys: Sequence[bytes], timestamps: Sequence[int]) -> None:
         """Adds 1 to a key's row for each time that it is there. For a cache whose entries are all unchanged."""
         if self.counts is None:
-            self.counts = CountedRows()
-        self.counts.count(keys, timestamps, self._adopted)
+            self.counts = CountedRows(self._adopted)
+        self.counts.take(keys, timestamps)
 
     def _adopted(self, keys: list[bytes]) -> Iterator[Row]:
         """The rows of keys. Those that are entries are none any more."""
@@ -308,7 +308,8 @@ class KeyValueCache(dict[bytes, Entry]):
         self._previous = dict(self) if keeps else {}
         self.clear()
         if self.counts is not None:
-            self.counts = CountedRows(self.counts if keeps else None)
+            self.counts.older = None
+            self.counts = CountedRows(self._adopted, self.counts if keeps else None)
 
     def _bytes_of(self, entries: int) -> int:
         return entries * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
@@ -473,7 +474,7 @@ class WindowCache(dict[int, WindowRows]):
         store_keys: list[bytes] = []
         starts: list[int] = []
         # Windows that don't overlap: by start is by time.
-        for start in sorted(start for start, counts in self.counts.items() if counts.changed):
+        for start in sorted(start for start, counts in self.counts.items() if counts.has_changes):
             some, totals, times = self.counts[start].take_changes()
             suffix = _suffix(start)
             keys += some
@@ -486,16 +487,18 @@ class WindowCache(dict[int, WindowRows]):
     @property
     def has_counted(self) -> bool:
         """Whether rows were counted since the last flush."""
-        return any(counts.changed for counts in self.counts.values())
+        return any(counts.has_changes for counts in self.counts.values())
 
     def count(self, start: int, keys: Sequence[bytes], timestamps: Sequence[int]) -> None:
         """Adds 1 to a key's row of that window for each time that it is there (see :meth:`KeyValueCache.count`)."""
-        rows, counts = self[start], self.counts.get(start)
+        counts = self.counts.get(start)
         if counts is None:
-            counts = self.counts[start] = CountedRows()
-        counts.count(keys, timestamps, None if rows.fresh and not rows else partial(self._adopted, rows))
+            counts = self.counts[start] = CountedRows(partial(self._adopted, self[start]))
+        counts.take(keys, timestamps)
 
     def _adopted(self, rows: WindowRows, keys: list[bytes]) -> Iterator[Row]:
+        if rows.fresh and not rows:
+            return
         for key in keys:
             entry = rows.pop(key, None)
             if entry is not None:
