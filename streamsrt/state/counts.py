@@ -6,7 +6,8 @@
 2. It is folded before anybody looks at rows or changes, and when what was taken is much more than there are rows.
 3. Rows are what they are in all, not differences: a key that is new here is *adopted* in the fold, with the row that it has
    among the cache's entries, among what waits to be written, or in the store. From then on its row is here alone.
-4. A row's time is the latest of its records, as for an entry. Rows are flushed from the least to the most recently changed.
+4. A row's time is the latest of its records, as for an entry. Rows are flushed from the least to the most recently changed,
+   those of an older window before those of a newer one.
 5. A cache has rows here only while none of its entries is changed. Whoever works on entries asks the cache to settle first.
 """
 
