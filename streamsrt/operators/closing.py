@@ -18,8 +18,9 @@ from heapq import heappop, heappush
 
 from streamsrt.operators.environment import Environment
 from streamsrt.operators.plan import StreamTime
-from streamsrt.state.cache import Entry, KeyValueCache, WindowCache
+from streamsrt.state.cache import Entry, KeyValueCache
 from streamsrt.state.session_cache import SessionCache, SessionEntry
+from streamsrt.state.window_cache import WindowCache
 
 NEVER_MS = 2**63 - 1
 

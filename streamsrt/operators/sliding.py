@@ -23,7 +23,8 @@ from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.environment import Environment
 from streamsrt.operators.plan import StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
-from streamsrt.state.cache import Entry, WindowCache
+from streamsrt.state.cache import Entry
+from streamsrt.state.window_cache import WindowCache
 from topology.nodes import ProcessorNode
 from topology.operations import SlidingAggregate
 from topology.windows import Windowed

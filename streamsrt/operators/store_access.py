@@ -7,12 +7,13 @@ from typing import Any
 
 from streamsrt.errors import UserError
 from streamsrt.state.buffer import SuppressionBuffer
-from streamsrt.state.cache import Entry, KeyValueCache, WindowCache
+from streamsrt.state.cache import Entry, KeyValueCache
 from streamsrt.state.duplicates import DuplicatesCache
 from streamsrt.state.kinds import Cache
 from streamsrt.state.session_cache import SessionCache
 from streamsrt.state.store import after_prefix
 from streamsrt.state.versioned_cache import VersionedCache
+from streamsrt.state.window_cache import WindowCache
 from topology.nodes import StoreSpec
 from topology.serdes import Serde
 from topology.stores import ValueAndTimestamp, VersionedRecord

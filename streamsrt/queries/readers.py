@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from struct import Struct
 from typing import Any, NamedTuple
 
-from streamsrt.state.cache import Entry, KeyValueCache, RowFormat, WindowCache
+from streamsrt.state.cache import Entry, KeyValueCache, RowFormat
 from streamsrt.state.session_cache import SessionCache
 from streamsrt.state.versioned_cache import VersionedCache
+from streamsrt.state.window_cache import WindowCache
 
 _TIME = Struct(">q")
 
@@ -70,17 +71,16 @@ def window_row(cache: WindowCache, key: bytes, start_ms: int) -> bytes | None:
     entry = cache.cached(key, start_ms)
     if entry is not None:
         return _row_of(entry, cache.format)
-    place = (key, start_ms)
-    return cache.pending[place] if place in cache.pending else cache.store.get(key, start_ms)
+    return cache.row(key, start_ms)
 
 
 def windows_of_key(cache: WindowCache, key: bytes, from_ms: int, to_ms: int, *, reverse: bool) -> Iterator[RawRow]:
     """Rows of a key in the windows that start in ``from_ms``..``to_ms``, as they are now, by start."""
     from_ms, to_ms = max(from_ms, _oldest_live_ms(cache)), min(to_ms, cache.newest())
     changed: dict[Any, RawRow | None] = {
-        start: None if row is None else RawRow(key, row, start)
-        for (of_key, start), row in cache.pending.items()
-        if of_key == key and from_ms <= start <= to_ms
+        start: None if (row := rows[key]) is None else RawRow(key, row, start)
+        for start, rows in cache.pending.items()
+        if from_ms <= start <= to_ms and key in rows
     }
     for start in cache:
         entry = cache.cached(key, start) if from_ms <= start <= to_ms else None
@@ -110,7 +110,7 @@ def all_windows(
 
     changed: dict[bytes, RawRow | None] = {
         place(key, start): None if row is None else RawRow(key, row, start)
-        for (key, start), row in cache.pending.items()
+        for key, start, row in cache.pending_rows()
         if within(key, start)
     }
     for entry in cache.changes():

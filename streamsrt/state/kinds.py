@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from streamsrt.errors import ConfigError
 from streamsrt.state.buffer import SuppressionBuffer
-from streamsrt.state.cache import KeyValueCache, RowFormat, WindowCache
+from streamsrt.state.cache import KeyValueCache, RowFormat
 from streamsrt.state.duplicates import DuplicatesBytesStore, DuplicatesCache
 from streamsrt.state.expiring import ExpiringCache
 from streamsrt.state.lru import LruCache
@@ -20,6 +20,7 @@ from streamsrt.state.sessions import SessionBytesStore
 from streamsrt.state.store import BytesStore
 from streamsrt.state.versioned import VersionedBytesStore
 from streamsrt.state.versioned_cache import VersionedCache
+from streamsrt.state.window_cache import WindowCache
 from streamsrt.state.windowed import WindowBytesStore
 from topology.nodes import StoreSpec
 

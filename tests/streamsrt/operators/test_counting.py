@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from streamsrt.operators import counting
 from streamsrt.queries import readers
 from streamsrt.state import counts
-from streamsrt.state.cache import KeyValueCache, WindowCache
+from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.window_cache import WindowCache
 from tests.streamsrt.operators.programs import Piped, final_rows
 from tests.streamsrt.operators.ways import Run
 from topology import KStream, Store, StreamsBuilder, TimeWindows, Topology, serdes

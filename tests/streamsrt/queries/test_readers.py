@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsrt.queries import readers
-from streamsrt.state.cache import KeyValueCache, RowFormat, WindowCache
+from streamsrt.state.cache import KeyValueCache, RowFormat
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.session_cache import SessionCache
 from streamsrt.state.sessions import SessionBytesStore
 from streamsrt.state.versioned import VersionedBytesStore
 from streamsrt.state.versioned_cache import VersionedCache
+from streamsrt.state.window_cache import WindowCache
 from streamsrt.state.windowed import WindowBytesStore
 
 FORMAT = RowFormat(lambda number: b"%d" % number, int)

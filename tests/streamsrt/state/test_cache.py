@@ -4,8 +4,9 @@ from struct import Struct
 
 import pytest
 
-from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, UNREAD, KeyValueCache, RowFormat, WindowCache
+from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, UNREAD, KeyValueCache, RowFormat
 from streamsrt.state.memory import MemoryStore
+from streamsrt.state.window_cache import WindowCache
 from streamsrt.state.windowed import WindowBytesStore
 from topology import serdes
 

@@ -1,0 +1,366 @@
+"""The cache of a window store: the rules are those of :mod:`streamsrt.state.cache`, with one dictionary for each window."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import repeat
+from operator import add, attrgetter
+from struct import Struct
+from typing import Any, Protocol
+
+from streamsrt.state.cache import (
+    ENTRY_OVERHEAD_BYTES,
+    Entry,
+    Flushed,
+    RowFormat,
+    average_bytes,
+    by_sequence,
+    changed_entries,
+)
+from streamsrt.state.columns import ChangelogColumns
+from streamsrt.state.counts import CountedRows, Row
+
+_pack_timestamp = Struct(">q").pack
+_by_start = attrgetter("start")
+
+
+class WindowRows(dict[bytes, Entry]):
+    """The rows of the window that starts at ``start``. A ``fresh`` window is newer than all stored ones: no look-ups."""
+
+    __slots__ = ("_cache", "fresh", "start")
+
+    def __init__(self, cache: WindowCache, start: int, *, fresh: bool) -> None:
+        super().__init__()
+        self._cache = cache
+        self.start = start
+        self.fresh = fresh
+
+    def __missing__(self, key: bytes) -> Entry:
+        entry = Entry(key, None, -1, self.start) if self.fresh else self._cache.load(key, self.start)
+        self._cache.entries += 1
+        self[key] = entry
+        return entry
+
+
+class WindowStore(Protocol):
+    """What a window cache needs of a byte store."""
+
+    def get(self, key: bytes, start_ms: int, /) -> bytes | None: ...
+
+    def write_windows(
+        self, windows: Mapping[int, Mapping[bytes, bytes | None]], *, changelog_offset: int | None = None
+    ) -> None: ...
+
+    def fetch_all(self, from_ms: int, to_ms: int, /) -> Iterable[tuple[bytes, int, bytes]]: ...
+
+    def fetch(self, key: bytes, from_ms: int, to_ms: int, /) -> Iterable[tuple[int, bytes]]: ...
+
+    def expire(self, stream_time_ms: int, /) -> object: ...
+
+    def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], next_offset: int, /) -> None: ...
+
+    @property
+    def stream_time_ms(self) -> int: ...
+
+
+class WindowCache(dict[int, WindowRows]):
+    """The cache of a window store: ``cache[start][key]``. One dictionary per window, no composite key per record.
+
+    ``newest_stored_start``: no stored window starts later; None where that is not known.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: WindowStore,
+        row_format: RowFormat,
+        *,
+        retention_ms: int,
+        newest_stored_start: int | None,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.store = store
+        self.format = row_format
+        self.retention_ms = retention_ms
+        self.dirty: list[Entry] = []
+        self.pending: dict[int, dict[bytes, bytes | None]] = {}
+        """By start of window."""
+        self.counts: dict[int, CountedRows] = {}
+        self.newest_start = -1
+        self.expired_puts = 0
+        self.expires_by_ms = 1
+        """How much of what is beyond retention goes at once."""
+        self.entries = 0
+        self._windows_of_key: dict[bytes, list[Entry]] = {}
+        self._trimmed_to = -1
+        self._stored = newest_stored_start
+        self._row_bytes = 64
+
+    def __missing__(self, start: int) -> WindowRows:
+        rows = self[start] = WindowRows(self, start, fresh=self._stored is not None and start > self._stored)
+        if start > self.newest_start:
+            self.newest_start = start
+        return rows
+
+    def load(self, key: bytes, start: int) -> Entry:
+        return self.format.load(key, self.row(key, start), start)
+
+    def row(self, key: bytes, start: int) -> bytes | None:
+        """The row that is stored, or waits for that."""
+        pending = self.pending.get(start)
+        return pending[key] if pending is not None and key in pending else self.store.get(key, start)
+
+    def pending_rows(self) -> Iterator[tuple[bytes, int, bytes | None]]:
+        """Key, start and row of what waits to be written."""
+        return ((key, start, row) for start, rows in self.pending.items() for key, row in rows.items())
+
+    def put(self, key: bytes, start: int, value: Any, timestamp: int, headers: Any, sequence: int) -> Entry:
+        """Changes the row of ``key`` in the window that starts at ``start``; ``value`` None deletes."""
+        if self.counts:
+            self.settle()
+        entry = self[start][key]
+        self.change(entry, value, timestamp, headers, sequence)
+        return entry
+
+    def change(self, entry: Entry, value: Any, timestamp: int, headers: Any, sequence: int) -> None:
+        """Changes a row of a window."""
+        if not entry.dirty:
+            entry.dirty = True
+            entry.old = entry.value
+            self.dirty.append(entry)
+        entry.value = value
+        entry.timestamp = timestamp
+        entry.headers = headers
+        entry.sequence = sequence
+
+    def flush(self, *, forwards: bool = True) -> Flushed | None:
+        """Takes the dirty entries out; None where there are none (see :meth:`KeyValueCache.flush`)."""
+        if self.has_counted:
+            return self._flush_counts()
+        if not self.dirty:
+            return None
+        entries = self.dirty
+        self.dirty = []
+        entries.sort(key=by_sequence)
+        for entry in entries:
+            entry.dirty = False
+        changed = [e for e in entries if e.value is not None or e.old is not None] if forwards else entries
+        if not changed:
+            return None
+        starts = [e.start for e in changed]
+        suffixes = {start: _suffix(start) for start in set(starts)}
+        store_keys = [e.key + suffix for e, suffix in zip(changed, map(suffixes.__getitem__, starts), strict=True)]
+        flushed = Flushed.of(changed, self.format.serialize, store_keys, starts)
+        for start in suffixes:
+            self.pending.setdefault(start, {})
+        for entry, row in zip(changed, self._rows_of(flushed), strict=True):
+            self.pending[entry.start][entry.key] = row
+        return flushed
+
+    def _rows_of(self, flushed: Flushed) -> list[bytes | None]:
+        rows = self.format.rows(flushed.timestamps, flushed.raw_values)
+        self._row_bytes = average_bytes(flushed.store_keys, rows)
+        return rows
+
+    def _flush_counts(self) -> Flushed:
+        keys: list[bytes] = []
+        values: list[int] = []
+        timestamps: list[int] = []
+        store_keys: list[bytes] = []
+        starts: list[int] = []
+        ends: dict[int, int] = {}
+        for start in sorted(start for start, counts in self.counts.items() if counts.has_changes):
+            some, totals, times = self.counts[start].take_changes()
+            keys += some
+            values += totals
+            timestamps += times
+            store_keys += map(add, some, repeat(_suffix(start)))
+            starts += repeat(start, len(some))
+            ends[start] = len(keys)
+        flushed = Flushed(keys, values, timestamps, self.format.serialize, store_keys, starts)
+        rows, done = self._rows_of(flushed), 0
+        for start, end in ends.items():
+            columns = (keys, rows) if len(ends) == 1 else (keys[done:end], rows[done:end])
+            self.pending.setdefault(start, {}).update(zip(*columns, strict=True))
+            done = end
+        return flushed
+
+    @property
+    def has_counted(self) -> bool:
+        """Whether rows were counted since the last flush."""
+        return any(counts.has_changes for counts in self.counts.values())
+
+    def count(self, start: int, keys: Sequence[bytes], timestamps: Sequence[int]) -> None:
+        """Adds 1 to a key's row of that window for each time that it is there (see :meth:`KeyValueCache.count`)."""
+        counts = self.counts.get(start)
+        if counts is None:
+            counts = self.counts[start] = CountedRows(partial(self._adopted, self[start]))
+        counts.take(keys, timestamps)
+
+    def _adopted(self, rows: WindowRows, keys: list[bytes]) -> Iterator[Row]:
+        if rows.fresh and not rows:
+            return
+        for key in keys:
+            entry = rows.pop(key, None)
+            if entry is not None:
+                self.entries -= 1
+            elif not rows.fresh:
+                entry = self.load(key, rows.start)
+            if entry is not None and entry.value is not None:
+                yield key, entry.value, entry.timestamp
+
+    def settle(self) -> None:
+        """Makes changed entries of what was counted, and forgets the other counted rows."""
+        for start, counts in self.counts.items():
+            rows, changed = self[start], changed_entries(counts, start)
+            if len(counts) > len(changed):
+                # What is forgotten here is found in the store.
+                rows.fresh = False
+            rows.update((entry.key, entry) for entry in changed)
+            self.entries += len(changed)
+            self.dirty += changed
+        self.counts = {}
+
+    def cached(self, key: bytes, start: int) -> Entry | None:
+        """The row of a key and window as far as it is in memory; not to be changed."""
+        row = self.counts[start].row(key) if start in self.counts else None
+        if row is not None:
+            return Entry(*row, start)
+        return self[start].get(key) if start in self else None
+
+    def changes(self) -> Sequence[Entry]:
+        """The rows that changed since the last flush; not to be changed."""
+        if not self.counts:
+            return self.dirty
+        return [Entry(*row, start) for start, counts in self.counts.items() for row in counts.changes()]
+
+    def read_olds(self, flushed: Flushed) -> None:
+        """Fills in ``olds``: every row of a window was read before it was changed."""
+        flushed.olds = [entry.old for entry in flushed.entries]
+
+    def write(self, changelog_offset: int | None) -> None:
+        """Puts everything pending into the store, as one batch in key order, and drops what is beyond retention."""
+        pending = self.pending
+        if pending or changelog_offset is not None:
+            self.store.write_windows(pending, changelog_offset=changelog_offset)
+            self.pending = {}
+        oldest = self.newest() - self.retention_ms + 1
+        for start in [start for start in self if start < oldest]:
+            self._drop(start)
+        self.store.expire(self.newest_start)
+        if self._windows_of_key and self.newest_start - self._trimmed_to > self.retention_ms:
+            self._trimmed_to = self.newest_start
+            known = self._windows_of_key.items()
+            for key in [key for key, entries in known if not entries or entries[-1].start < oldest]:
+                del self._windows_of_key[key]
+
+    def _drop(self, start: int) -> None:
+        self.entries -= len(self.pop(start))
+        self.counts.pop(start, None)
+        if self._stored is not None and start > self._stored:
+            self._stored = start
+
+    def size_bytes(self) -> int:
+        rows = self.entries + sum(map(len, self.counts.values()))
+        return rows * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
+
+    def evict(self, limit_bytes: int) -> None:
+        """Drops the oldest windows until at most ``limit_bytes`` are held."""
+        if self.dirty or self.pending or self.has_counted:
+            return
+        for start in sorted(self):
+            if self.size_bytes() <= limit_bytes:
+                return
+            self._windows_of_key.clear()
+            self._drop(start)
+
+    def forget(self, newest_stored_start: int | None) -> None:
+        """Drops every entry: the store was rewritten from its changelog."""
+        self.clear()
+        self.counts = {}
+        self.entries = 0
+        self._windows_of_key = {}
+        self.dirty = []
+        self.pending = {}
+        self._stored = newest_stored_start
+
+    def restore(self, columns: ChangelogColumns) -> None:
+        """Applies records of the changelog to the store."""
+        self.store.restore(columns.keys, self.format.rows(columns.timestamps, columns.values), columns.next_offset)
+        self.forget(self.store.stream_time_ms)
+
+    def count_if_expired(self, start: int) -> None:
+        """Counts a row that was just put where its window is beyond retention."""
+        live = max(0, self.newest() - self.retention_ms + (self.expires_by_ms == 1))
+        if start // self.expires_by_ms < live // self.expires_by_ms:
+            self.expired_puts += 1
+
+    def newest(self) -> int:
+        """The latest start of a window that was ever seen here."""
+        return self.newest_start if self._stored is None else max(self.newest_start, self._stored)
+
+    def starts(self, low: int) -> set[int]:
+        """The starts at ``low`` or later of all windows that have rows."""
+        found = {start for _, start, _ in self.store.fetch_all(low, 2**63 - 1)}
+        found.update(start for _, start, row in self.pending_rows() if row is not None and start >= low)
+        found.update(entry.start for entry in self.changes() if entry.start >= low)
+        return found
+
+    def rows_at(self, start: int) -> list[Entry]:
+        """The rows of the windows that start then, by key, also where they are beyond retention by now."""
+        cached = self[start]
+        if not cached.fresh:
+            keys = {key for key, _, _ in self.store.fetch_all(start, start)}
+            keys.update(self.pending.get(start, ()))
+            for key in keys:
+                cached[key]
+        return [cached[key] for key in sorted(cached) if cached[key].value is not None]
+
+    def windows_of(self, key: bytes) -> list[Entry]:
+        """The windows that a key may have, in order, and no others than those within retention. Not to be changed.
+
+        What is not written yet is known here: it was made by :meth:`add_window`, and is not forgotten before it is written.
+        """
+        entries = self._windows_of_key.get(key)
+        if entries is None:
+            starts = [start for start, _ in self.store.fetch(key, 0, 2**63 - 1)]
+            entries = self._windows_of_key[key] = [self[start][key] for start in starts]
+        oldest = self.newest() - self.retention_ms + 1
+        if entries and entries[0].start < oldest:
+            del entries[: bisect_left(entries, oldest, key=_by_start)]
+        return entries
+
+    def add_window(self, key: bytes, start: int) -> Entry:
+        """The entry of a window that is perhaps not among :meth:`windows_of` the key, which were asked for."""
+        entries = self._windows_of_key[key]
+        at = len(entries)
+        if entries and entries[-1].start >= start:
+            at = bisect_left(entries, start, key=_by_start)
+            if entries[at].start == start:
+                return entries[at]
+        rows = self[start]
+        # What the store has is among the key's windows.
+        entry = rows.get(key)
+        if entry is None:
+            entry = rows[key] = Entry(key, None, -1, start)
+            self.entries += 1
+        entries.insert(at, entry)
+        return entry
+
+    def rows(self) -> Iterator[Entry]:
+        """Every row within retention by key, then start; what is not flushed yet included."""
+        found = {(k, s): self.format.load(k, row, s) for k, s, row in self.store.fetch_all(0, 2**63 - 1)}
+        found |= {(k, s): self.format.load(k, row, s) for k, s, row in self.pending_rows()}
+        found |= {(e.key, e.start): e for e in self.changes()}
+        newest = max([self.newest(), *(start for _, start in found)])
+        for place in sorted(found):
+            if found[place].value is not None and place[1] > newest - self.retention_ms:
+                yield found[place]
+
+
+def _suffix(start: int) -> bytes:
+    """What a window's start is in the keys of rows, with a sequence number of zero."""
+    return _pack_timestamp(start) + b"\0\0\0\0"
