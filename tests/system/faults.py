@@ -152,11 +152,11 @@ def _scale(storm: Storm, blow: Blow) -> None:
 
 
 def _scale_up_and_down(storm: Storm, blow: Blow) -> None:
-    """To 1, to 4, and to 1 again; all of them are at work before the next step."""
+    """To 1, to 4, and to 1 again; all of them run before the next step."""
     before = storm.size
     for size in (1, SIZE_MAX, 1):
         storm.scale(size)
-        storm.wait_until_all_work()
+        storm.wait_until_all_run()
     storm.scale(before)
 
 

@@ -195,7 +195,7 @@ class AppProcess:
             last = self._lines[-1] if self._lines else None
         raise AssertionError(f"{self.folder.name}: {what}: {state}; last progress: {last}\n{self.stderr[-4000:]}")
 
-    def wait_running(self, *, tasks: int = 1, timeout_s: float = PATIENCE_S) -> Progress:
+    def wait_running(self, *, tasks: int = 1) -> Progress:
         """Wait until it has at least so many active tasks, and all of its active tasks run."""
         return self.wait_for(
             lambda line: (
@@ -204,7 +204,6 @@ class AppProcess:
                 and "active restoring" not in line["tasks"].values()
             ),
             f"{tasks} active tasks run",
-            timeout_s=timeout_s,
         )
 
     @property

@@ -125,11 +125,18 @@ class Storm:
                 return
             self.wait(0.05)
 
-    def wait_until_all_work(self) -> None:
-        """Each has active tasks, and all that it has run; and something is processed."""
+    def wait_until_all_run(self) -> None:
+        """Each has joined and runs, two at least share the tasks, and something is processed. More need not have any: where
+        there are more stream threads than tasks, two of an instance may have one each."""
         for each in self.up:
-            each.wait_running(timeout_s=PATIENCE_S)
+            each.wait_for(lambda line: line["state"] == "RUNNING", "it runs", timeout_s=PATIENCE_S)
+        enough = min(2, len(self.up))
+        self.wait_while(lambda: self._busy() < enough, PATIENCE_S)
+        assert self._busy() >= enough, f"{self._busy()} of {len(self.up)} instances have tasks"
         self._wait_for_work()
+
+    def _busy(self) -> int:
+        return sum(bool(each.tasks("active", "running")) for each in self.up)
 
     def strike(self, blow: Blow) -> None:
         """Waits for the moment, and lets it happen while the application is at work."""
