@@ -9,14 +9,18 @@
    ``TopicPartitionMetadata``, Base64 of a version, the partition time, and pairs of a name and a time. Kafka Streams keeps
    under the names of stores until when results were emitted; here it is the windowed operators' stream times under their
    names, so that what is late stays late after a restart. Names that the other one does not know are passed over.
+4. Where the names of very many operators have no room, short hashes stand for them, all of one time together: ``~`` and six
+   characters for each. That is enough for 150 operators of a subtopology that differ in their times, and for 480 that don't;
+   of more the latest times are kept.
 """
 
 from __future__ import annotations
 
 import struct
-from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from base64 import b64decode, b64encode, urlsafe_b64encode
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from struct import Struct
 from typing import Protocol
 from urllib.parse import quote, unquote
@@ -28,8 +32,11 @@ _VERSION = 2
 _TIME = Struct(">bq")
 _INT = Struct(">i")
 _LONG = Struct(">q")
-_MAX_BYTES = 3000
+_MAX_BYTES = 3050
 """A broker takes 4096 characters of metadata by default (``offset.metadata.max.bytes``)."""
+_SHORT = "~"
+"""What no name of an operator begins with."""
+_SHORT_LENGTH = 6
 _RUNNING, _DONE = "running", "done"
 
 
@@ -49,12 +56,51 @@ class BackfillMark:
 
 def partition_metadata(partition_time_ms: int, operator_times_ms: Mapping[str, int]) -> str:
     """The metadata of an offset: the partition time there, and the operators' stream times as far as there is room."""
-    named = sorted((name.encode(), time) for name, time in operator_times_ms.items())
-    parts = [_INT.pack(len(name)) + name + _LONG.pack(time) for name, time in named]
     head = _TIME.pack(_VERSION, partition_time_ms)
-    if not parts or sum(map(len, parts)) > _MAX_BYTES:
+    if not operator_times_ms:
         return b64encode(head).decode()
+    parts = _entries(operator_times_ms)
+    if sum(map(len, parts)) > _MAX_BYTES:
+        parts = _fitting(operator_times_ms)
     return b64encode(head + _INT.pack(len(parts)) + b"".join(parts)).decode()
+
+
+def _entries(times_ms: Mapping[str, int]) -> list[bytes]:
+    named = sorted((name.encode(), time) for name, time in times_ms.items())
+    return [_INT.pack(len(name)) + name + _LONG.pack(time) for name, time in named]
+
+
+def _fitting(times_ms: Mapping[str, int]) -> list[bytes]:
+    """As many entries as have room, hashes in place of names, those of the latest times first."""
+    together: dict[int, str] = {}
+    left = _MAX_BYTES
+    for time_ms, short in sorted(((time_ms, _short(name)) for name, time_ms in times_ms.items()), reverse=True):
+        left -= len(short) if time_ms in together else len(short) + _INT.size + len(_SHORT) + _LONG.size
+        if left < 0:
+            break
+        together[time_ms] = together.get(time_ms, _SHORT) + short
+    return _entries({shorts: time_ms for time_ms, shorts in together.items()})
+
+
+def _short(name: str) -> str:
+    return urlsafe_b64encode(sha256(name.encode()).digest())[:_SHORT_LENGTH].decode()
+
+
+def full_names(times_ms: Mapping[str, int], names: Iterable[str]) -> dict[str, int]:
+    """The same times by full names. ``names``: of all operators that there may be."""
+    if not any(name.startswith(_SHORT) for name in times_ms):
+        return dict(times_ms)
+    by_short = {_short(name): name for name in names}
+    found: dict[str, int] = {}
+    for name, time_ms in times_ms.items():
+        if not name.startswith(_SHORT):
+            found[name] = time_ms
+            continue
+        for start in range(len(_SHORT), len(name), _SHORT_LENGTH):
+            full = by_short.get(name[start : start + _SHORT_LENGTH])
+            if full is not None:
+                found[full] = time_ms
+    return found
 
 
 def parse_partition_metadata(metadata: str) -> tuple[int, dict[str, int]] | None:

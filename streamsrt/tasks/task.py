@@ -30,12 +30,12 @@ from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.kinds import Cache, cache_over
 from streamsrt.tasks.async_calls import call_all
-from streamsrt.tasks.offset_metadata import parse_mark, parse_partition_metadata, partition_metadata
+from streamsrt.tasks.offset_metadata import full_names, parse_mark, parse_partition_metadata, partition_metadata
 from streamsrt.tasks.partition_group import PartitionGroup, Run, TopicPartition
 from streamsrt.tasks.record_collector import Collector
 from streamsrt.tasks.task_meter import task_meter
 from streamsrt.wire.records import RecordColumns
-from topology.nodes import SourceNode, StoreSpec, Subtopology
+from topology.nodes import ProcessorNode, SourceNode, StoreSpec, Subtopology
 from topology.serdes import Serde
 from topology.timestamps import timestamp_extractor
 
@@ -455,10 +455,17 @@ class Task:
             return
         partition_time_ms, operator_times_ms = known
         self._restore_time(topic, partition, partition_time_ms)
-        for operator, seen_ms in operator_times_ms.items():
+        for operator, seen_ms in full_names(operator_times_ms, self._operator_names()).items():
             stream_time = self._runner.env.stream_times.setdefault(operator, StreamTime())
             # What was closed by then was emitted with the record that closed it, before the commit.
             stream_time.ms = stream_time.closed_ms = max(stream_time.ms, seen_ms)
+
+    def _operator_names(self) -> set[str]:
+        """By which names operators know their stream times."""
+        operations = [node.operation for node in self.subtopology.nodes if isinstance(node, ProcessorNode)]
+        return {node.name for node in self.subtopology.nodes} | {
+            name for operation in operations if (name := getattr(operation, "time", None)) is not None
+        }
 
     def _restore_time(self, topic: str, partition: int, time_ms: int) -> None:
         self._partition_times[topic, partition] = max(time_ms, self._partition_times[topic, partition])

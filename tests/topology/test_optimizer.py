@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from topology import JoinWindows, KStream, StreamsBuilder, Topology, TopologyError, serdes
 from topology.nodes import ProcessorNode, Subtopology
+from topology.optimizer import OPTIMIZATIONS
 
 REUSE = "reuse.ktable.source.topics"
 MERGE = "merge.repartition.topics"
@@ -217,3 +220,45 @@ def test_results_stay_what_they_are(program: Program) -> None:
     plain = results(build(program))
     assert plain["joined"]
     assert results(build(program, "all")) == plain
+
+
+FIXTURES = Path(__file__).parents[1] / "golden" / "optimizations"
+SHOWN = [
+    (REUSE, a_table),
+    (MERGE, two_counts),
+    (MERGE, filtered_between),
+    (MERGE, merged_between),
+    (SELF_JOIN, joined_with_itself),
+]
+
+
+def shown(topology: Topology) -> str:
+    """The topology as a reader of its description sees it, and the topics and stores that it needs."""
+    lines = [topology.describe().rstrip("\n"), "", f"digest: {topology.digest}"]
+    for part in topology.subtopologies:
+        lines += [f"repartition topic of {part.number}: {topic.name}" for topic in part.repartition_source_topics]
+        lines += [f"changelog of {part.number}: {topic.name}" for topic in part.changelog_topics]
+        lines += [f"store of {part.number}: {store.name}" for store in part.stores]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(("optimization", "program"), SHOWN, ids=lambda each: getattr(each, "__name__", each))
+def test_before_and_after_are_as_shown(optimization: str, program: Program) -> None:
+    """One file for each pass and program, before and after; ``UPDATE_OPTIMIZATIONS`` in the environment writes them anew."""
+    for when, topology in (("before", build(program)), ("after", build(program, optimization))):
+        path = FIXTURES / f"{optimization}-{program.__name__}-{when}.txt"
+        if "UPDATE_OPTIMIZATIONS" in os.environ:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(shown(topology), encoding="utf-8")
+        assert shown(topology) == path.read_text(encoding="utf-8")
+
+
+def test_every_optimization_is_shown_and_changes_something() -> None:
+    assert {optimization for optimization, _ in SHOWN} == set(OPTIMIZATIONS)
+    for optimization, program in SHOWN:
+        assert build(program).digest != build(program, optimization).digest
+    assert {path.name for path in FIXTURES.iterdir()} == {
+        f"{optimization}-{program.__name__}-{when}.txt"
+        for optimization, program in SHOWN
+        for when in ("before", "after")
+    }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.oracle.programs import Case, build, case_name, cases, unsupported
-from topology import Topology, TopologyError
+from topology import SlidingWindows, Topology, TopologyError, WindowError
 from topology.nodes import InternalTopic, Subtopology, internal_topic_name
 
 CASES = {case_name(case): case for case in cases()}
@@ -95,6 +95,13 @@ def test_cogrouped_streams_share_a_copartition_group_behind_their_repartition_to
 def test_refused_as_in_java(name: str) -> None:
     with pytest.raises(TopologyError):
         build(CASES[name])
+
+
+def test_windows_that_fail_in_java_when_they_run_are_refused() -> None:
+    """Sliding windows without a difference: there a window would end before it begins."""
+    assert CASES["03-windows/sliding-zero-diff"]["error"]["step"] == 0
+    with pytest.raises(WindowError, match="above 0 ms"):
+        SlidingWindows(0)
 
 
 def test_a_store_brought_by_two_processors_joins_their_subtopologies() -> None:

@@ -8,6 +8,7 @@ from streamsrt.client.values import OffsetAndMetadata
 from streamsrt.tasks.offset_metadata import (
     BackfillRunningError,
     done_metadata,
+    full_names,
     parse_mark,
     parse_partition_metadata,
     partition_metadata,
@@ -58,6 +59,29 @@ def test_other_metadata_is_none(other: str) -> None:
     assert parse_partition_metadata(other) is None
 
 
-def test_metadata_stays_within_what_a_broker_takes() -> None:
-    many = {f"KSTREAM-AGGREGATE-{number:010d}": number for number in range(200)}
-    assert parse_partition_metadata(partition_metadata(7, many)) == (7, {})
+@given(st.lists(st.integers(0, 2**50), min_size=1, max_size=3), st.integers(64, 480))
+def test_hashes_stand_for_names_where_those_of_many_operators_have_no_room(times: list[int], count: int) -> None:
+    names = [f"KSTREAM-AGGREGATE-{number:010d}" for number in range(count)]
+    operators = {name: times[number % len(times)] for number, name in enumerate(names)}
+    metadata = partition_metadata(5, operators)
+    assert len(metadata) <= 4096
+    read = parse_partition_metadata(metadata)
+    assert read is not None
+    assert read[0] == 5
+    assert full_names(read[1], [*names, "another"]) == operators
+
+
+def test_of_too_many_operators_the_latest_times_are_kept() -> None:
+    operators = {f"an-operator-with-a-long-name-{number}": number for number in range(1_000)}
+    metadata = partition_metadata(5, operators)
+    assert len(metadata) <= 4096
+    read = parse_partition_metadata(metadata)
+    assert read is not None
+    kept = full_names(read[1], operators)
+    assert len(kept) > 150
+    assert kept == {name: time for name, time in operators.items() if time >= 1_000 - len(kept)}
+
+
+def test_names_that_fit_stay_as_they_are() -> None:
+    assert full_names({"a": 1, "~nobody": 2}, ["a", "b"]) == {"a": 1}
+    assert full_names({"a": 1}, []) == {"a": 1}

@@ -17,6 +17,7 @@ from topology import (
     Record,
     Store,
     StreamsBuilder,
+    TimeWindows,
     Topology,
     TopologyBuilder,
     serdes,
@@ -130,3 +131,19 @@ def test_a_restart_does_not_show(program: Callable[[], Topology], piped: list[Ro
 def test_generated_code_equals_processor_nodes(program: Callable[[], Topology], piped: list[Row]) -> None:
     topology = program()
     assert results(topology, piped, None) == results(topology, piped, None, generate=False)
+
+
+def test_what_is_late_stays_late_with_very_many_operators() -> None:
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", key=serdes.string, value=serdes.string).group_by_key()
+    for number in range(80):
+        counts = grouped.windowed_by(TimeWindows(10)).count(store=f"counts-of-the-application-{number}")
+    counts.late().to("late", key=serdes.string, value=serdes.string)
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.create_input_topic("in", serdes.string, serdes.string)
+        late = driver.create_output_topic("late", serdes.string, serdes.string)
+        source.pipe_input("k", "first", 5)
+        source.pipe_input("k", "second", 100)
+        driver.restart()
+        source.pipe_input("k", "third", 6)
+        assert late.read_values_to_list() == ["third"]
