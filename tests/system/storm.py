@@ -45,6 +45,7 @@ AT_LEAST_ONCE = {key: value for key, value in EXACTLY_ONCE.items() if key != "tr
 GUARANTEES = {"exactly_once_v2": EXACTLY_ONCE, "at_least_once": AT_LEAST_ONCE}
 CHUNK, PAUSE_S = 50, 0.1
 ROWS_PER_BLOW = 8_000
+STEPS_MAX = 3
 LONGEST_S = 1.0
 FIRST_SIZE = 2
 BLOWS_PER_STORM = 10
@@ -94,9 +95,12 @@ class Feeder:
 class Storm:
     """What blows are struck on: up to four instances of an application, the broker, and the network between them."""
 
-    def __init__(self, cluster: Cluster, proxy: TcpProxy, instances: list[AppProcess], size: int) -> None:
+    def __init__(
+        self, cluster: Cluster, proxy: TcpProxy, feeder: Feeder, instances: list[AppProcess], size: int
+    ) -> None:
         self.cluster = cluster
         self.proxy = proxy
+        self.feeder = feeder
         self.size = size
         self.down: list[AppProcess] = []
         """Those that were lost, and start again after the next blow."""
@@ -133,6 +137,8 @@ class Storm:
         enough = min(2, len(self.up))
         self.wait_while(lambda: self._busy() < enough, PATIENCE_S)
         assert self._busy() >= enough, f"{self._busy()} of {len(self.up)} instances have tasks"
+        # That may have taken longer than the input for one blow lasts.
+        self.feeder.limit = max(self.feeder.limit, self.feeder.written + ROWS_PER_BLOW // 2)
         self._wait_for_work()
 
     def _busy(self) -> int:
@@ -217,7 +223,7 @@ def weather(
     assert proxy is not None
     cluster.make_topics(PARTITIONS, *program.inputs, *program.outputs)
     program.prepare(cluster)
-    feed = program.feed(ROWS_PER_BLOW * (blows + 1))
+    feed = program.feed(ROWS_PER_BLOW * (1 + blows * (1 + STEPS_MAX)))
     struck: Counter[str] = Counter()
     with ExitStack() as stack:
         instances = [
@@ -233,9 +239,10 @@ def weather(
         ]
         for each in instances:
             stack.callback(each.kill)
-        storm = Storm(cluster, proxy, instances, FIRST_SIZE)
+        feeder = Feeder(cluster, feed)
+        storm = Storm(cluster, proxy, feeder, instances, FIRST_SIZE)
         stack.callback(proxy.calm)
-        with Feeder(cluster, feed) as feeder:
+        with feeder:
             for blow in plan(chance, faults or FAULTS, blows):
                 print(f"{time.strftime('%H:%M:%S')} seed {seed}: {blow.fault.name}", flush=True)
                 storm.strike(blow)
