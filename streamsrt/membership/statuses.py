@@ -25,8 +25,8 @@ ADVICE: Mapping[StatusCode, str] = MappingProxyType(
             "them anew, or repartition() a stream before it is joined"
         ),
         StatusCode.MISSING_INTERNAL_TOPICS: (
-            "The group coordinator creates them, and tasks run when it has: nothing is to be done. If they stay away, the "
-            "broker's log says why (see the ACLs and the space on its disk)"
+            "Tasks run when the group coordinator has created them. Where that takes long, what it says here, the broker's "
+            "log and the space on its disk say why"
         ),
         StatusCode.SHUTDOWN_APPLICATION: (
             "This instance commits and ends. The log of that member says what failed; start the instances again when the "

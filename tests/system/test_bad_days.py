@@ -118,12 +118,12 @@ def test_a_state_file_is_damaged(bundled: Cluster, tmp_path: Path, modules: Path
 
 
 def test_a_changelog_has_another_number_of_partitions(
-    bundled: Cluster, tmp_path: Path, modules: Path, application_id: str
+    cluster: Cluster, tmp_path: Path, modules: Path, application_id: str
 ) -> None:
-    bundled.make_topics(2, "words")
+    cluster.make_topics(2, "words")
     changelog = f"{application_id}-counts-changelog"
-    bundled.make_topics(3, changelog)
-    with AppProcess(tmp_path / "app", "words_app", application_id, bundled.address, QUICK, cwd=modules) as app:
+    cluster.make_topics(3, changelog)
+    with AppProcess(tmp_path / "app", "words_app", application_id, cluster.address, QUICK, cwd=modules) as app:
         assert app.wait_end() == 2
         assert changelog in app.last_words
         assert re.search(r"expected 2, found 3", app.last_words)
@@ -138,43 +138,43 @@ def grow(cluster: Cluster, topic: str, partitions: int) -> None:
 
 
 def test_a_source_topic_grows_while_it_is_read(
-    bundled: Cluster, tmp_path: Path, modules: Path, application_id: str
+    cluster: Cluster, tmp_path: Path, modules: Path, application_id: str
 ) -> None:
-    bundled.make_topics(1, "words", "loud")
-    bundled.write("words", rows(3), 1)
-    with AppProcess(tmp_path / "app", "loud_app", application_id, bundled.address, QUICK, cwd=modules) as app:
-        bundled.wait_all_committed(application_id, "words")
-        grow(bundled, "words", 2)
-        bundled.write("words", rows(5), 2, partition=1)
-        bundled.wait_all_committed(application_id, "words")
+    cluster.make_topics(1, "words", "loud")
+    cluster.write("words", rows(3), 1)
+    with AppProcess(tmp_path / "app", "loud_app", application_id, cluster.address, QUICK, cwd=modules) as app:
+        cluster.wait_all_committed(application_id, "words")
+        grow(cluster, "words", 2)
+        cluster.write("words", rows(5), 2, partition=1)
+        cluster.wait_all_committed(application_id, "words")
         assert len(app.progress["tasks"]) == 2
         assert app.terminate() == 0
-    assert Counter(record.value for record in bundled.read("loud")) == Counter(
+    assert Counter(record.value for record in cluster.read("loud")) == Counter(
         (row.value or b"").upper() for row in rows(3) + rows(5)
     )
 
 
-def test_a_source_topic_of_state_grows(bundled: Cluster, tmp_path: Path, modules: Path, application_id: str) -> None:
+def test_a_source_topic_of_state_grows(cluster: Cluster, tmp_path: Path, modules: Path, application_id: str) -> None:
     """The state of a key would be in another partition than its records: that is nothing to go on with."""
-    bundled.make_topics(1, "words")
-    bundled.write("words", rows(3), 1)
-    with AppProcess(tmp_path / "app", "words_app", application_id, bundled.address, QUICK, cwd=modules) as app:
+    cluster.make_topics(1, "words")
+    cluster.write("words", rows(3), 1)
+    with AppProcess(tmp_path / "app", "words_app", application_id, cluster.address, QUICK, cwd=modules) as app:
         app.wait_running()
-        bundled.wait_all_committed(application_id, "words", f"{application_id}-counts-repartition")
-        grow(bundled, "words", 2)
+        cluster.wait_all_committed(application_id, "words", f"{application_id}-counts-repartition")
+        grow(cluster, "words", 2)
         assert app.wait_end() == 2
         assert re.search(r"expected 2, found 1", app.last_words)
         assert "need the same number of partitions: create them anew" in app.last_words
 
 
 def test_a_source_topic_is_deleted_while_it_is_read(
-    bundled: Cluster, tmp_path: Path, modules: Path, application_id: str
+    cluster: Cluster, tmp_path: Path, modules: Path, application_id: str
 ) -> None:
-    bundled.make_topics(1, "words", "loud")
-    bundled.write("words", rows(3), 1)
-    with AppProcess(tmp_path / "app", "loud_app", application_id, bundled.address, QUICK, cwd=modules) as app:
-        bundled.wait_all_committed(application_id, "words")
-        bundled.delete_topics("words")
+    cluster.make_topics(1, "words", "loud")
+    cluster.write("words", rows(3), 1)
+    with AppProcess(tmp_path / "app", "loud_app", application_id, cluster.address, QUICK, cwd=modules) as app:
+        cluster.wait_all_committed(application_id, "words")
+        cluster.delete_topics("words")
         assert app.wait_end() == 2
         assert "words" in app.last_words
         assert "can't run without its source topics" in app.last_words
@@ -182,20 +182,20 @@ def test_a_source_topic_is_deleted_while_it_is_read(
 
 
 def test_an_internal_topic_is_deleted_while_it_is_used(
-    bundled: Cluster, tmp_path: Path, modules: Path, application_id: str
+    cluster: Cluster, tmp_path: Path, modules: Path, application_id: str
 ) -> None:
     """The group coordinator makes it again; what was in it and not processed is lost, all else goes on."""
-    bundled.make_topics(1, "words")
+    cluster.make_topics(1, "words")
     first, second = rows(3), rows(7)
-    bundled.write("words", first, 1)
+    cluster.write("words", first, 1)
     repartition = f"{application_id}-counts-repartition"
-    with AppProcess(tmp_path / "app", "words_app", application_id, bundled.address, QUICK, cwd=modules) as app:
+    with AppProcess(tmp_path / "app", "words_app", application_id, cluster.address, QUICK, cwd=modules) as app:
         app.wait_running()
-        bundled.wait_all_committed(application_id, "words", repartition)
-        bundled.delete_topics(repartition)
+        cluster.wait_all_committed(application_id, "words", repartition)
+        cluster.delete_topics(repartition)
         wait_until(lambda: app.stderr.count("MISSING_INTERNAL_TOPICS") >= 2, "the application is told")
         assert f"Internal topics are missing: {repartition}" in app.stderr
-        bundled.write("words", second, 1)
-        wait_until(lambda: counts(bundled, application_id) == expected(first, second), "nothing is missing")
+        cluster.write("words", second, 1)
+        wait_until(lambda: counts(cluster, application_id) == expected(first, second), "nothing is missing")
         assert app.terminate() == 0
         assert "Traceback" not in app.stderr

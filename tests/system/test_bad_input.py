@@ -11,8 +11,11 @@ import pytest
 
 from streamsrt.app import KafkaStreams
 from streamsrt.errors import ConfigError
+from streamsrt.wire import types
+from streamsrt.wire.schema import ApiKey
 from tests.fixtures_brokers import require_kafka
 from tests.kafka_server import KafkaServer, free_ports
+from tests.streamsrt.client.scripted_broker import ScriptedBroker
 from tests.system.cluster import Cluster, Row, connected
 from tests.system.processes import AppProcess, run_command
 
@@ -102,6 +105,26 @@ def test_something_else_answers_at_the_address(tmp_path: Path, http_port: int) -
     assert done.returncode == 3
     assert address in done.stderr
     assert "HTTP" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_broker_that_is_too_old(tmp_path: Path, modules: Path) -> None:
+    """It serves no request of streams groups: which API is missing, and which version has it."""
+    broker = ScriptedBroker({"numbers": 1, "results": 1})
+    del broker.versions[ApiKey.STREAMS_GROUP_HEARTBEAT]
+    answer = types.OffsetFetchResponse
+    broker.hooks[ApiKey.OFFSET_FETCH] = lambda _: answer(groups=[answer.OffsetFetchResponseGroup(group_id="app")])
+    broker.start()
+    try:
+        where = ("-b", broker.address, "--state-dir", tmp_path / "state")
+        done = run_command("run", "numbers_app", "-a", "app", *where, cwd=modules)
+    finally:
+        broker.stop()
+    assert done.returncode == 3
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("streamsrt: ")]
+    assert "streams groups (KIP-1071) needs the API STREAMS_GROUP_" in said
+    assert f"the broker at {broker.address} does not serve it" in said
+    assert "Use Apache Kafka 4.2 or later with the feature streams.version=1, or the bundled broker." in said
     assert "Traceback" not in done.stderr
 
 
