@@ -31,7 +31,7 @@ from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.queryable import Queryable
 from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.store_queries import StoreQueries
-from streamsrt.runtime.assembly import assemble, client_config, topology_settings
+from streamsrt.runtime.assembly import assemble, client_config, topology_settings, without_old_state
 from streamsrt.runtime.health import why_not_alive, why_not_ready
 from streamsrt.runtime.instance_metrics import InstanceMetrics
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response, application_shutdown
@@ -223,6 +223,20 @@ class KafkaStreams(Queryable):
             failure, self._failure = self._failure, None
             raise failure
 
+    def clean_up(self) -> None:
+        """Deletes all state of this instance on disk: it is restored from the changelogs at the next start. The process
+        id is kept. Source: ``KafkaStreams.cleanUp``.
+
+        Raises UserError while the application runs, StateError where the state can't be deleted.
+        """
+        if self._state not in (State.CREATED, State.NOT_RUNNING, State.ERROR):
+            raise UserError(
+                f"the state of application {self.config.application_id!r} can be deleted before it starts and after it has "
+                f"ended: it is {self._state.value}. close() it first"
+            )
+        with StateDirectory(self.config.state_dir, self.config.application_id) as directory:
+            directory.clean_up()
+
     def _claim(self) -> None:
         """An instance runs once: its state directory, membership and thread belong to that one run."""
         with self._state_lock:
@@ -397,7 +411,7 @@ class KafkaStreams(Queryable):
         self._processes = StreamProcesses(
             work,
             config.num_stream_threads,
-            prepare=lambda: StateDirectory(config.state_dir, config.application_id),
+            prepare=lambda: without_old_state(StateDirectory(config.state_dir, config.application_id), config),
             on_state=self._enter,
         )
         processes = self._processes
@@ -463,6 +477,8 @@ class KafkaStreams(Queryable):
                         config.state_dir, config.application_id, rocksdb=rocksdb, shared=self._worker is not None
                     )
                 )
+                if self._worker is None:
+                    without_old_state(directory, config)
                 logger.info("%s", budget_text(config))
                 version = LocalVersion(directory.path, self.topology)
                 version.check()

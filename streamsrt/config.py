@@ -128,6 +128,8 @@ class StreamsConfig(BaseModel):
     """How long a task may fail to start, e.g. since the cluster does not say where, until that is an error."""
     state_cleanup_delay_ms: Milliseconds = Field(default=600_000, ge=0)
     """For how long the state of a task that went elsewhere is kept."""
+    state_cleanup_dir_max_age_ms: int = Field(default=-1, ge=-1)
+    """State that nothing was written to for that long is deleted when the application starts (KIP-1259); -1: none is."""
     dsl_store_format: Literal["default", "headers"] = "default"
     dsl_store_suppliers_class: str = "rocks_db"
     """``in_memory``: stores that name no kind are in memory. ``rocks_db``: on disk."""

@@ -248,6 +248,19 @@ class PartitionCounts:
         return count
 
 
+def without_old_state(directory: StateDirectory, config: StreamsConfig) -> StateDirectory:
+    """The directory, without what nobody has written to for ``state.cleanup.dir.max.age.ms``: before anything is open."""
+    max_age_ms = config.state_cleanup_dir_max_age_ms
+    if max_age_ms >= 0:
+        for store, partition in directory.clean_obsolete(time.time_ns() // 1_000_000, max_age_ms):
+            logger.info(
+                "store %s of partition %d is deleted: nothing was written to it for state.cleanup.dir.max.age.ms",
+                store,
+                partition,
+            )
+    return directory
+
+
 def endpoint(server: str) -> Endpoint | None:
     if not server:
         return None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,13 +27,14 @@ from streamsrt.errors import (
 )
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response
 from streamsrt.runtime.values import State
+from streamsrt.state.directory import StateDirectory
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.wire.records import iter_columns
 from tests.fixtures_brokers import BundledBroker
 from tests.kafka_server import free_ports
 from tests.system.processes import wait_until
 from topology import StreamsBuilder, serdes
-from topology.nodes import Topology
+from topology.nodes import StoreSpec, Topology
 
 PATIENCE_S = 30.0
 _NUMBERS = itertools.count()
@@ -370,3 +373,67 @@ def test_who_closes_leaves_or_remains(scene: Scene, membership: GroupMembershipO
     assert streams.close(membership=membership)
     (group,) = scene.network.admin.describe_streams_groups([scene.application_id])
     assert len(group.members) == members
+
+
+def test_close_gives_up_in_time_and_may_be_called_again(scene: Scene) -> None:
+    """A user's function that blocks keeps the thread, not who closes it."""
+    began, released = threading.Event(), threading.Event()
+
+    def wait(number: int) -> int:
+        began.set()
+        released.wait(60)
+        return number
+
+    builder = StreamsBuilder()
+    builder.stream(scene.source, key=serdes.string, value=serdes.integer).map_values(wait).to(scene.sink)
+    scene.write(*numbers(1))
+    streams = KafkaStreams(builder.build(), scene.config())
+    streams.start()
+    assert began.wait(PATIENCE_S)
+    assert not streams.close(timeout_s=0.1)
+    assert streams.state is not State.NOT_RUNNING
+    released.set()
+    assert streams.close(timeout_s=PATIENCE_S)
+    assert streams.state is State.NOT_RUNNING
+    assert scene.read() == [1]
+
+
+def counting(scene: Scene) -> Topology:
+    builder = StreamsBuilder()
+    counts = builder.stream(scene.source, key=serdes.string, value=serdes.integer).group_by_key().count(store="counts")
+    counts.to_stream().to(scene.sink, key=serdes.string, value=serdes.long)
+    return builder.build()
+
+
+def test_state_is_deleted_before_the_start_and_after_the_end_and_restored(scene: Scene) -> None:
+    config, topology = scene.config(), counting(scene)
+    scene.write(*numbers(1, 2, 3))
+    streams = KafkaStreams(topology, config)
+    streams.run(until="quiet", timeout_s=PATIENCE_S)
+    folder = scene.folder / "state" / scene.application_id
+    process_id = (folder / "process.json").read_bytes()
+    assert list(folder.glob("stores/counts/*"))
+    streams.clean_up()
+    assert not list(folder.glob("stores/*"))
+    assert (folder / "process.json").read_bytes() == process_id
+    scene.write(*numbers(4))
+    again = KafkaStreams(topology, config)
+    with again:
+        with pytest.raises(UserError, match="can be deleted before it starts and after it has ended"):
+            again.clean_up()
+        wait_until(lambda: again.progress.processed_records == 1, "it goes on", timeout_s=PATIENCE_S)
+    assert again.progress.restored_records == 1
+
+
+@pytest.mark.parametrize(("max_age_ms", "is_kept"), [(-1, True), (3_600_000, True), (0, False)])
+def test_old_state_is_deleted_at_the_start(scene: Scene, max_age_ms: int, is_kept: bool) -> None:
+    directory = StateDirectory(scene.folder / "state", scene.application_id)
+    directory.open_store(StoreSpec(name="left"), 7)
+    directory.close()
+    left = directory.store_path("left", 7)
+    minute_ago_s = time.time() - 60
+    for path in (left, *left.iterdir()):
+        os.utime(path, (minute_ago_s, minute_ago_s))
+    streams = scene.streams(state_cleanup_dir_max_age_ms=max_age_ms)
+    streams.run(timeout_s=0.1)
+    assert left.exists() is is_kept

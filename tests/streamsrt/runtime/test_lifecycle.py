@@ -27,7 +27,7 @@ from streamsrt.runtime.metrics import Metric, prometheus_text
 from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
 from streamsrt.runtime.watchdog import Watchdog
 from tests.streamsrt.rig import MakeRig, Rig, number
-from topology import StreamsBuilder, serdes
+from topology import Processor, Record, StreamsBuilder, serdes
 from topology.nodes import Topology
 
 
@@ -111,6 +111,31 @@ def test_it_is_known_that_the_application_was_shut_down(rig: Rig) -> None:
     rig.member.waiting.append(StatusChanged((Status(StatusCode.SHUTDOWN_APPLICATION, "Member m requested it."),)))
     rig.turn()
     assert rig.thread.was_shut_down
+
+
+class Impatient(Processor):
+    """Asks for a commit with every record whose value is 2."""
+
+    def process(self, record: Record) -> None:
+        if record.value == 2:
+            self.context.commit()
+        self.context.forward(record)
+
+
+def test_a_processor_may_ask_for_a_commit(make_rig: MakeRig) -> None:
+    """It does not wait for ``commit.interval.ms``, and comes with the turn."""
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.integer).process(Impatient).to(
+        "out", key=serdes.string, value=serdes.integer
+    )
+    rig = make_rig(topology=builder.build(), commit_interval_ms=1_000_000)
+    rig.give(Tasks(active=rig.tasks(0)))
+    rig.network.write(("in", 0), [(b"k", number(1))])
+    rig.turn(4)
+    assert rig.network.admin.offsets == {}
+    rig.network.write(("in", 0), [(b"k", number(2)), (b"k", number(3))])
+    rig.turn(2)
+    assert rig.network.admin.offsets["in", 0].offset >= 2
 
 
 # -------------------------------------------------------------------------------------------------------------- health
