@@ -27,7 +27,7 @@ from streamsrt.runtime.metrics import Metric, prometheus_text
 from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
 from streamsrt.runtime.watchdog import Watchdog
 from tests.streamsrt.rig import MakeRig, Rig, number
-from topology import Processor, Record, StreamsBuilder, serdes
+from topology import Processor, ProcessorContext, Record, StreamsBuilder, serdes
 from topology.nodes import Topology
 
 
@@ -113,10 +113,13 @@ def test_it_is_known_that_the_application_was_shut_down(rig: Rig) -> None:
     assert rig.thread.was_shut_down
 
 
-class Impatient(Processor):
+class Impatient(Processor[str, int, str, int]):
     """Asks for a commit with every record whose value is 2."""
 
-    def process(self, record: Record) -> None:
+    def init(self, context: ProcessorContext[str, int]) -> None:
+        self.context = context
+
+    def process(self, record: Record[str, int]) -> None:
         if record.value == 2:
             self.context.commit()
         self.context.forward(record)
