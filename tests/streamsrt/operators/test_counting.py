@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from streamsrt.operators import counting
 from streamsrt.queries import readers
-from streamsrt.state import counts
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.window_cache import WindowCache
 from tests.streamsrt.operators.programs import Piped, final_rows
@@ -40,7 +39,6 @@ ways = pytest.mark.parametrize("end", ["count", "tumbling"])
 @pytest.fixture(autouse=True)
 def _even_one_record_is_counted_as_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "_WINDOW_RECORDS", 1)
-    monkeypatch.setattr(counts, "TAKEN_MAX", 8)
 
 
 def topology_of(
