@@ -194,6 +194,8 @@ class Emitter:
             source = self.obj(slot)
             if source == "None":
                 return "None"
+            if twin is not None and twin.obj == source and twin.raw and twin.serde is serde:
+                return twin.raw
             name = self.temp("r")
             expression = self._serialized(slot, serde, source)
             if twin is not None and twin.obj and twin.raw and twin.serde is serde:

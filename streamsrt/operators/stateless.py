@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import FunctionType
+
 from streamsrt.operators.compiler import Compiler, emits
 from streamsrt.operators.emitter import Flow, Slot
 from topology import nodes
@@ -35,9 +38,24 @@ def emit_map(c: Compiler, node: ProcessorNode, op: nodes.Map, flow: Flow) -> Non
 @emits(nodes.SelectKey)
 def emit_select_key(c: Compiler, node: ProcessorNode, op: nodes.SelectKey, flow: Flow) -> None:
     e = c.emitter
+    if gives_its_second_argument(op.fn):
+        c.children(node, Flow(replace(flow.value), flow.value, flow.time, flow.headers))
+        return
     key = e.temp("k")
     e.line(f"{key} = {e.bind('mapper', op.fn)}({e.obj(flow.key)}, {e.obj(flow.value)})")
     c.children(node, Flow(Slot(obj=key), flow.value, flow.time, flow.headers))
+
+
+def _second(_: object, value: object) -> object:
+    return value
+
+
+def gives_its_second_argument(fn: object) -> bool:
+    """Whether it is ``lambda key, value: value``, which need not be called: grouping by the value is written so."""
+    if type(fn) is not FunctionType:
+        return False
+    code = fn.__code__
+    return (code.co_argcount, code.co_kwonlyargcount, code.co_code) == (2, 0, _second.__code__.co_code)
 
 
 def _call(c: Compiler, op: nodes.MapValues | nodes.FlatMapValues, flow: Flow) -> str:
