@@ -39,6 +39,7 @@ from streamsrt.runtime.memory import budget_text
 from streamsrt.runtime.metrics import CLIENT, About, Metric, client_metrics
 from streamsrt.runtime.process_queries import ProcessQueries, QueryChannel, QueryServer
 from streamsrt.runtime.processes import StreamProcesses
+from streamsrt.runtime.results import ResultRecord, Results
 from streamsrt.runtime.stream_thread import StreamThread
 from streamsrt.runtime.supervisor import total_of
 from streamsrt.runtime.topology_version import LocalVersion, check_members
@@ -366,6 +367,20 @@ class KafkaStreams(Queryable):
             for number, handler in before.items():
                 signal.signal(number, handler)
         return self.progress
+
+    def collect(
+        self, *topics: str, until: Until = "quiet", timeout_s: float | None = None, records: int | None = None
+    ) -> dict[str, list[ResultRecord]]:
+        """Runs as :meth:`run` does, and returns what came into these topics meanwhile, committed, by topic.
+
+        ``topics``: none: all that the topology names. Keys and values are read by the serdes that write them. Raises
+        UserError for a topic that the topology does not write to, and what :meth:`run` raises.
+        """
+        config = self.config
+        results = Results(self.topology, client_config(config), topics, config.default_api_timeout_ms / 1000)
+        results.begin()
+        self.run(until=until, timeout_s=timeout_s, records=records)
+        return results.read()
 
     # ---------------------------------------------------------------------------------------- stream threads as processes
 

@@ -129,6 +129,26 @@ def test_run_until_quiet(scene: Scene) -> None:
     assert [old for old, _ in seen[1:]] == [new for _, new in seen[:-1]]
 
 
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_a_run_returns_its_results(scene: Scene, guarantee: str) -> None:
+    scene.write(*numbers(1))
+    assert scene.streams().run(until="quiet", timeout_s=PATIENCE_S).processed_records == 1
+    scene.write(*numbers(2, 3))
+    streams = scene.streams(processing_guarantee=guarantee)
+    (topic, records), *others = streams.collect(timeout_s=PATIENCE_S).items()
+    assert (topic, others) == (scene.sink, [])
+    assert [(record.key, record.value, record.timestamp) for record in records] == [("k", 4, 1_000), ("k", 6, 1_000)]
+    assert [record.offset for record in records] == [1, 2]
+
+
+def test_what_is_not_written_can_not_be_collected(scene: Scene) -> None:
+    with pytest.raises(UserError, match=rf"does not write to 'other'; its topics: {scene.sink}"):
+        scene.streams().collect("other")
+    missing = KafkaStreams(doubling(scene.source, "nowhere-to-go"), scene.config())
+    with pytest.raises(MissingTopicError, match="no such topic: nowhere-to-go"):
+        missing.collect()
+
+
 def test_run_until_so_many_records_are_processed(scene: Scene) -> None:
     scene.write(*numbers(*range(10)))
     assert scene.streams().run(records=10, timeout_s=PATIENCE_S).processed_records >= 10

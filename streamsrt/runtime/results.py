@@ -1,0 +1,123 @@
+"""What an application writes while it runs, read back: for notebooks, scripts and trials.
+
+1. Results are what is in the topics behind where they ended before the run: of every instance, and of whoever else writes.
+2. What is not committed is not read. Topics that an operation chooses by the record have to be named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import LATEST, ClientConfig, ProducerConfig, TopicPartition
+from streamsrt.errors import DeserializationError, MissingTopicError, UserError
+from streamsrt.wire.records import Headers, iter_columns
+from topology.nodes import Topology
+from topology.serdes import Serde
+
+
+class ResultRecord(NamedTuple):
+    """A record of an output topic. ``timestamp``: epoch milliseconds."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: Any
+    value: Any
+    headers: Headers
+
+
+class Results:
+    """Reads what comes into ``topics`` (none: all that the topology names) between :meth:`begin` and :meth:`read`.
+
+    Raises UserError for a topic that the topology does not write to.
+    """
+
+    def __init__(self, topology: Topology, client: ClientConfig, topics: Iterable[str], timeout_s: float) -> None:
+        sinks = [sink for part in topology.subtopologies for sink in part.sinks if not sink.repartition]
+        self._sinks = {sink.topic: sink for sink in sinks if sink.topic is not None}
+        chosen_by_records = any(sink.topic is None for sink in sinks)
+        unknown = [topic for topic in topics if topic not in self._sinks and not chosen_by_records]
+        if unknown:
+            known = ", ".join(sorted(self._sinks)) or "none"
+            raise UserError(f"the topology does not write to {unknown[0]!r}; its topics: {known}")
+        self._topics = tuple(dict.fromkeys(topics)) or tuple(sorted(self._sinks))
+        if not self._topics:
+            raise UserError("name the topics to collect: the topology writes to none, or chooses them by the record")
+        self._default = next((sink for sink in sinks if sink.topic is None), None)
+        reading = replace(client.fetch, isolation_level="read_committed")
+        self._client = replace(client, fetch=reading, producer=ProducerConfig())
+        self._timeout_s = timeout_s
+        self._from: dict[TopicPartition, int] = {}
+
+    def begin(self) -> None:
+        """Remembers where the topics end. Raises MissingTopicError, BrokerError."""
+        with self._connected() as network:
+            self._from = self._ends(network)
+
+    def read(self) -> dict[str, list[ResultRecord]]:
+        """By topic what has come since, in order within each partition. Raises DeserializationError, BrokerError."""
+        found: dict[str, list[ResultRecord]] = {topic: [] for topic in self._topics}
+        with self._connected() as network:
+            ends = self._ends(network)
+            left = {place for place, end in ends.items() if self._from.get(place, 0) < end}
+            network.fetcher.add_partitions({place: self._from.get(place, 0) for place in left})
+            while left:
+                for fetched in network.fetcher.poll(1.0):
+                    if fetched.error is not None:
+                        raise fetched.error
+                    found[fetched.topic] += self._records(fetched)
+                    place = (fetched.topic, fetched.partition)
+                    if fetched.next_offset >= ends[place] and place in left:
+                        left.discard(place)
+                        network.fetcher.remove_partitions([place])
+        for records in found.values():
+            records.sort(key=lambda record: record[:2])
+        return found
+
+    def _records(self, fetched: Any) -> Iterator[ResultRecord]:
+        sink = self._sinks.get(fetched.topic, self._default)
+        assert sink is not None
+        for columns in iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted):
+            for index, timestamp in enumerate(columns.timestamps):
+                offset = columns.offset_at(index)
+                try:
+                    key = _decoded(sink.key_serde, columns.keys[index])
+                    value = _decoded(sink.value_serde, columns.values[index])
+                except Exception as error:
+                    raise DeserializationError(
+                        f"what is at {fetched.topic}-{fetched.partition} offset {offset} is not what {sink.name} writes: "
+                        f"{type(error).__name__}: {error}",
+                        fetched.topic,
+                        fetched.partition,
+                        offset,
+                    ) from error
+                headers = () if columns.headers is None else columns.headers[index]
+                yield ResultRecord(fetched.partition, offset, timestamp, key, value, headers)
+
+    @contextmanager
+    def _connected(self) -> Iterator[NetworkThread]:
+        network = NetworkThread(self._client)
+        network.start(self._timeout_s)
+        try:
+            yield network
+        finally:
+            network.stop()
+
+    def _ends(self, network: NetworkThread) -> dict[TopicPartition, int]:
+        counts = network.admin.partitions_for(self._topics)
+        missing = [topic for topic in self._topics if topic not in counts]
+        if missing:
+            raise MissingTopicError(
+                f"no such topic: {', '.join(missing)} (streamsrt topics create {missing[0]} --partitions N makes it)"
+            )
+        places = [(topic, index) for topic in self._topics for index in range(counts[topic])]
+        found = network.admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
+        return {place: at.offset for place, at in found.items()}
+
+
+def _decoded(serde: Serde[Any] | None, data: bytes | None) -> Any:
+    return data if data is None or serde is None else serde.deserialize(data)
