@@ -119,11 +119,10 @@ def _columns(batch: DefaultRecordBatch, header: BatchHeader) -> RecordColumns:
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
     timestamps: list[int] = []
-    add_key, add_value, add_timestamp = keys.append, values.append, timestamps.append
     for record in batch:
-        add_key(record.key)
-        add_value(record.value)
-        add_timestamp(record.timestamp)
+        keys.append(record.key)
+        values.append(record.value)
+        timestamps.append(record.timestamp)
     return RecordColumns(keys, values, _plain(timestamps), header.base_offset, header.next_offset)
 
 
@@ -131,12 +130,11 @@ def _columns_with_headers(batch: DefaultRecordBatch, header: BatchHeader) -> Rec
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
     timestamps: list[int] = []
-    add_key, add_value, add_timestamp = keys.append, values.append, timestamps.append
     headers: list[Headers] | None = None
     for record in batch:
-        add_key(record.key)
-        add_value(record.value)
-        add_timestamp(record.timestamp)
+        keys.append(record.key)
+        values.append(record.value)
+        timestamps.append(record.timestamp)
         if record.headers:
             headers = [()] * (len(keys) - 1)
             headers.append(tuple(record.headers))
@@ -144,9 +142,9 @@ def _columns_with_headers(batch: DefaultRecordBatch, header: BatchHeader) -> Rec
     if headers is not None:
         # Not `for record in batch`: the reader can be asked for an iterator once only.
         for record in iter(batch.__next__, None):
-            add_key(record.key)
-            add_value(record.value)
-            add_timestamp(record.timestamp)
+            keys.append(record.key)
+            values.append(record.value)
+            timestamps.append(record.timestamp)
             headers.append(tuple(record.headers))
     return RecordColumns(keys, values, _plain(timestamps), header.base_offset, header.next_offset, None, headers)
 

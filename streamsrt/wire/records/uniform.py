@@ -199,7 +199,7 @@ def _timestamps(records: memoryview, runs: list[_Run], base_timestamp: int) -> n
             words = np.ndarray((run.length,), kind, records, run.position + run.time_at, (run.size,))
             written.append(_SHORT_DELTAS.take(words))
     deltas = written[0] if len(written) == 1 else np.concatenate(written)
-    return cast(npt.NDArray[np.int64], deltas + np.int64(base_timestamp))
+    return cast(npt.NDArray[np.int64], np.add(deltas, base_timestamp, dtype=np.int64))
 
 
 def _long_deltas(run: _Run) -> npt.NDArray[np.int64]:

@@ -175,7 +175,7 @@ def test_bytes_keep_their_zeros() -> None:
 
 
 @pytest.mark.parametrize("compression", Compression)
-@pytest.mark.parametrize("base", [-1, 0, T0, 1 << 61])
+@pytest.mark.parametrize("base", [-1, 0, 32_700, T0, 1 << 61])
 def test_uniform_batches_decode_in_every_form(compression: Compression, base: int) -> None:
     times = [base + index for index in range(500)]
     batch = batch_of(500, 9, 20, times, compression=compression, base_offset=77)
