@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from streamsrt.cli.group_offsets import delete_offsets, reset_offsets
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.client.network import NetworkThread
@@ -18,6 +19,8 @@ from streamsrt.wire.error_codes import error_name
 from streamsrt.wire.private_tags import REBALANCES_TAG
 
 app = typer.Typer(help="Streams groups: one per application.", no_args_is_help=True)
+app.command("reset-offsets")(reset_offsets)
+app.command("delete-offsets")(delete_offsets)
 
 Group = Annotated[str, typer.Argument(help="application id")]
 

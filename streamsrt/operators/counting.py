@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from streamsrt.operators.environment import Environment
 from streamsrt.operators.handlers import fail
+from streamsrt.operators.node_meter import NodeMeter
 from streamsrt.operators.plan import Plan, StreamTime, same_bytes
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.window_cache import WindowCache
@@ -34,12 +35,12 @@ def counting_of(env: Environment, source: str) -> KeyCounting | WindowCounting |
     if node is None:
         return None
     assert isinstance(node.operation, nodes.Aggregate)
-    cache, windows = env.caches[node.operation.store], node.operation.windows
+    cache, windows, meter = env.caches[node.operation.store], node.operation.windows, env.node_meters.get(node.name)
     if windows is None:
-        return KeyCounting(env, cache) if type(cache) is KeyValueCache else None
+        return KeyCounting(env, cache, meter) if type(cache) is KeyValueCache else None
     if not isinstance(windows, TimeWindows) or windows.advance_ms != windows.size_ms or type(cache) is not WindowCache:
         return None
-    return WindowCounting(env, cache, windows, env.stream_times.setdefault(node.name, StreamTime()))
+    return WindowCounting(env, cache, meter, windows, env.stream_times.setdefault(node.name, StreamTime()))
 
 
 def _counted_node(plan: Plan, source: str) -> ProcessorNode | None:
@@ -75,8 +76,9 @@ def _without(columns: RecordColumns, *, values: bool) -> _Columns:
 class KeyCounting:
     """A count per key."""
 
-    def __init__(self, env: Environment, cache: KeyValueCache) -> None:
+    def __init__(self, env: Environment, cache: KeyValueCache, meter: NodeMeter | None) -> None:
         self.cache = cache
+        self.meter = meter
         self._counters = env.counters
 
     def take(self, columns: RecordColumns) -> bool:
@@ -98,8 +100,11 @@ class KeyCounting:
 class WindowCounting:
     """A count per key and window."""
 
-    def __init__(self, env: Environment, cache: WindowCache, windows: TimeWindows, time: StreamTime) -> None:
+    def __init__(
+        self, env: Environment, cache: WindowCache, meter: NodeMeter | None, windows: TimeWindows, time: StreamTime
+    ) -> None:
         self.cache = cache
+        self.meter = meter
         self._counters = env.counters
         self._size_ms = windows.size_ms
         self._lasts_ms = windows.size_ms + windows.grace_ms

@@ -28,6 +28,10 @@ class NodeMeter:
         if count and self.timed:
             self.latency.add(now_ms, count, count * now_ms - total_ms, now_ms - high_ms, now_ms - low_ms)
 
+    def came_all(self, timestamps: list[int], now_ms: int) -> None:
+        """Records with these timestamps came; there is at least one."""
+        self.came(len(timestamps), sum(timestamps), min(timestamps), max(timestamps), now_ms)
+
 
 def node_meters(plan: Plan, *, at_stores: bool) -> dict[str, NodeMeter]:
     """For each node of a subtopology but its sources and sinks, which are counted anyway.

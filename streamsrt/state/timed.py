@@ -16,6 +16,7 @@ BYTE_STORE: Final[Mapping[str, str]] = {
     "get": "get",
     "write": "put-all",
     "write_rows": "put-all",
+    "write_windows": "put-all",
     "restore": "restore",
     "range": "range",
     "prefix": "prefix-scan",

@@ -48,7 +48,7 @@ class Collector(Protocol):
     def flush(self) -> None: ...
 
 
-_SAMPLE = 16
+_SAMPLE = 4
 """How many timestamps are kept of what has come to a partition between two looks, about."""
 _TIMES_MAX = 512
 
@@ -111,12 +111,12 @@ class _Topic:
     def look(self, columns: _Columns) -> None:
         """Counts what has come since the last look."""
         count, seen = len(columns.keys), columns.looked_at
-        if count > seen:
-            self.records += count - seen
-            columns.looked_at = count
-            # Nobody takes those of changelogs.
-            if len(self.times) < _TIMES_MAX:
-                self.times += columns.timestamps[seen :: max(1, (count - seen) // _SAMPLE)]
+        fresh = count - seen
+        self.records += fresh
+        columns.looked_at = count
+        # Nobody takes those of changelogs.
+        if len(self.times) < _TIMES_MAX:
+            self.times += columns.timestamps[seen :: fresh // _SAMPLE if fresh > _SAMPLE else 1]
 
 
 class RecordCollector:
@@ -220,7 +220,7 @@ class RecordCollector:
         if known is None:
             return 0, []
         for columns in known.columns:
-            if columns.keys:
+            if len(columns.keys) > columns.looked_at:
                 known.look(columns)
         taken = known.records, known.times
         known.records, known.times = 0, []

@@ -153,3 +153,19 @@ def test_exact_meters_know_stores_and_what_is_held_back(generate: bool) -> None:
     ((counts_held, sizes_held),) = task.meter.buffers.values()
     assert counts_held.total >= 0
     assert sizes_held.count == counts_held.count == 1
+
+
+def test_records_that_are_counted_as_a_whole_are_counted_at_the_node_too() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").group_by_key().count(store="counts").to_stream(name="changes").to("out", value=serdes.long)
+    task = task_of(builder.build(), collector(), recording_level="TRACE")
+    for at in range(3):
+        task.add_batch("in", 0, columns(100, 100 * at))
+        task.process(1000, NOW_MS)
+        task.prepare_commit()
+        task.post_commit({})
+    (owner,) = [meter for meter in task.meter.nodes.values() if meter.at_store]
+    assert owner.processed == owner.latency.count == 300
+    assert owner.latency.read(NOW_MS)[1:] == (901, 1000)
+    assert task.meter.nodes["changes"].processed == 21
+    assert task.meter.stores["counts"].operations["put-all"].count == 3

@@ -1,0 +1,280 @@
+"""``streamsrt groups reset-offsets`` and ``delete-offsets``: where an application that is stopped goes on.
+
+1. Nothing is done to a group that has members, and nothing at all without ``--execute``: what would be done is printed.
+2. Offsets are of the application's input topics. Its internal topics are begun anew by deleting them, where that is asked
+   for; what lies on the disks of its instances is theirs to delete (``streamsrt state clean``).
+3. A new offset lies within what the log holds; one that would not is moved to the log's nearest end.
+
+Source: kafka-streams-groups.sh (KIP-1043, KIP-1071) and StreamsResetter.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+from streamsrt.cli.output import note, print_rows
+from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
+from streamsrt.errors import ConfigError, RequestFailedError
+from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode, error_name
+
+_TIMEOUT_S = 30.0
+_COLUMNS = ["group", "topic", "partition", "current_offset", "new_offset"]
+_INTERNAL = ("-changelog", "-repartition")
+_DURATION = re.compile(
+    r"P(?=.)(?:(?P<days>\d+)D)?(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+
+Group = Annotated[str, typer.Argument(help="application id")]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", help="input topic, or TOPIC:0,1 for some of its partitions; again for more (default: all)"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedGroup:
+    """A group without members. ``inputs``: source topics that others write to; ``internal``: topics of its own."""
+
+    name: str
+    committed: Mapping[TopicPartition, OffsetAndMetadata]
+    inputs: frozenset[str]
+    internal: frozenset[str]
+
+
+def reset_offsets(
+    group: Group,
+    bootstrap_servers: BootstrapServers = None,
+    topics: Topics = None,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="to where the logs begin")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="to where the logs end")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="where they are: commit them anew")] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", help="to this offset of every partition")] = None,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="so many records on, or back (-N)")] = None,
+    to_datetime: Annotated[
+        str | None, typer.Option("--to-datetime", help="to the first record of 2026-01-31T12:00:00.000 (UTC) or later")
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", help="to the first record that is no older than P1DT2H30M5S")
+    ] = None,
+    delete_internal_topics: Annotated[
+        bool, typer.Option("--delete-internal-topics", help="delete changelogs and repartition topics too")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be done (the default)")] = False,
+    execute: Execute = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let an application that is stopped go on elsewhere in its input topics."""
+    if dry_run and execute:
+        raise ConfigError("--dry-run and --execute exclude each other")
+    given: dict[str, Any] = {
+        "--to-earliest": to_earliest or None,
+        "--to-latest": to_latest or None,
+        "--to-current": to_current or None,
+        "--to-offset": to_offset,
+        "--shift-by": shift_by,
+        "--to-datetime": to_datetime,
+        "--by-duration": by_duration,
+    }
+    wanted = [(option, value) for option, value in given.items() if value is not None]
+    if len(wanted) != 1:
+        raise ConfigError(f"say once where to: one of {', '.join(given)}")
+    target = _target(*wanted[0])
+    with cluster(bootstrap_servers) as network:
+        stopped = _stopped(network, group)
+        places = _places(network, stopped, topics)
+        offsets = _within(network, places, target(network, stopped, places))
+        rows = [
+            {
+                "group": group,
+                "topic": topic,
+                "partition": partition,
+                "current_offset": at.offset if (at := stopped.committed.get((topic, partition))) is not None else "-",
+                "new_offset": offset,
+            }
+            for (topic, partition), offset in sorted(offsets.items())
+        ]
+        print_rows(_COLUMNS, rows, as_json=as_json)
+        if execute:
+            network.admin.commit(group, {place: OffsetAndMetadata(offset) for place, offset in offsets.items()})
+        if delete_internal_topics:
+            _delete_internal(network, stopped, execute=execute)
+    if not execute:
+        note("nothing is changed: say --execute to do it")
+    elif not delete_internal_topics and stopped.internal:
+        note(
+            "changelogs and stores are as they were: --delete-internal-topics begins them anew (see streamsrt state clean)"
+        )
+
+
+def delete_offsets(
+    group: Group,
+    topics: Annotated[list[str], typer.Option("--topic", help="topic whose offsets are deleted; again for more")],
+    bootstrap_servers: BootstrapServers = None,
+    execute: Execute = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete committed offsets of topics that the application does not read, or of one that is stopped."""
+    with cluster(bootstrap_servers) as network:
+        committed = network.admin.committed(group)
+        places = sorted(place for place in committed if place[0] in topics)
+        missing = sorted(set(topics) - {topic for topic, _ in places})
+        if missing:
+            raise ConfigError(f"group {group!r} has committed nothing for {', '.join(missing)}")
+        print_rows(
+            _COLUMNS[:4],
+            [{"group": group, "topic": t, "partition": p, "current_offset": committed[t, p].offset} for t, p in places],
+            as_json=as_json,
+        )
+        if not execute:
+            note("nothing is changed: say --execute to do it")
+            return
+        _delete(network, group, places)
+
+
+def _delete(network: NetworkThread, group: str, places: Collection[TopicPartition]) -> None:
+    request = types.OffsetDeleteRequest
+    by_topic: dict[str, list[Any]] = {}
+    for topic, partition in places:
+        by_topic.setdefault(topic, []).append(request.OffsetDeleteRequestPartition(partition_index=partition))
+    message = request(
+        group_id=group,
+        topics=[request.OffsetDeleteRequestTopic(name=name, partitions=each) for name, each in by_topic.items()],
+    )
+    response = network.request(message, coordinator_of=group).result(_TIMEOUT_S)
+    codes = [response.error_code, *(each.error_code for topic in response.topics for each in topic.partitions)]
+    for code in codes:
+        if code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
+            raise ConfigError(f"group {group!r} reads that topic now: stop all members first")
+        if code:
+            raise RequestFailedError(f"offsets of group {group!r} were not deleted: {error_name(code)}", code)
+
+
+def _stopped(network: NetworkThread, group: str) -> StoppedGroup:
+    """Raises ConfigError for a group that has members, and RequestFailedError for one that is not there."""
+    described = network.admin.describe_streams_groups([group])[0]
+    if described.error_code:
+        reason = described.error_message or error_name(described.error_code)
+        raise RequestFailedError(
+            f"group {group!r} can't be described: {reason} (streamsrt groups list shows what there is)",
+            described.error_code,
+        )
+    if described.members:
+        raise ConfigError(
+            f"group {group!r} has {len(described.members)} members: stop all instances of the application first"
+        )
+    parts = (described.topology.subtopologies or []) if described.topology is not None else []
+    internal = {each.name for part in parts for each in (*part.state_changelog_topics, *part.repartition_source_topics)}
+    internal |= {name for name in network.admin.topics() if name.startswith(f"{group}-") and name.endswith(_INTERNAL)}
+    committed = network.admin.committed(group)
+    read = {name for part in parts for name in part.source_topics} | {topic for topic, _ in committed}
+    return StoppedGroup(group, committed, frozenset(read - internal), frozenset(internal))
+
+
+def _places(network: NetworkThread, group: StoppedGroup, topics: list[str] | None) -> list[TopicPartition]:
+    """The partitions that are meant. Raises ConfigError for topics that are not the application's input."""
+    chosen = dict(map(_named, topics)) if topics else dict.fromkeys(group.inputs)
+    others = sorted(set(chosen) - group.inputs)
+    if others:
+        known = ", ".join(sorted(group.inputs)) or "none"
+        raise ConfigError(f"{', '.join(others)}: no input topics of group {group.name!r}, which are: {known}")
+    there = network.admin.topics(list(chosen)) if chosen else {}
+    places = []
+    for topic, partitions in chosen.items():
+        if topic not in there:
+            raise ConfigError(f"topic {topic!r} does not exist")
+        count = there[topic].partitions
+        wanted = range(count) if partitions is None else partitions
+        beyond = [each for each in wanted if each >= count]
+        if beyond:
+            raise ConfigError(f"topic {topic!r} has partitions 0 to {count - 1}, not {beyond[0]}")
+        places += [(topic, partition) for partition in wanted]
+    return places
+
+
+def _named(text: str) -> tuple[str, list[int] | None]:
+    name, colon, partitions = text.partition(":")
+    if not colon:
+        return name, None
+    if not all(each.isdigit() for each in partitions.split(",")):
+        raise ConfigError(f"--topic {text}: expected TOPIC or TOPIC:0,1,2")
+    return name, [int(each) for each in partitions.split(",")]
+
+
+Target = Callable[[NetworkThread, StoppedGroup, list[TopicPartition]], dict[TopicPartition, int]]
+
+
+def _target(option: str, value: Any) -> Target:
+    """What says where each partition goes on. Raises ConfigError for a time that is none."""
+    if option == "--to-offset":
+        return lambda network, group, places: dict.fromkeys(places, value)
+    if option in ("--to-current", "--shift-by"):
+        by = value if option == "--shift-by" else 0
+        return lambda network, group, places: {
+            place: at.offset + by for place in places if (at := group.committed.get(place)) is not None
+        }
+    at_ms = {"--to-earliest": EARLIEST, "--to-latest": LATEST}.get(option)
+    if at_ms is None:
+        at_ms = (
+            parse_datetime(value) if option == "--to-datetime" else time.time_ns() // 1_000_000 - parse_duration(value)
+        )
+
+    def at_time(network: NetworkThread, group: StoppedGroup, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        found = _listed(network, places, at_ms)
+        # Nothing is that young: what comes next is.
+        found |= _listed(network, [place for place in places if found[place] < 0], LATEST)
+        return found
+
+    return at_time
+
+
+def _listed(network: NetworkThread, places: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
+    wanted = dict.fromkeys(places, at)
+    return {place: each.offset for place, each in network.admin.list_offsets(wanted).items()} if wanted else {}
+
+
+def _within(
+    network: NetworkThread, places: list[TopicPartition], offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    starts, ends = _listed(network, places, EARLIEST), _listed(network, places, LATEST)
+    return {place: min(max(offset, starts[place]), ends[place]) for place, offset in offsets.items()}
+
+
+def _delete_internal(network: NetworkThread, group: StoppedGroup, *, execute: bool) -> None:
+    there = sorted(network.admin.topics(sorted(group.internal))) if group.internal else []
+    for topic in there:
+        note(f"{'deletes' if execute else 'would delete'} topic {topic}")
+    if there and execute:
+        failed = {name: error for name, error in network.admin.delete_topics(there).items() if error is not None}
+        if failed:
+            raise ConfigError("; ".join(str(error) for error in failed.values()))
+    if there:
+        note("instances have their state still: run streamsrt state clean on each of their machines")
+
+
+def parse_datetime(text: str) -> int:
+    """Epoch milliseconds of an ISO time, which is UTC where it does not say otherwise. Raises ConfigError."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"--to-datetime {text}: expected a time like 2026-01-31T12:00:00.000") from None
+    return round((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds of an ISO duration of days, hours, minutes and seconds. Raises ConfigError."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"--by-duration {text}: expected a duration like P1DT2H30M5S")
+    return round(
+        timedelta(**{unit: float(value) for unit, value in found.groupdict("0").items()}) / timedelta(milliseconds=1)
+    )

@@ -1,0 +1,134 @@
+"""``streamsrt groups reset-offsets`` and ``delete-offsets``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamsrt.app import KafkaStreams
+from streamsrt.cli.group_offsets import parse_datetime, parse_duration
+from streamsrt.errors import ConfigError, UserError
+from tests.fixtures_brokers import BundledBroker
+from tests.streamsrt.cli.conftest import Command
+from topology import StreamsBuilder, serdes
+
+
+@pytest.fixture
+def streams(on_broker: Command, bundled_broker: BundledBroker, topic: str, tmp_path: Path) -> KafkaStreams:
+    """An application that counts; four records of two partitions are there."""
+    on_broker("topics", "create", topic, f"{topic}-out", "--partitions", 2)
+    on_broker("produce", topic, "--key-separator", ":", stdin="a:1\nb:2\nd:3\na:4\n")
+    return application(bundled_broker, topic, tmp_path)
+
+
+def application(bundled_broker: BundledBroker, topic: str, path: Path) -> KafkaStreams:
+    builder = StreamsBuilder()
+    builder.stream(topic).group_by_key().count(store="counts").to_stream().to(f"{topic}-out", value=serdes.long)
+    config = {
+        "application.id": f"{topic}-app",
+        "bootstrap.servers": bundled_broker.bootstrap_servers,
+        "state.dir": path,
+        "default.key.serde": serdes.string,
+        "default.value.serde": serdes.string,
+    }
+    return KafkaStreams(builder.build(), config)
+
+
+def moves(rows: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
+    return [(row["current_offset"], row["new_offset"]) for row in rows]
+
+
+def test_an_application_that_is_stopped_goes_on_elsewhere(
+    on_broker: Command,
+    command: Command,
+    bundled_broker: BundledBroker,
+    streams: KafkaStreams,
+    topic: str,
+    tmp_path: Path,
+) -> None:
+    streams.run(until="quiet")
+    group = f"{topic}-app"
+
+    def reset(*arguments: object) -> list[tuple[Any, Any]]:
+        return moves(on_broker("groups", "reset-offsets", group, "--json", *arguments).rows)
+
+    ends = [at for at, _ in reset("--to-current")]
+    assert sum(ends) == 4
+    assert reset("--to-earliest") == [(end, 0) for end in ends]
+    assert reset("--to-offset", 1) == [(end, min(1, end)) for end in ends]
+    assert reset("--to-offset", 99) == reset("--to-latest") == [(end, end) for end in ends]
+    assert reset("--shift-by", -1) == [(end, max(0, end - 1)) for end in ends]
+    assert reset("--by-duration", "PT0S") == reset("--to-datetime", "2100-01-01") == [(end, end) for end in ends]
+    assert reset("--by-duration", "P1D") == [(end, 0) for end in ends]
+    assert reset("--to-earliest", "--topic", f"{topic}:1") == [(ends[1], 0)]
+    # Nothing has happened so far.
+    assert reset("--to-current", "--dry-run") == [(end, end) for end in ends]
+    done = on_broker("groups", "reset-offsets", group, "--to-earliest", "--execute")
+    assert "changelogs and stores are as they were" in done.err
+    assert [at for at, _ in reset("--to-latest")] == [0, 0]
+    _begin_anew(on_broker, topic)
+    clean = ("state", "clean", "-a", group, "--state-dir", tmp_path)
+    assert "would delete store counts of partition 0" in command(*clean).err
+    streams.clean_up()
+    assert "store counts" not in command(*clean, "--execute").err
+    streams = application(bundled_broker, topic, tmp_path)
+    streams.run(until="quiet")
+    counts = on_broker("consume", f"{topic}-out", "--value", "long", "--json").rows
+    # With everything of its own deleted, the counts are those of one pass.
+    assert {row["key"]: row["value"] for row in counts} == {"a": 2, "b": 1, "d": 1}
+
+
+def _begin_anew(on_broker: Command, topic: str) -> None:
+    """Resets the application, with what is its own."""
+    group, changelog = f"{topic}-app", f"{topic}-app-counts-changelog"
+    done = on_broker("groups", "reset-offsets", group, "--to-earliest", "--delete-internal-topics")
+    assert f"would delete topic {changelog}" in done.err
+    done = on_broker("groups", "reset-offsets", group, "--to-earliest", "--delete-internal-topics", "--execute")
+    assert f"deletes topic {changelog}" in done.err
+    assert changelog not in on_broker("topics", "list").out
+
+
+def test_mistakes(on_broker: Command, streams: KafkaStreams, topic: str) -> None:
+    group = f"{topic}-app"
+    with streams:
+        done = on_broker("groups", "reset-offsets", group, "--to-earliest")
+        assert (done.code, "members: stop all instances" in done.err) == (2, True)
+        with pytest.raises(UserError, match="close\\(\\) it first"):
+            streams.clean_up()
+    for arguments, said in (
+        ((), "say once where to: one of --to-earliest"),
+        (("--to-earliest", "--to-offset", 3), "say once where to"),
+        (("--to-earliest", "--dry-run", "--execute"), "exclude each other"),
+        (("--to-earliest", "--topic", "nothing"), f"no input topics of group {group!r}"),
+        (("--to-earliest", "--topic", f"{topic}:7"), "has partitions 0 to 1, not 7"),
+        (("--to-earliest", "--topic", f"{topic}:x"), "expected TOPIC or TOPIC:0,1,2"),
+        (("--to-datetime", "yesterday"), "expected a time like"),
+        (("--by-duration", "1h"), "expected a duration like"),
+    ):
+        done = on_broker("groups", "reset-offsets", group, *arguments)
+        assert (done.code, said in done.err) == (2, True), done
+    assert on_broker("groups", "reset-offsets", "nobody", "--to-earliest").code == 3
+
+
+def test_offsets_are_deleted(on_broker: Command, streams: KafkaStreams, topic: str) -> None:
+    streams.run(until="quiet")
+    group = f"{topic}-app"
+    before = on_broker("groups", "delete-offsets", group, "--topic", topic, "--json")
+    assert sum(row["current_offset"] for row in before.rows) == 4
+    assert "nothing is changed" in before.err
+    assert on_broker("groups", "delete-offsets", group, "--topic", topic, "--execute").code == 0
+    assert on_broker("groups", "describe", group, "--json").rows == []
+    done = on_broker("groups", "delete-offsets", group, "--topic", topic)
+    assert (done.code, "has committed nothing for" in done.err) == (2, True)
+
+
+def test_times() -> None:
+    assert parse_duration("P1DT2H30M5.5S") == (26 * 3600 + 1805) * 1000 + 500
+    assert parse_duration("PT0S") == 0
+    assert parse_datetime("2026-01-31T12:00:00.250") == parse_datetime("2026-01-31T13:00:00.250+01:00")
+    assert parse_datetime("1970-01-01T00:00:01") == 1000
+    for wrong in ("P", "PT", "1D", "P1H", ""):
+        with pytest.raises(ConfigError):
+            parse_duration(wrong)
