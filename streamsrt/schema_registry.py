@@ -1,0 +1,198 @@
+"""Serdes whose schemas are in a schema registry (Confluent's, Karapace's, Apicurio's compatible API): Avro, JSON, Protobuf.
+
+    registry = SchemaRegistry("http://localhost:8081")
+    orders = builder.stream("orders", key=serdes.string, value=registry.avro("orders-value", schema))
+
+1. Bytes are those of Confluent's serializers: a zero byte, the schema's id in four, then the value (Protobuf: with the place
+   of its message type in between).
+2. A schema is registered, or looked up, once, with the first value that is written; one that was read is fetched once. Both
+   are requests over HTTP on the processing thread. What goes wrong there is raised as SchemaRegistryError, where the exception
+   handlers for records see it.
+3. A subject is named by the program, e.g. ``orders-value``: a serde does not know to which topic it writes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import urllib.error
+import urllib.request
+from io import BytesIO
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from streamsrt.errors import ConfigError, StreamsError
+from topology import serdes
+from topology.codecs import CallableSerde
+
+T = TypeVar("T")
+
+_HEAD = struct.Struct(">bi")
+_CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+
+
+class SchemaRegistryError(StreamsError):
+    """The registry can't be reached, refuses a schema, or does not know one."""
+
+
+class SchemaRegistry:
+    """A registry at ``url``; user and password may stand in it (``https://user:password@host``).
+
+    ``register`` False: schemas are looked up only, and have to be there. Schemas are remembered for the process.
+    """
+
+    def __init__(self, url: str, *, register: bool = True, timeout_s: float = 10.0) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"a schema registry has a URL such as http://localhost:8081, not {url!r}")
+        host = parts.hostname if parts.port is None else f"{parts.hostname}:{parts.port}"
+        self._url = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+        self._headers = {"Accept": _CONTENT_TYPE, "Content-Type": _CONTENT_TYPE}
+        if parts.username is not None:
+            login = base64.b64encode(f"{parts.username}:{parts.password or ''}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {login}"
+        self._register = register
+        self._timeout_s = timeout_s
+        self._ids: dict[tuple[str, str], int] = {}
+        self._schemas: dict[int, str] = {}
+
+    # ------------------------------------------------------------------------------------------------------- requests
+
+    def id_of(self, subject: str, schema: str, kind: str = "AVRO") -> int:
+        """The id of a schema of that subject. Raises SchemaRegistryError."""
+        known = self._ids.get((subject, schema))
+        if known is None:
+            path = f"/subjects/{quote(subject, safe='')}" + ("/versions" if self._register else "")
+            body = {"schema": schema} if kind == "AVRO" else {"schema": schema, "schemaType": kind}
+            known = self._ids[subject, schema] = int(self._ask(path, body)["id"])
+        return known
+
+    def schema(self, schema_id: int) -> str:
+        """The schema with that id. Raises SchemaRegistryError."""
+        known = self._schemas.get(schema_id)
+        if known is None:
+            known = self._schemas[schema_id] = str(self._ask(f"/schemas/ids/{schema_id}")["schema"])
+        return known
+
+    def _ask(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._url + path, data, self._headers)  # http or https, see above
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except urllib.error.HTTPError as error:
+            with error:
+                said = error.read().decode(errors="replace")[:300]
+            raise SchemaRegistryError(f"the schema registry refuses {path}: {error.code} {said}") from None
+        except (OSError, ValueError) as error:
+            raise SchemaRegistryError(
+                f"the schema registry at {self._url} can't be asked for {path}: {error}"
+            ) from None
+
+    # --------------------------------------------------------------------------------------------------------- serdes
+
+    def avro(self, subject: str, schema: str | dict[str, Any]) -> CallableSerde[Any]:
+        """Values as fastavro has them (records are dicts), written with ``schema`` and read into it.
+
+        What was written with another version of the schema is resolved as Avro says. Raises ConfigError where fastavro is
+        not installed, or for what is no schema.
+        """
+        try:
+            import fastavro
+        except ImportError:
+            raise ConfigError("Avro needs fastavro: pip install 'streamsrt[avro]'") from None
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        try:
+            own: Any = fastavro.parse_schema(json.loads(text))
+        except (ValueError, fastavro.schema.SchemaParseException) as error:
+            raise ConfigError(f"the schema of {subject!r} is none of Avro's: {error}") from None
+        writers: dict[int, Any] = {}
+
+        def serialize(value: Any) -> bytes:
+            out = BytesIO()
+            out.write(_HEAD.pack(0, self.id_of(subject, text)))
+            fastavro.schemaless_writer(out, own, value)
+            return out.getvalue()
+
+        def deserialize(data: bytes) -> Any:
+            schema_id = _schema_id(data)
+            if schema_id not in writers:
+                writers[schema_id] = fastavro.parse_schema(json.loads(self.schema(schema_id)))
+            return fastavro.schemaless_reader(BytesIO(data[_HEAD.size :]), writers[schema_id], own)
+
+        return CallableSerde(f"registry_avro({subject})", serialize, deserialize)
+
+    def json(self, subject: str, model: type[T]) -> CallableSerde[T]:
+        """Values of a type as ``serdes.json(model)`` takes it; the schema is made of the type."""
+        from pydantic import TypeAdapter
+
+        inner, text = serdes.json(model), json.dumps(TypeAdapter(model).json_schema(), sort_keys=True)
+
+        def serialize(value: T) -> bytes:
+            return _HEAD.pack(0, self.id_of(subject, text, "JSON")) + inner.serialize(value)
+
+        def deserialize(data: bytes) -> T:
+            _schema_id(data)
+            return inner.deserialize(data[_HEAD.size :])
+
+        return CallableSerde(f"registry_json({subject})", serialize, deserialize)
+
+    def protobuf(self, subject: str, message: type[T], schema: str) -> CallableSerde[T]:
+        """Messages of a class that protoc made; ``schema`` is the text of its ``.proto`` file."""
+        made: Any = message
+        place, parse = _message_place(made.DESCRIPTOR), made.FromString
+
+        def serialize(value: Any) -> bytes:
+            raw: bytes = value.SerializeToString()
+            return _HEAD.pack(0, self.id_of(subject, schema, "PROTOBUF")) + place + raw
+
+        def deserialize(data: bytes) -> T:
+            _schema_id(data)
+            found: T = parse(data[_behind_place(data) :])
+            return found
+
+        return CallableSerde(f"registry_protobuf({subject}, {made.DESCRIPTOR.full_name})", serialize, deserialize)
+
+
+def _schema_id(data: bytes) -> int:
+    if len(data) < _HEAD.size or data[0]:
+        raise ValueError("no id of a schema in front: it was not written by a serializer of a schema registry")
+    schema_id: int = _HEAD.unpack_from(data)[1]
+    return schema_id
+
+
+def _message_place(descriptor: Any) -> bytes:
+    """Where in its file a message type stands, from the outside in; the first one of the file is a single zero."""
+    indexes: list[int] = []
+    while descriptor is not None:
+        around = descriptor.containing_type
+        siblings = descriptor.file.message_types_by_name.values() if around is None else around.nested_types
+        indexes.insert(0, [each.full_name for each in siblings].index(descriptor.full_name))
+        descriptor = around
+    return b"\0" if indexes == [0] else b"".join(map(_zigzag, (len(indexes), *indexes)))
+
+
+def _zigzag(number: int) -> bytes:
+    left, out = number << 1, bytearray()
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out)
+
+
+def _behind_place(data: bytes) -> int:
+    def number(at: int) -> tuple[int, int]:
+        found = shift = 0
+        while True:
+            found |= (data[at] & 0x7F) << shift
+            shift, at = shift + 7, at + 1
+            if data[at - 1] < 0x80:
+                return found >> 1, at
+
+    count, at = number(_HEAD.size)
+    for _ in range(count):
+        _, at = number(at)
+    return at

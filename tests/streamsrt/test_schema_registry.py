@@ -1,0 +1,185 @@
+"""Serdes with schemas in a registry, against a registry of the test's own."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2, wrappers_pb2
+from pydantic import BaseModel
+
+from streamsrt.errors import ConfigError
+from streamsrt.schema_registry import SchemaRegistry, SchemaRegistryError
+from streamsrt.testing.topology_test_driver import TopologyTestDriver
+from topology import StreamsBuilder, serdes
+
+
+class Registry(ThreadingHTTPServer):
+    """Remembers schemas, and what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.schemas: list[dict[str, Any]] = []
+        self.asked: list[str] = []
+        self.login: str | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Registry
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Nothing is printed."""
+
+    def do_GET(self) -> None:
+        place = int(self.path.rpartition("/")[2]) - 1
+        known = 0 <= place < len(self.server.schemas)
+        self.answer(200 if known else 404, self.server.schemas[place] if known else {"error_code": 40403})
+
+    def do_POST(self) -> None:
+        body = {"subject": self.path.split("/")[2], **json.loads(self.rfile.read(int(self.headers["Content-Length"])))}
+        if body not in self.server.schemas:
+            if not self.path.endswith("/versions"):
+                self.answer(404, {"error_code": 40403, "message": "Schema not found"})
+                return
+            self.server.schemas.append(body)
+        self.answer(200, {"id": self.server.schemas.index(body) + 1})
+
+    def answer(self, status: int, content: dict[str, Any]) -> None:
+        self.server.asked.append(f"{self.command} {self.path}")
+        self.server.login = self.headers.get("Authorization")
+        data = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@pytest.fixture
+def server() -> Iterator[Registry]:
+    registry = Registry()
+    thread = Thread(target=registry.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield registry
+    registry.shutdown()
+    thread.join()
+    registry.server_close()
+
+
+def schema(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}, *fields]}
+
+
+CENTS = {"name": "cents", "type": "long", "default": 7}
+
+
+def test_avro_has_the_bytes_of_confluents_serializer(server: Registry) -> None:
+    serde = SchemaRegistry(server.url).avro("orders-value", schema(CENTS))
+    data = serde.serialize({"id": "ab", "cents": 3})
+    assert data == b"\0\0\0\0\1" + b"\x04ab" + b"\x06"
+    assert serde.deserialize(data) == {"id": "ab", "cents": 3}
+    serde.serialize({"id": "cd", "cents": 4})
+    assert server.asked == ["POST /subjects/orders-value/versions", "GET /schemas/ids/1"]
+    assert json.loads(server.schemas[0]["schema"]) == schema(CENTS)
+
+
+def test_an_older_schema_is_read_into_the_new_one(server: Registry) -> None:
+    old, new = (SchemaRegistry(server.url).avro("o", each) for each in (schema(), json.dumps(schema(CENTS))))
+    assert new.deserialize(old.serialize({"id": "ab"})) == {"id": "ab", "cents": 7}
+
+
+class Order(BaseModel):
+    id: str
+    cents: int
+
+
+def test_json_with_a_schema_made_of_the_model(server: Registry) -> None:
+    serde = SchemaRegistry(server.url).json("orders-value", Order)
+    data = serde.serialize(Order(id="ab", cents=3))
+    assert data == b'\0\0\0\0\1{"id":"ab","cents":3}'
+    assert serde.deserialize(data) == Order(id="ab", cents=3)
+    assert server.schemas[0]["schemaType"] == "JSON"
+    assert set(json.loads(server.schemas[0]["schema"])["properties"]) == {"id", "cents"}
+
+
+@pytest.mark.parametrize(
+    ("message", "place"),
+    [
+        (descriptor_pb2.FileDescriptorSet(), b"\0"),
+        (wrappers_pb2.StringValue(value="ab"), b"\x02\x0e"),
+        (descriptor_pb2.DescriptorProto.ExtensionRange(start=300), b"\x04\x04\x00"),
+    ],
+    ids=["first", "eighth", "nested"],
+)
+def test_protobuf_says_which_message_of_the_file_it_is(server: Registry, message: Any, place: bytes) -> None:
+    serde = SchemaRegistry(server.url).protobuf("orders-value", type(message), 'syntax = "proto3";')
+    data = serde.serialize(message)
+    assert data == b"\0\0\0\0\1" + place + message.SerializeToString()
+    assert serde.deserialize(data) == message
+    assert server.schemas[0]["schemaType"] == "PROTOBUF"
+
+
+def test_an_application_with_them(server: Registry) -> None:
+    registry = SchemaRegistry(server.url)
+    orders = registry.avro("orders-value", schema(CENTS))
+    builder = StreamsBuilder()
+    totals = builder.stream("orders", key=serdes.string, value=orders).group_by_key()
+    totals.reduce(lambda one, other: {**one, "cents": one["cents"] + other["cents"]}, store="totals").to_stream().to(
+        "out"
+    )
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.create_input_topic("orders", serdes.string, orders)
+        source.pipe_key_values([("k", {"id": "a", "cents": 1}), ("k", {"id": "b", "cents": 2})])
+        driver.restart()
+        source.pipe_input("k", {"id": "c", "cents": 4})
+        result = driver.create_output_topic("out", serdes.string, orders)
+        assert [value["cents"] for value in result.read_values_to_list() if value] == [1, 3, 7]
+
+
+def test_schemas_may_have_to_be_there_already(server: Registry) -> None:
+    looking = SchemaRegistry(server.url, register=False)
+    with pytest.raises(SchemaRegistryError, match=r"refuses /subjects/orders-value: 404 .*Schema not found"):
+        looking.json("orders-value", Order).serialize(Order(id="a", cents=1))
+    SchemaRegistry(server.url).json("orders-value", Order).serialize(Order(id="a", cents=1))
+    assert looking.json("orders-value", Order).serialize(Order(id="a", cents=1))[:5] == b"\0\0\0\0\1"
+
+
+def test_user_and_password_are_sent(server: Registry) -> None:
+    SchemaRegistry(server.url.replace("//", "//ada:secret@")).id_of("s", '"string"')
+    assert server.login == "Basic " + base64.b64encode(b"ada:secret").decode()
+
+
+def test_bytes_of_another_format_and_unknown_schemas_are_refused(server: Registry) -> None:
+    registry = SchemaRegistry(server.url)
+    for serde in (registry.avro("o", schema()), registry.json("o", Order)):
+        with pytest.raises(ValueError, match="no id of a schema in front"):
+            serde.deserialize(b"{}")
+    with pytest.raises(SchemaRegistryError, match="/schemas/ids/9: 404"):
+        registry.avro("o", schema()).deserialize(b"\0\0\0\0\x09ab")
+
+
+def test_a_registry_that_is_not_there_is_named(server: Registry) -> None:
+    gone = Registry()
+    gone.server_close()
+    with pytest.raises(SchemaRegistryError, match=r"can't be asked for /schemas/ids/1"):
+        SchemaRegistry(gone.url).schema(1)
+
+
+@pytest.mark.parametrize("url", ["localhost:8081", "ftp://host", "http://"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="has a URL such as"):
+        SchemaRegistry(url)
+
+
+@pytest.mark.parametrize("wrong", ["{", '{"type": "record"}', '{"type": "no such type"}'])
+def test_a_schema_that_is_none_is_refused(server: Registry, wrong: str) -> None:
+    with pytest.raises(ConfigError, match=r"the schema of 'o' is none of Avro's"):
+        SchemaRegistry(server.url).avro("o", wrong)
