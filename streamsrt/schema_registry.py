@@ -6,8 +6,8 @@
 1. Bytes are those of Confluent's serializers: a zero byte, the schema's id in four, then the value (Protobuf: with the place
    of its message type in between).
 2. A schema is registered, or looked up, once, with the first value that is written; one that was read is fetched once. Both
-   are requests over HTTP on the processing thread. What goes wrong there is raised as SchemaRegistryError, where the exception
-   handlers for records see it.
+   are requests over HTTP on the processing thread. What goes wrong there is raised as SchemaRegistryError, which the
+   exception handlers for records see.
 3. A subject is named by the program, e.g. ``orders-value``: a serde does not know to which topic it writes.
 """
 
