@@ -9,7 +9,7 @@ import pytest
 from streamsrt.errors import DeserializationError, ProcessingError, ProductionError, RecordError, UserError
 from streamsrt.operators.handlers import ErrorContext, ExceptionHandlers, HandlerResponse, log_and_continue
 from streamsrt.tasks.task import Task, TaskConfig
-from streamsrt.wire.records import RecordColumns
+from streamsrt.wire.records import RecordColumns, decode_batch, encode_batch
 from tests.streamsrt.operators.programs import Written, commit, new_store, new_task
 from topology import (
     KStream,
@@ -210,6 +210,23 @@ def test_a_record_without_a_timestamp_is_refused() -> None:
     task = new_task(counting(), Written())
     with pytest.raises(ProcessingError, match="offset 101 has no timestamp"):
         task.add_batch("in", 0, columns(("a", b"x", 5), ("a", b"x", -1)))
+
+
+def test_times_of_a_decoded_batch_are_seen_whole_and_in_parts() -> None:
+    """Records of one size are decoded all at once, with the lowest and the highest time of the batch."""
+    keys: list[bytes | None] = [b"a"] * 500
+    times = [5] * 500
+    times[123] = 40
+    times[456] = 60
+    task = new_task(counting(), Written())
+    task.add_batch("in", 0, decode_batch(encode_batch(keys, keys, times)))
+    task.process(200, 0)
+    assert task.stream_time_ms == 40
+    task.process(1000, 0)
+    assert task.stream_time_ms == 60
+    times[321] = -1
+    with pytest.raises(ProcessingError, match="offset 1321 has no timestamp"):
+        task.add_batch("in", 0, decode_batch(encode_batch(keys, keys, times, base_offset=1000)))
 
 
 def test_an_extractor_gives_timestamps_and_may_drop_records() -> None:
