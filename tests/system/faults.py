@@ -5,7 +5,9 @@
 2. Faults are dealt out of a shuffled deck: each comes once before any comes again.
 3. A full disk is a limit of the size of files (RLIMIT_FSIZE) that a process gets while it runs: nothing can grow any more.
 4. A disk that is lost is the state directory, deleted under an instance that was killed.
-5. Apache Kafka ends itself when its disk is full, since it has only the one. The bundled broker goes on. How the former is
+5. A disk hangs where there is a C compiler (:mod:`tests.system.frozen_disk`); elsewhere that is left out. That of the broker
+   does not: a frozen broker is the same to its clients.
+6. Apache Kafka ends itself when its disk is full, since it has only the one. The bundled broker goes on. How the former is
    brought up again is the business of :mod:`tests.kafka_server`.
 """
 
@@ -21,6 +23,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.kafka_server import KafkaServer
+from tests.system import frozen_disk
 from tests.system.processes import AppProcess, children
 
 if TYPE_CHECKING:
@@ -139,6 +142,11 @@ def _fill_disk_of_instance(storm: Storm, blow: Blow) -> None:
     storm.wait_while(lambda: not victim.has_ended, 2.0)
 
 
+def _freeze_disk(storm: Storm, blow: Blow) -> None:
+    with frozen_disk.frozen(storm.pick(blow).state_dir):
+        storm.wait(0.3 + blow.length * FREEZE_S)
+
+
 def _stop_instance(storm: Storm, blow: Blow) -> None:
     victim = storm.pick(blow)
     storm.stop(victim)
@@ -224,7 +232,7 @@ def _hold(storm: Storm, blow: Blow) -> None:
 
 
 SCALE_UP_AND_DOWN, ROLL = Fault("scaled 1, 4, 1", _scale_up_and_down), Fault("rolling restart", _roll)
-KILL_BROKER = Fault("broker killed", _kill_broker)
+KILL_BROKER, FREEZE_DISK = Fault("broker killed", _kill_broker), Fault("disk of an instance frozen", _freeze_disk)
 FAULTS = (
     Fault("instance killed", _kill_instance),
     Fault("instance killed and taken over", _lose_instance),
@@ -244,6 +252,7 @@ FAULTS = (
     Fault("connections cut", _cut),
     Fault("network slow", _slow),
     Fault("network held", _hold),
+    *([] if frozen_disk.COMPILER is None else [FREEZE_DISK]),
 )
 
 

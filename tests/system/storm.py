@@ -24,6 +24,7 @@ from pathlib import Path
 from streamsrt.errors import StreamsError
 from tests.fixtures_brokers import QUICK_GROUPS, BundledBroker
 from tests.kafka_server import KafkaServer
+from tests.system import frozen_disk
 from tests.system.cluster import Cluster, Server, connected
 from tests.system.faults import EXIT_STATE, FAULTS, PATIENCE_S, SIZE_MAX, Blow, Fault, plan
 from tests.system.processes import AppProcess
@@ -234,6 +235,7 @@ def weather(
                 cluster.address,
                 settings,
                 options=("--progress-interval", "0.2"),
+                surroundings=frozen_disk.surroundings(folder, folder / name / "state"),
             )
             for name in "abcd"[:SIZE_MAX]
         ]

@@ -44,8 +44,8 @@ def stormy(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     ("program", "guarantee", "seed", "faults"),
     [
         pytest.param(WORDS, "exactly_once_v2", 7, (SCALE_UP_AND_DOWN, ROLL, KILL_BROKER), id="words"),
-        pytest.param(WINDOWS, "exactly_once_v2", 17, FAULTS, id="windows"),
-        pytest.param(JOINS, "exactly_once_v2", 11, FAULTS, id="joins"),
+        pytest.param(WINDOWS, "exactly_once_v2", 23, FAULTS, id="windows"),
+        pytest.param(JOINS, "exactly_once_v2", 13, FAULTS, id="joins"),
         pytest.param(WORDS, "at_least_once", 1, FAULTS, id="words at least once"),
     ],
 )
