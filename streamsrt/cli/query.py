@@ -56,11 +56,12 @@ def key(
     stale: Stale = False,
     partition: Partition = None,
     position: Position = None,
+    as_of: Annotated[int | None, typer.Option("--as-of", help="of a versioned store: epoch milliseconds")] = None,
     as_json: AsJson = False,
 ) -> None:
     """The value of a key, from whichever instance has it."""
     path = f"/stores/{quote(store, safe='')}/keys/{quote(key, safe='')}"
-    row = _ask(server, path, stale=stale, partition=_given(partition), position=position)
+    row = _ask(server, path, stale=stale, partition=_given(partition), position=position, as_of=_given(as_of))
     if as_json:
         print_json(row)
     else:
@@ -78,10 +79,12 @@ def rows(
     limit: Limit = 1_000,
     stale: Stale = False,
     partition: Partition = None,
+    position: Position = None,
     as_json: AsJson = False,
 ) -> None:
     """Rows of all partitions, one after the other."""
     params = {"from": low, "to": high, "prefix": prefix, "reverse": reverse, "limit": limit, "stale": stale}
+    params["position"] = position
     body = _ask(server, f"/stores/{quote(store, safe='')}/range", **params, partition=_given(partition))
     print_rows(["key", "value", "timestamp", "partition"], body["rows"], as_json=as_json)
 
@@ -96,11 +99,12 @@ def windows(
     limit: Limit = 1_000,
     stale: Stale = False,
     partition: Partition = None,
+    position: Position = None,
     as_json: AsJson = False,
 ) -> None:
     """The windows of a key, or of all keys."""
     path = f"/stores/{quote(store, safe='')}/windows" + ("" if key is None else f"/{quote(key, safe='')}")
-    params = {"from": low, "to": _given(high), "limit": limit, "stale": stale}
+    params = {"from": low, "to": _given(high), "limit": limit, "stale": stale, "position": position}
     body = _ask(server, path, **params, partition=_given(partition))
     found = [{"key": key, **row} for row in body["rows"]]
     print_rows(["key", "start", "value", "timestamp"], found, as_json=as_json)
@@ -111,13 +115,15 @@ def sessions(
     store: Store,
     key: Annotated[str | None, typer.Argument(help="without it, the sessions of all keys")] = None,
     server: Server = "127.0.0.1:8080",
+    low: Annotated[int, typer.Option("--from", help="those that end then or later, epoch milliseconds")] = 0,
     limit: Limit = 1_000,
     stale: Stale = False,
+    position: Position = None,
     as_json: AsJson = False,
 ) -> None:
     """The sessions of a key, or of all keys."""
     path = f"/stores/{quote(store, safe='')}/sessions" + ("" if key is None else f"/{quote(key, safe='')}")
-    body = _ask(server, path, limit=limit, stale=stale)
+    body = _ask(server, path, **{"from": low}, limit=limit, stale=stale, position=position)
     print_rows(["key", "start", "end", "value"], body["rows"], as_json=as_json)
 
 
@@ -126,11 +132,15 @@ def versions(
     store: Store,
     key: Annotated[str, typer.Argument(help="as text; 0x... for bytes")],
     server: Server = "127.0.0.1:8080",
+    low: Annotated[int, typer.Option("--from", help="valid then or later, epoch milliseconds")] = 0,
+    high: Annotated[int | None, typer.Option("--to", help="valid then or before")] = None,
     stale: Stale = False,
+    position: Position = None,
     as_json: AsJson = False,
 ) -> None:
     """The versions of a key in a versioned store, newest first."""
-    body = _ask(server, f"/stores/{quote(store, safe='')}/versions/{quote(key, safe='')}", stale=stale)
+    params = {"from": low, "to": _given(high), "stale": stale, "position": position}
+    body = _ask(server, f"/stores/{quote(store, safe='')}/versions/{quote(key, safe='')}", **params)
     print_rows(["key", "value", "timestamp", "valid_to"], body["rows"], as_json=as_json)
 
 
