@@ -10,25 +10,34 @@ import pytest
 from streamsrt.app import KafkaStreams
 from streamsrt.cli.group_offsets import parse_datetime, parse_duration
 from streamsrt.errors import ConfigError, UserError
-from tests.fixtures_brokers import BundledBroker
-from tests.streamsrt.cli.conftest import Command
+from tests.streamsrt.cli.conftest import Command, Done
 from topology import StreamsBuilder, serdes
 
 
 @pytest.fixture
-def streams(on_broker: Command, bundled_broker: BundledBroker, topic: str, tmp_path: Path) -> KafkaStreams:
+def on_broker(command: Command, bootstrap_servers: str) -> Command:
+    """Runs one command with the address of either broker."""
+
+    def run(*arguments: object, stdin: str = "") -> Done:
+        return command(*arguments, "-b", bootstrap_servers, stdin=stdin)
+
+    return run
+
+
+@pytest.fixture
+def streams(on_broker: Command, bootstrap_servers: str, topic: str, tmp_path: Path) -> KafkaStreams:
     """An application that counts; four records of two partitions are there."""
     on_broker("topics", "create", topic, f"{topic}-out", "--partitions", 2)
     on_broker("produce", topic, "--key-separator", ":", stdin="a:1\nb:2\nd:3\na:4\n")
-    return application(bundled_broker, topic, tmp_path)
+    return application(bootstrap_servers, topic, tmp_path)
 
 
-def application(bundled_broker: BundledBroker, topic: str, path: Path) -> KafkaStreams:
+def application(bootstrap_servers: str, topic: str, path: Path) -> KafkaStreams:
     builder = StreamsBuilder()
     builder.stream(topic).group_by_key().count(store="counts").to_stream().to(f"{topic}-out", value=serdes.long)
     config = {
         "application.id": f"{topic}-app",
-        "bootstrap.servers": bundled_broker.bootstrap_servers,
+        "bootstrap.servers": bootstrap_servers,
         "state.dir": path,
         "default.key.serde": serdes.string,
         "default.value.serde": serdes.string,
@@ -43,7 +52,7 @@ def moves(rows: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
 def test_an_application_that_is_stopped_goes_on_elsewhere(
     on_broker: Command,
     command: Command,
-    bundled_broker: BundledBroker,
+    bootstrap_servers: str,
     streams: KafkaStreams,
     topic: str,
     tmp_path: Path,
@@ -73,7 +82,7 @@ def test_an_application_that_is_stopped_goes_on_elsewhere(
     assert "would delete store counts of partition 0" in command(*clean).err
     streams.clean_up()
     assert "store counts" not in command(*clean, "--execute").err
-    streams = application(bundled_broker, topic, tmp_path)
+    streams = application(bootstrap_servers, topic, tmp_path)
     streams.run(until="quiet")
     counts = on_broker("consume", f"{topic}-out", "--value", "long", "--json").rows
     # With everything of its own deleted, the counts are those of one pass.
