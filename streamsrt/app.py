@@ -485,7 +485,9 @@ class KafkaStreams(Queryable):
         try:
             with ExitStack() as stack:
                 rocksdb = RocksDBOptions(
-                    memory_bytes=config.rocksdb_bytes, statistics=config.metrics_recording_level != "INFO"
+                    memory_bytes=config.rocksdb_bytes,
+                    statistics=config.metrics_recording_level != "INFO",
+                    config_setter=config.rocksdb_config_setter,
                 )
                 directory = stack.enter_context(
                     StateDirectory(

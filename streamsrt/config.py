@@ -118,6 +118,9 @@ class StreamsConfig(BaseModel):
     """How long, by the wall clock, a left or outer join of streams waits at least between two looks for records whose
     windows are over. Kafka Streams waits 1000; without a wait results do not depend on the wall clock."""
     max_poll_interval_ms: Milliseconds = Field(default=300_000, ge=1)
+    rocksdb_config_setter: Any = None
+    """``(store name, rocksdict.Options) -> anything``: changes the options of a store before it is opened. Memory that it
+    adds is beyond the budget of ``cache.max.bytes``."""
     poll_ms: Milliseconds = Field(default=100, ge=0)
     deserialization_exception_handler: Any = "fail"
     processing_exception_handler: Any = "fail"

@@ -47,7 +47,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from streamsrt.errors import StateError
+from streamsrt.errors import ConfigError, StateError
 from streamsrt.state.failures import delete_tree, store_error
 from streamsrt.state.store import StoreClosedError, after_prefix
 
@@ -87,6 +87,8 @@ class RocksDBOptions:
     compression: Compression = "none"
     statistics: bool = False
     """Whether RocksDB counts what it does, which slows reads and writes down."""
+    config_setter: Callable[[str, Options], object] | None = None
+    """The program's own: called with a store's name and its options before it is opened, to change them."""
     _cache: Cache = field(init=False, repr=False, compare=False)
     _write_buffers: WriteBufferManager = field(init=False, repr=False, compare=False)
     _gathering: set[int] = field(init=False, repr=False, compare=False)
@@ -137,8 +139,8 @@ class RocksDBOptions:
     def gathers_no_more(self, store: int) -> None:
         self._gathering.discard(store)
 
-    def for_one_store(self) -> Options:
-        """The options with which one store is opened."""
+    def for_one_store(self, name: str = "") -> Options:
+        """The options with which the store of that name is opened. Raises ConfigError where the program's setter raises."""
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_write_buffer_size(self.write_buffer_bytes)
@@ -161,6 +163,13 @@ class RocksDBOptions:
         if self.statistics:
             options.enable_statistics()
         options.set_manifest_preallocation_size(64 << 10)
+        if self.config_setter is not None:
+            try:
+                self.config_setter(name, options)
+            except Exception as error:
+                raise ConfigError(
+                    f"rocksdb.config.setter raised {type(error).__name__} for store {name!r}: {error}"
+                ) from error
         return options
 
 
@@ -257,7 +266,7 @@ class RocksDBStore:
         self._db: Rdict | None = None
         try:
             path.mkdir(parents=True, exist_ok=True)
-            opened = options.for_one_store()
+            opened = options.for_one_store(name)
             db = Rdict(str(path), opened)
         except Exception as error:
             raise self.translated(error, "opened") from error

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rocksdict import Options
 
-from streamsrt.errors import StateDirectoryLockedError, StateError, StoreCorruptedError
+from streamsrt.errors import ConfigError, StateDirectoryLockedError, StateError, StoreCorruptedError
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_changelog_offset
 from tests.streamsrt.state.conftest import DEFAULTS, OpenStore
 from tests.streamsrt.state.writer import OPTIONS, batch
@@ -415,3 +416,26 @@ def test_path_that_is_no_directory_is_named(tmp_path: Path) -> None:
     ):
         RocksDBStore(tmp_path / "file" / "store", "counts", DEFAULTS)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_the_program_may_change_the_options_of_a_store(tmp_path: Path) -> None:
+    def setter(name: str, options: Options) -> None:
+        if name == "many-files":
+            options.set_keep_log_file_num(7)
+
+    options = RocksDBOptions(memory_bytes=8 << 20, config_setter=setter)
+    for name, kept in (("many-files", "7"), ("other", "1")):
+        store = RocksDBStore(tmp_path / name, name, options)
+        store.write([(b"k", b"v")])
+        store.close()
+        (written,) = (tmp_path / name).glob("OPTIONS-*")
+        assert f"keep_log_file_num={kept}\n" in written.read_text()
+
+
+def test_a_setter_that_raises_is_named(tmp_path: Path) -> None:
+    def setter(name: str, options: Options) -> None:
+        raise ValueError("no such option")
+
+    options = RocksDBOptions(memory_bytes=8 << 20, config_setter=setter)
+    with pytest.raises(ConfigError, match=r"rocksdb\.config\.setter raised ValueError for store 's': no such option"):
+        RocksDBStore(tmp_path / "s", "s", options)
