@@ -219,7 +219,13 @@ def weather(
     what it wrote; how often each fault struck. The seed says too whether there are standbys, and how many stream threads."""
     chance = random.Random(seed)
     threads, standbys = chance.randint(1, 2), chance.randint(0, 1)
-    settings = {**GUARANTEES[guarantee], "num.stream.threads": threads, "num.standby.replicas": standbys}
+    settings = {
+        **GUARANTEES[guarantee],
+        "num.stream.threads": threads,
+        "num.standby.replicas": standbys,
+        # Who starts while the broker does has patience.
+        "default.api.timeout.ms": round(PATIENCE_S * 1_000),
+    }
     proxy = cluster.server.proxy
     assert proxy is not None
     cluster.make_topics(PARTITIONS, *program.inputs, *program.outputs)
