@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from itertools import repeat
+from typing import Any, Literal
 
 from streamsrt.operators.emitter import Emitter, Flow, Generated, Slot, WindowedSlot
 from streamsrt.operators.environment import Environment
@@ -273,7 +274,20 @@ class Compiler:
             columns["h"], each = flow.headers, "{h}"
         self._append(topic, columns, f"{{k}}, {{v}}, {{t}}, {each}, {self.env.task_partition}")
 
-    def _append(self, topic: str, columns: dict[str, str], call: str) -> None:
+    def write_all(self, sink: SinkNode, raw: str, flow: Flow) -> None:
+        """Writes the bytes in the list ``raw`` to a sink, each as key and as value, with the record's time and headers."""
+        assert sink.topic is not None
+        repeat_ = self.emitter.bind("repeat", repeat)
+        columns = {"k": raw, "v": raw, "t": f"{repeat_}({flow.time}, len({raw}))"}
+        call = "{k}, {v}, {t}"
+        if flow.headers is not None:
+            columns["h"] = f"{repeat_}({flow.headers}, len({raw}))"
+            call += ", {h}"
+        self._append(self.plan.topic(sink.topic, sink.repartition), columns, call, how="extend")
+
+    def _append(
+        self, topic: str, columns: dict[str, str], call: str, how: Literal["append", "extend"] = "append"
+    ) -> None:
         """Appends to the topic's output columns; after the loop the collector gets them as ``call`` says.
 
         All that goes to one topic shares the columns, so that it keeps its order.
@@ -286,8 +300,8 @@ class Compiler:
         if first_call != call:
             raise TooComplex(f"records for {topic} are placed in different ways")
         for column, value in columns.items():
-            e.setup(f"{out}{column} = []", f"add_{out}{column} = {out}{column}.append")
-            e.line(f"add_{out}{column}({value})")
+            e.setup(f"{out}{column} = []", f"{how}_{out}{column} = {out}{column}.{how}")
+            e.line(f"{how}_{out}{column}({value})")
         collect = e.bind("collect", self.env.collect)
         e.finish(f"if {out}k: {collect}({topic!r}, {call.format(**{c: out + c for c in columns})})")
 

@@ -8,7 +8,7 @@ from types import FunctionType
 from streamsrt.operators.compiler import Compiler, emits
 from streamsrt.operators.emitter import Flow, Slot
 from topology import nodes
-from topology.nodes import ProcessorNode
+from topology.nodes import ProcessorNode, SinkNode
 
 
 @emits(nodes.Filter)
@@ -83,6 +83,10 @@ def emit_flat_map(c: Compiler, node: ProcessorNode, op: nodes.FlatMap, flow: Flo
 @emits(nodes.FlatMapValues)
 def emit_flat_map_values(c: Compiler, node: ProcessorNode, op: nodes.FlatMapValues, flow: Flow) -> None:
     e = c.emitter
+    sink = _sink_of_words(c, node)
+    if sink is not None:
+        _emit_words(c, sink, _call(c, op, flow), flow)
+        return
     value = e.temp("v")
     call = _call(c, op, flow)
     c.share(node, flow)
@@ -90,6 +94,38 @@ def emit_flat_map_values(c: Compiler, node: ProcessorNode, op: nodes.FlatMapValu
         inside = flow.copy()
         inside.value = Slot(obj=value)
         c.children(node, inside)
+
+
+def _sink_of_words(c: Compiler, node: ProcessorNode, *, is_keyed: bool = False) -> SinkNode | None:
+    """Where values are written that become their own keys, all at once; None where more is done with each of them."""
+    if len(node.children) != 1:
+        return None
+    child = c.plan.node(node.children[0])
+    if isinstance(child, SinkNode):
+        is_plain = child.topic is not None and child.partitioner is None
+        return child if is_keyed and is_plain and c.plan.key_serde(child) is c.plan.value_serde(child) else None
+    assert isinstance(child, ProcessorNode)
+    match child.operation:
+        case nodes.SelectKey(fn=fn) if gives_its_second_argument(fn):
+            after = c.plan.node(child.children[0]) if len(child.children) == 1 else None
+            # A word that is None has no key, and is dropped there.
+            drops = isinstance(after, ProcessorNode) and isinstance(after.operation, nodes.KeyNotNull)
+            return _sink_of_words(c, child, is_keyed=drops)
+        case nodes.KeyNotNull() | nodes.PassThrough() if is_keyed:
+            return _sink_of_words(c, child, is_keyed=True)
+    return None
+
+
+def _emit_words(c: Compiler, sink: SinkNode, call: str, flow: Flow) -> None:
+    e = c.emitter
+    values, raw = e.temp("v"), e.temp("r")
+    e.line(f"{values} = {call}")
+    # Nearly always nothing is empty, and so nothing is None.
+    with e.block(f"if type({values}) is not list or not all({values}):"):
+        e.line(f"{values} = [value for value in {values} if value is not None]")
+    with e.at(sink.name):
+        e.line(f"{raw} = list(map({e.bind('serialize', c.plan.key_serde(sink).serialize)}, {values}))", "production")
+        c.write_all(sink, raw, flow)
 
 
 @emits(nodes.Peek, nodes.ForEach)

@@ -5,8 +5,12 @@ from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from streamsrt.errors import ProductionError
 from streamsrt.operators.stateless import gives_its_second_argument
+from streamsrt.tasks.task import Task, TaskConfig
 from tests.streamsrt.operators.programs import Piped, Written, columns_of, commit, new_task
 from topology import KStream, StreamsBuilder, serdes
 
@@ -63,3 +67,52 @@ def test_a_stream_that_is_keyed_by_its_value(generate: bool) -> None:
     rows = {topic: [row[:2] for row in rows] for topic, rows in written.topics.items()}
     assert rows["out"] == [(None, None), (b"b", b"b"), (b"c", b"c"), (None, None), (b"A", b"A")]
     assert rows["some"] == [(b"b c", b"b c")]
+
+
+def words_of(line: str | None) -> Any:
+    words = [None if word == "-" else "" if word == "_" else word for word in (line or "").split()]
+    return words if len(words) % 2 else iter(words)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.none() | st.text("ab-_ ", max_size=8), st.booleans()), max_size=6))
+def test_words_that_become_keys_are_written_as_those_are_that_go_one_by_one(
+    lines: list[tuple[str | None, bool]],
+) -> None:
+    outcomes = []
+    for generate, keyed in ((True, lambda _, word: word), (True, lambda _, word: word or word), (False, None)):
+        builder = StreamsBuilder()
+        stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+        stream.flat_map_values(words_of).select_key(keyed or (lambda _, word: word)).repartition(
+            name="words", key=serdes.string, value=serdes.string
+        ).to("out", key=serdes.string, value=serdes.string)
+        written = Written()
+        first = builder.build().subtopologies[0]
+        config = TaskConfig(default_key_serde=serdes.string, default_value_serde=serdes.string, generate=generate)
+        task = Task(
+            first, 0, application_id="app", stores={}, collector=written, config=config, partitions_of_topic=lambda _: 1
+        )
+        rows = [
+            Piped("in", "k", line, at, (("h", b"%d" % at),) if has_headers else ())
+            for at, (line, has_headers) in enumerate(lines)
+        ]
+        task.add_batch("in", 0, columns_of(rows, 0))
+        task.process(100, 0)
+        commit(task)
+        outcomes.append(written.topics)
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+def test_a_word_that_can_not_be_written_fails_at_the_sink() -> None:
+    builder = StreamsBuilder()
+    lines: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+    words = lines.flat_map_values(lambda line: [line, "\ud800"])
+    words.group_by(lambda _, word: word).count(store="s")
+    (first, _) = builder.build().subtopologies
+    config = TaskConfig(default_key_serde=serdes.string, default_value_serde=serdes.string)
+    task = Task(
+        first, 0, application_id="app", stores={}, collector=Written(), config=config, partitions_of_topic=lambda _: 1
+    )
+    task.add_batch("in", 0, columns_of([Piped("in", "k", "word", 1, ())], 0))
+    with pytest.raises(ProductionError, match="s-repartition-sink"):
+        task.process(100, 0)
