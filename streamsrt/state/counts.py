@@ -24,7 +24,7 @@ Row: TypeAlias = tuple[bytes, int, int]
 Adopt: TypeAlias = Callable[[list[bytes]], Iterable[Row]]
 _Column: TypeAlias = NDArray[np.int64]
 
-_LEAST_ROWS: Final = 64
+_LEAST_ROWS: Final = 16
 
 
 class CountedRows:

@@ -24,6 +24,8 @@ from streamsrt.state.counts import CountedRows, Row
 
 _pack_timestamp = Struct(">q").pack
 _by_start = attrgetter("start")
+_ROWS_OF_COLUMNS = 4
+"""What the columns of a window's counted rows take by being there, in rows."""
 
 
 class WindowRows(dict[bytes, Entry]):
@@ -89,6 +91,9 @@ class WindowCache(dict[int, WindowRows]):
         self.pending: dict[int, dict[bytes, bytes | None]] = {}
         """By start of window."""
         self.counts: dict[int, CountedRows] = {}
+        self._counted: set[int] = set()
+        """The windows with rows that were counted since the last flush."""
+        self._counted_rows = 0
         self.newest_start = -1
         self.expired_puts = 0
         self.expires_by_ms = 1
@@ -172,7 +177,7 @@ class WindowCache(dict[int, WindowRows]):
         store_keys: list[bytes] = []
         starts: list[int] = []
         ends: dict[int, int] = {}
-        for start in sorted(start for start, counts in self.counts.items() if counts.has_changes):
+        for start in sorted(self._counted):
             some, totals, times = self.counts[start].take_changes()
             keys += some
             values += totals
@@ -186,19 +191,24 @@ class WindowCache(dict[int, WindowRows]):
             columns = (keys, rows) if len(ends) == 1 else (keys[done:end], rows[done:end])
             self.pending.setdefault(start, {}).update(zip(*columns, strict=True))
             done = end
+        self._counted.clear()
         return flushed
 
     @property
     def has_counted(self) -> bool:
         """Whether rows were counted since the last flush."""
-        return any(counts.has_changes for counts in self.counts.values())
+        return bool(self._counted)
 
     def count(self, start: int, keys: Sequence[bytes], timestamps: Sequence[int]) -> None:
         """Adds 1 to a key's row of that window for each time that it is there (see :meth:`KeyValueCache.count`)."""
         counts = self.counts.get(start)
         if counts is None:
             counts = self.counts[start] = CountedRows(partial(self._adopted, self[start]))
+            self._counted_rows += _ROWS_OF_COLUMNS
+        self._counted_rows -= len(counts)
         counts.take(keys, timestamps)
+        self._counted_rows += len(counts)
+        self._counted.add(start)
 
     def _adopted(self, rows: WindowRows, keys: list[bytes]) -> Iterator[Row]:
         if rows.fresh and not rows:
@@ -222,7 +232,12 @@ class WindowCache(dict[int, WindowRows]):
             rows.update((entry.key, entry) for entry in changed)
             self.entries += len(changed)
             self.dirty += changed
+        self._forget_counts()
+
+    def _forget_counts(self) -> None:
         self.counts = {}
+        self._counted = set()
+        self._counted_rows = 0
 
     def cached(self, key: bytes, start: int) -> Entry | None:
         """The row of a key and window as far as it is in memory; not to be changed."""
@@ -235,7 +250,7 @@ class WindowCache(dict[int, WindowRows]):
         """The rows that changed since the last flush; not to be changed."""
         if not self.counts:
             return self.dirty
-        return [Entry(*row, start) for start, counts in self.counts.items() for row in counts.changes()]
+        return [Entry(*row, start) for start in self._counted for row in self.counts[start].changes()]
 
     def read_olds(self, flushed: Flushed) -> None:
         """Fills in ``olds``: every row of a window was read before it was changed."""
@@ -248,7 +263,8 @@ class WindowCache(dict[int, WindowRows]):
             self.store.write_windows(pending, changelog_offset=changelog_offset)
             self.pending = {}
         oldest = self.newest() - self.retention_ms + 1
-        for start in [start for start in self if start < oldest]:
+        # What was counted after the flush is flushed first, however old it is by now.
+        for start in [start for start in self if start < oldest and start not in self._counted]:
             self._drop(start)
         self.store.expire(self.newest_start)
         if self._windows_of_key and self.newest_start - self._trimmed_to > self.retention_ms:
@@ -259,13 +275,15 @@ class WindowCache(dict[int, WindowRows]):
 
     def _drop(self, start: int) -> None:
         self.entries -= len(self.pop(start))
-        self.counts.pop(start, None)
+        counts = self.counts.pop(start, None)
+        if counts is not None:
+            self._counted_rows -= len(counts) + _ROWS_OF_COLUMNS
+            self._counted.discard(start)
         if self._stored is not None and start > self._stored:
             self._stored = start
 
     def size_bytes(self) -> int:
-        rows = self.entries + sum(map(len, self.counts.values()))
-        return rows * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
+        return (self.entries + self._counted_rows) * (ENTRY_OVERHEAD_BYTES + self._row_bytes)
 
     def evict(self, limit_bytes: int) -> None:
         """Drops the oldest windows until at most ``limit_bytes`` are held."""
@@ -280,7 +298,7 @@ class WindowCache(dict[int, WindowRows]):
     def forget(self, newest_stored_start: int | None) -> None:
         """Drops every entry: the store was rewritten from its changelog."""
         self.clear()
-        self.counts = {}
+        self._forget_counts()
         self.entries = 0
         self._windows_of_key = {}
         self.dirty = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.streamsrt.operators.ways import Run
 from topology import KStream, Store, StreamsBuilder, TimeWindows, Topology, serdes
 
 NEVER = 1 << 30
+pack = Struct(">q").pack
 
 records = st.builds(
     Piped,
@@ -168,6 +170,18 @@ def test_a_store_that_is_not_cached_is_not_counted_so() -> None:
     run = Run(topology_of("count", caching=False))
     run.feed([Piped("in", "a", "x", 5, ())] * 100, [100])
     assert cache_of(run).counts is None
+
+
+def test_what_is_counted_between_the_halves_of_a_commit_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "SHORT_RUN_RECORDS", 1)
+    run = Run(topology_of("tumbling"))
+    run.feed([Piped("in", "a", "x", 5, ())])
+    run.task.prepare_commit()
+    run.feed([Piped("in", "a", "x", 6, ()), Piped("in", "b", "x", 10_000_000, ())], [1])
+    run.task.post_commit(None)
+    run.commit()
+    logged = [(row[1], row[2]) for row in run.written.topics["app-agg-changelog"]]
+    assert logged == [(pack(1), 5), (pack(2), 6), (pack(1), 10_000_000)]
 
 
 def test_counted_rows_are_among_what_the_cache_holds(monkeypatch: pytest.MonkeyPatch) -> None:
