@@ -28,9 +28,10 @@ from tests.streamsrt.rig import MakeRig, Rig, number
 from tests.streamsrt.runtime.test_damaged_stores import NAMES, damage, task_of, write
 
 ELSEWHERE = tuple(
-    f"streamsrt.{name}" for name in ("backfill", "cli.", "http", "queries", "runtime.supervisor", "testing")
+    f"streamsrt.{name}"
+    for name in ("backfill", "cli.", "http", "queries", "runtime.supervisor", "schema_registry", "testing")
 )
-"""What is raised there never comes to a task or its thread."""
+"""What is raised there never comes to a task or its thread, or as the cause of a RecordError (serdes)."""
 
 
 def classes(root: type[StreamsError]) -> Iterator[type[StreamsError]]:
