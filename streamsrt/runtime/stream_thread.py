@@ -198,7 +198,7 @@ class StreamThread:
             raise
         finally:
             self._manager.close_all()
-            self._manager.close_globals()
+            self._manager.end()
             self._publish(self._published_at_ms + _PUBLISH_INTERVAL_MS)
             self._warn(self._drops.rest(_refused(self._manager)))
             self._desk.close()
@@ -256,8 +256,8 @@ class StreamThread:
         else:
             self._desk.serve()
         began_ns = time.monotonic_ns()
-        for fetched in self._network.restorer.poll(0.0):
-            self._manager.restore(fetched)
+        for report in self._manager.restoring.reports():
+            self._manager.restored(report)
             self._desk.serve()
         arrived = self._network.fetcher.poll(0.0)
         for fetched in arrived:

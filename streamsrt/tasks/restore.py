@@ -1,4 +1,4 @@
-"""Brings stores up to their changelogs: for active tasks to the end, for standbys on and on.
+"""How far stores are brought up to their changelogs: for active tasks to the end, for standbys on and on.
 
 1. A changelog is read from the offset that the store itself holds; it is part of the same write as the data, so the two
    never disagree.
@@ -7,6 +7,8 @@
 3. The end to restore to is taken once, when restoring starts: nobody else writes to the changelog of a task that this
    member owns.
 4. Restoring is data: records, bytes, rate and what is left are counted per changelog for whoever wants to show them.
+5. Records are applied elsewhere (:mod:`streamsrt.tasks.changelog_work`), and here it is told what was. Listeners are called
+   here, so on the processing thread, whichever thread applies.
 """
 
 from __future__ import annotations
@@ -14,12 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from streamsrt.client.values import Fetched, TopicPartition
+from streamsrt.client.values import TopicPartition
 from streamsrt.errors import StreamsError, UserError
+from streamsrt.tasks.changelog_work import Applied
 from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
-from streamsrt.wire.records import RecordColumns, iter_columns
-
-Apply = Callable[[RecordColumns], None]
 
 
 @dataclass(slots=True)
@@ -59,15 +59,14 @@ class ChangelogProgress:
 
 @dataclass(slots=True)
 class Changelog:
-    """One store that is being restored: its progress, how its records are applied, and whose it is."""
+    """One store that is being restored: its progress, and whose it is."""
 
     progress: ChangelogProgress
-    apply: Apply
     task_id: str
 
 
 class Restorer:
-    """All changelogs that are being read. Fed with what the restore fetcher brings."""
+    """All changelogs that are being read. Fed with reports of what was applied."""
 
     def __init__(
         self, on_restore: RestoreListener = NO_RESTORE_LISTENER, on_standby: StandbyListener = NO_STANDBY_LISTENER
@@ -83,10 +82,10 @@ class Restorer:
     def partitions(self) -> tuple[TopicPartition, ...]:
         return tuple(self._changelogs)
 
-    def add(self, progress: ChangelogProgress, apply: Apply, task_id: str = "") -> None:
-        """Starts to follow a changelog from ``progress.position`` on."""
+    def add(self, progress: ChangelogProgress, task_id: str = "") -> None:
+        """A changelog is followed from ``progress.position`` on."""
         place = progress.changelog
-        self._changelogs[place] = Changelog(progress, apply, task_id)
+        self._changelogs[place] = Changelog(progress, task_id)
         if progress.end_offset is None:
             _tell(self._on_standby.on_update_start, place, progress.store, progress.start_offset)
         else:
@@ -94,7 +93,7 @@ class Restorer:
             _tell(self._on_restore.on_restore_start, place, progress.store, start, end)
 
     def remove(self, changelog: TopicPartition, *, promoted: bool = False) -> ChangelogProgress | None:
-        """Stops following; how far it had come. ``promoted``: to go on as an active task."""
+        """It is followed no more; how far it had come. ``promoted``: to go on as an active task."""
         known = self._changelogs.pop(changelog, None)
         if known is None:
             return None
@@ -113,24 +112,16 @@ class Restorer:
         known = self._changelogs.get(changelog)
         return None if known is None else known.progress
 
-    def restore(self, fetched: Fetched) -> bool:
-        """Applies one fetch; whether the changelog is at its end now. Raises DecodeError and the store's errors.
-
-        What lies behind the end is not applied: in a source topic that serves as changelog it is input.
-        """
-        known = self._changelogs.get((fetched.topic, fetched.partition))
+    def applied(self, report: Applied) -> bool:
+        """Takes note of what was applied; whether the changelog is at its end now. Raises UserError for a listener."""
+        known = self._changelogs.get(report.changelog)
         if known is None:
             return False
-        progress, before = known.progress, known.progress.restored_records
-        progress.high_watermark = fetched.readable_end
-        for columns in iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted):
-            if progress.end_offset is not None and columns.next_offset > progress.end_offset:
-                columns = _before(columns, progress.end_offset)
-            known.apply(columns)
-            progress.restored_records += len(columns)
-        progress.restored_bytes += len(fetched.buffer)
-        progress.position = fetched.next_offset
-        self._tell_batch(known, progress.restored_records - before)
+        progress = known.progress
+        progress.position, progress.high_watermark = report.position, report.high_watermark
+        progress.restored_records += report.records
+        progress.restored_bytes += report.fetched_bytes
+        self._tell_batch(known, report.records)
         return progress.is_done
 
     def _tell_batch(self, known: Changelog, records: int) -> None:
@@ -141,14 +132,6 @@ class Restorer:
             _tell(self._on_standby.on_batch_loaded, place, store, known.task_id, at, records, end)
         else:
             _tell(self._on_restore.on_batch_restored, place, store, at, records)
-
-
-def _before(columns: RecordColumns, end_offset: int) -> RecordColumns:
-    """The records below an offset; restoring goes on there."""
-    count = sum(columns.offset_at(index) < end_offset for index in range(len(columns.keys)))
-    kept = columns.cut(0, count)
-    kept.next_offset = end_offset
-    return kept
 
 
 def _tell(listen: Callable[..., None], *news: object) -> None:

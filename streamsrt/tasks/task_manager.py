@@ -38,6 +38,7 @@ from streamsrt.errors import (
 from streamsrt.membership.values import Role, Tasks
 from streamsrt.membership.values import Task as TaskKey
 from streamsrt.state.directory import StateDirectory
+from streamsrt.tasks.changelog_work import Failed, Followed, InlineRestoring, Report, Restoring
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.tasks.memory_shares import share_memory
@@ -73,6 +74,7 @@ class TaskManager:
         collector: RecordCollector,
         *,
         between_batches: Callable[[], None] = lambda: None,
+        restoring: Restoring | None = None,
         on_restore: RestoreListener = NO_RESTORE_LISTENER,
         on_standby: StandbyListener = NO_STANDBY_LISTENER,
         global_consumer: GlobalConsumer | None = None,
@@ -83,6 +85,8 @@ class TaskManager:
         self._network = network
         self._directory = directory
         self._collector = collector
+        self.restoring: Restoring = restoring or InlineRestoring(network.restorer)
+        """Who applies changelogs to the stores of tasks that do not run."""
         self._restorer = Restorer(on_restore, on_standby)
         self._dormant = DormantState(settings.subtopologies, directory)
         self._source_topics = SourceTopics(settings.application_id, settings.subtopologies)
@@ -267,11 +271,14 @@ class TaskManager:
         """What keeps the global stores; None where there are none."""
         return self._globals
 
-    def close_globals(self) -> None:
-        """Writes and closes the global stores. No task runs any more."""
-        if self._globals is not None:
-            self._globals.close()
-            self._globals = None
+    def end(self) -> None:
+        """Ends the restoring, and writes and closes the global stores. No task is open any more."""
+        try:
+            self.restoring.close()
+        finally:
+            if self._globals is not None:
+                self._globals.close()
+                self._globals = None
 
     def close_all(self) -> None:
         """Closes every task as it is, whichever of them fails; what is not committed is done again by who gets the task."""
@@ -328,12 +335,14 @@ class TaskManager:
 
     def _stop_following(self, owned: OwnedTask, *, promoted: bool = False) -> None:
         places = [progress.changelog for progress in owned.changelogs.values()]
-        if places:
-            self._network.restorer.remove_partitions(places)
-        for place in places:
-            self._restorer.remove(place, promoted=promoted)
-            self._by_changelog.pop(place, None)
-        owned.changelogs.clear()
+        with ExitStack() as stack:
+            # A listener that raises keeps nothing from being let go.
+            for place in reversed(places):
+                stack.callback(self._restorer.remove, place, promoted=promoted)
+                self._by_changelog.pop(place, None)
+            stack.callback(owned.changelogs.clear)
+            for left in self.restoring.release(places):
+                self._restorer.applied(left)
 
     # --------------------------------------------------------------------------------------------------------- starting
 
@@ -368,6 +377,7 @@ class TaskManager:
         if self._globals is None:
             return True
         if not self._globals.has_begun:
+            self.restoring.start()
             self._globals.begin()
         return self._globals.is_ready
 
@@ -455,15 +465,15 @@ class TaskManager:
         self._run_if_restored(owned)
 
     def _follow(self, owned: OwnedTask) -> None:
-        wanted: dict[TopicPartition, int] = {}
+        wanted = []
         for name, progress in owned.changelogs.items():
             if progress.is_done:
                 continue
-            self._restorer.add(progress, partial(owned.task.restore, name), str(owned))
+            self._restorer.add(progress, str(owned))
             self._by_changelog[progress.changelog] = (owned, name)
-            wanted[progress.changelog] = progress.position
-        if wanted:
-            self._network.restorer.add_partitions(wanted)
+            apply = partial(owned.task.restore, name)
+            wanted.append(Followed(progress.changelog, progress.position, progress.end_offset, apply))
+        self.restoring.follow(wanted)
 
     def _run_if_restored(self, owned: OwnedTask) -> None:
         if owned.phase is not Phase.RESTORING or not all(each.is_done for each in owned.changelogs.values()):
@@ -478,38 +488,40 @@ class TaskManager:
 
     # ------------------------------------------------------------------------------------------------------------ input
 
-    def restore(self, fetched: Fetched) -> None:
-        """Applies what the restore fetcher brought. Raises what the broker said where a changelog can't be read."""
-        if self._globals is not None and self._globals.take(fetched):
+    def restored(self, report: Report) -> None:
+        """Takes note of what was restored. Raises what the broker said where a changelog can't be read."""
+        if isinstance(report, Fetched):
+            if self._globals is not None:
+                self._globals.take(report)
             return
-        place = (fetched.topic, fetched.partition)
-        known = self._by_changelog.get(place)
+        known = self._by_changelog.get(report.changelog)
         if known is None:
             return
-        owned, name = known
-        try:
-            if isinstance(fetched.error, OffsetOutOfRangeError):
-                raise StoreCorruptedError(f"its changelog can't be read from there: {fetched.error}")
-            if fetched.error is not None:
-                raise fetched.error
-            done = self._restorer.restore(fetched)
-        except StoreCorruptedError as error:
+        if isinstance(report, Failed):
+            self._treat_failed(*known, report)
+        elif self._restorer.applied(report):
+            self.restoring.release([report.changelog])
+            self._restorer.remove(report.changelog)
+            self._by_changelog.pop(report.changelog, None)
+            self._run_if_restored(known[0])
+
+    def _treat_failed(self, owned: OwnedTask, name: str, failed: Failed) -> None:
+        error, place = failed.error, failed.changelog
+        if isinstance(error, OffsetOutOfRangeError):
+            error = StoreCorruptedError(f"its changelog can't be read from there: {error}")
+        if isinstance(error, StoreCorruptedError):
             logger.warning("task %s: store %s is wiped and restored from the start: %s", owned, name, error)
             with self.moves.because(f"its store {name} can't be trusted, it is wiped and restored: {error}"):
                 self.restart(owned, owned.role, wipe=[name])
             return
-        except DecodeError as error:
+        if isinstance(error, DecodeError):
             raise DeserializationError(
                 f"the changelog {place[0]}-{place[1]} of store {name} holds a corrupt batch behind offset "
-                f"{fetched.offset}: {error}. Delete the topic to start the store anew, or repair the broker's log",
+                f"{failed.offset}: {error}. Delete the topic to start the store anew, or repair the broker's log",
                 *place,
-                fetched.offset,
+                failed.offset,
             ) from error
-        if done:
-            self._network.restorer.remove_partitions([place])
-            self._restorer.remove(place)
-            self._by_changelog.pop(place, None)
-            self._run_if_restored(owned)
+        raise error
 
     def add_input(self, fetched: Fetched) -> None:
         """Takes over what the main fetcher brought. Raises what the broker said where a partition can't be read."""

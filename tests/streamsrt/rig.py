@@ -160,12 +160,16 @@ class Rig:
         """Brings what the fetchers have, and processes it, without the loop."""
         done = 0
         for _ in range(rounds):
-            for fetched in self.network.restorer.poll():
-                self.manager.restore(fetched)
+            self.restore()
             for fetched in self.network.fetcher.poll():
                 self.manager.add_input(fetched)
             done += self.manager.process(1_000, self.clock_ms)
         return done
+
+    def restore(self) -> None:
+        """Brings what the restore fetcher has, and applies it."""
+        for report in self.manager.restoring.reports():
+            self.manager.restored(report)
 
     def phases(self) -> dict[int, str]:
         return {owned.key[1]: f"{owned.role} {owned.phase.value}" for owned in self.manager}

@@ -11,7 +11,7 @@ from streamsrt.client.values import Fetched
 from streamsrt.errors import UserError
 from streamsrt.tasks.listeners import RestoreListener, StandbyListener
 from streamsrt.tasks.restore import ChangelogProgress, Restorer
-from tests.streamsrt.tasks.test_restore import PLACE, fetched
+from tests.streamsrt.tasks.test_restore import PLACE, Reading, fetched
 
 
 class Notes(RestoreListener, StandbyListener):
@@ -31,9 +31,8 @@ class Notes(RestoreListener, StandbyListener):
 
 
 def following(notes: Notes, end_offset: int | None) -> tuple[Restorer, Callable[[Fetched], bool]]:
-    restorer = Restorer(notes, notes)
-    restorer.add(ChangelogProgress("counts", PLACE, 4, 4, end_offset, 9), lambda _columns: None, "sub_3")
-    return restorer, restorer.restore
+    reading = Reading(ChangelogProgress("counts", PLACE, 4, 4, end_offset, 9), on_restore=notes, on_standby=notes)
+    return reading.restorer, reading.restore
 
 
 def test_a_restore_from_its_start_to_its_end() -> None:
@@ -77,7 +76,7 @@ def test_a_listener_that_raises_ends_the_application() -> None:
             raise KeyError("x")
 
     with pytest.raises(UserError, match=r"Broken\.on_restore_start raised KeyError: 'x'"):
-        Restorer(Broken()).add(ChangelogProgress("counts", PLACE, 4, 4, 8), lambda _columns: None)
+        Restorer(Broken()).add(ChangelogProgress("counts", PLACE, 4, 4, 8))
 
 
 def test_what_is_left_takes_as_long_as_the_speed_so_far_says() -> None:

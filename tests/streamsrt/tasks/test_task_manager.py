@@ -410,8 +410,7 @@ def test_a_table_is_restored_from_its_topic_as_far_as_it_was_processed(make_rig:
     assert second.manager.task_offsets().end_offsets == {key: network.logs["app-big-changelog", 0].end}
     second.start(Tasks(active=second.tasks(0)))
     (owned,) = second.manager
-    for fetched in network.restorer.poll():
-        second.manager.restore(fetched)
+    second.restore()
     rows = owned.task.caches["rows"]
     assert [(entry.key, entry.value) for entry in rows.rows(None, None)] == [(b"a", 1), (b"b", 5)]
     assert second.move() == 2

@@ -1,0 +1,321 @@
+"""Applies what is fetched of changelogs to the stores, step by step, for whoever has a thread for it.
+
+1. :class:`ChangelogWork` is a value machine: fetches in (:meth:`ChangelogWork.take`), reports out (:class:`Reports`). It has
+   no thread, no clock and no network of its own.
+2. A changelog is applied between :meth:`ChangelogWork.follow` and :meth:`ChangelogWork.release` only, and not after its end
+   or after an error. What was fetched for one life of a changelog is never applied to the next one.
+3. A step applies a few batches. Between two steps every store is as of one offset of its changelog, and whoever keeps steps
+   from being made may do anything with the stores.
+4. What goes wrong is a report, about one changelog, which is not applied any more.
+5. Reports take bounded memory however late they are taken: what is applied to a changelog adds up to one report.
+
+A :class:`Restoring` is such work with what drives it: :class:`InlineRestoring` on the thread that asks for the reports, or
+:class:`streamsrt.runtime.restore_thread.RestoreThread`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Protocol
+
+from streamsrt.client.interface import Fetching
+from streamsrt.client.values import Fetched, TopicPartition
+from streamsrt.wire.records import RecordColumns, iter_columns
+
+Apply = Callable[[RecordColumns], None]
+
+STEP_RECORDS = 1_000
+"""After so many records a step ends, with the batch that reaches it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A changelog that is to be applied from ``position`` on, to ``end_offset`` or (None) for ever."""
+
+    changelog: TopicPartition
+    position: int
+    end_offset: int | None
+    apply: Apply
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """So much was applied since the last report of that changelog. ``fetched_bytes`` as they came, compressed."""
+
+    changelog: TopicPartition
+    position: int
+    high_watermark: int
+    records: int
+    fetched_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A changelog can't be applied from here on. ``offset``: of the fetch."""
+
+    changelog: TopicPartition
+    offset: int
+    error: Exception
+
+
+Report = Applied | Failed | Fetched
+"""A fetch is of a partition that nobody follows here: it is passed on as it came."""
+
+
+class Reports:
+    """What is to be told, between the thread that works and the one that is told."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._applied: dict[TopicPartition, Applied] = {}
+        self._others: list[Failed | Fetched] = []
+        self._passed_bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._applied or self._others)
+
+    @property
+    def passed_bytes(self) -> int:
+        """What lies here of fetches that are passed on."""
+        return self._passed_bytes
+
+    def add(self, report: Report) -> None:
+        with self._lock:
+            if isinstance(report, Applied):
+                before = self._applied.get(report.changelog)
+                self._applied[report.changelog] = report if before is None else _sum(before, report)
+                return
+            self._others.append(report)
+            if isinstance(report, Fetched):
+                self._passed_bytes += len(report.buffer)
+
+    def take(self) -> list[Report]:
+        """All of them, and of each changelog in their order."""
+        if not self:
+            return []
+        with self._lock:
+            taken: list[Report] = [*self._applied.values(), *self._others]
+            self._applied, self._others, self._passed_bytes = {}, [], 0
+        return taken
+
+    def drop(self, changelog: TopicPartition) -> Applied | None:
+        """Takes what there is of one changelog; what went wrong with it does not matter any more."""
+        with self._lock:
+            self._others = [
+                each for each in self._others if not (isinstance(each, Failed) and each.changelog == changelog)
+            ]
+            return self._applied.pop(changelog, None)
+
+
+def _sum(before: Applied, later: Applied) -> Applied:
+    return Applied(
+        later.changelog,
+        later.position,
+        later.high_watermark,
+        before.records + later.records,
+        before.fetched_bytes + later.fetched_bytes,
+    )
+
+
+class _Life:
+    """One changelog, from follow to release."""
+
+    __slots__ = ("apply", "changelog", "end_offset", "is_over", "position")
+
+    def __init__(self, followed: Followed) -> None:
+        self.changelog = followed.changelog
+        self.apply = followed.apply
+        self.position = followed.position
+        self.end_offset = followed.end_offset
+        self.is_over = self.is_at_end
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.end_offset is not None and self.position >= self.end_offset
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """A fetch that is being applied."""
+
+    life: _Life
+    fetched: Fetched
+    batches: Iterator[RecordColumns]
+
+
+class ChangelogWork:
+    """See the module. One thread at a time may be in it; only :attr:`reports` are for any thread."""
+
+    def __init__(self) -> None:
+        self.reports = Reports()
+        self._lives: dict[TopicPartition, _Life] = {}
+        self._waiting: deque[tuple[_Life, Fetched]] = deque()
+        self._current: _Fetch | None = None
+
+    def follow(self, followed: Followed) -> None:
+        """Begins the life of a changelog."""
+        self.release(followed.changelog)
+        self._lives[followed.changelog] = _Life(followed)
+
+    def release(self, changelog: TopicPartition) -> Applied | None:
+        """Ends it. Nothing is applied to it any more, and what was and is not told is the result."""
+        life = self._lives.pop(changelog, None)
+        if life is not None:
+            life.is_over = True
+        return self.reports.drop(changelog)
+
+    def position(self, changelog: TopicPartition) -> int | None:
+        """The offset up to which its store holds the changelog; None where nobody follows it."""
+        life = self._lives.get(changelog)
+        return None if life is None else life.position
+
+    @property
+    def has_work(self) -> bool:
+        return self._current is not None or bool(self._waiting)
+
+    @property
+    def working_on(self) -> TopicPartition | None:
+        """The changelog of the last step or of the one that is under way. For any thread."""
+        current = self._current
+        return None if current is None else current.life.changelog
+
+    def take(self, fetched: Iterable[Fetched]) -> None:
+        """Takes over what was fetched just now."""
+        for each in fetched:
+            life = self._lives.get((each.topic, each.partition))
+            if life is None:
+                self.reports.add(each)
+            else:
+                self._waiting.append((life, each))
+
+    def step(self) -> TopicPartition | None:
+        """Applies some of what was taken. The result is a changelog that needs no more fetching, if one has come to that."""
+        current = self._current = self._current or self._next()
+        if current is None:
+            return None
+        life = current.life
+        if life.is_over:
+            self._current = None
+            return None
+        try:
+            self._apply_some(current)
+        except Exception as error:  # noqa: BLE001  # told to whoever takes the reports, who raises it
+            self._current = None
+            life.is_over = True
+            self.reports.add(Failed(life.changelog, current.fetched.offset, error))
+        return life.changelog if life.is_over else None
+
+    def _next(self) -> _Fetch | None:
+        if not self._waiting:
+            return None
+        life, fetched = self._waiting.popleft()
+        batches = iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted)
+        return _Fetch(life, fetched, batches)
+
+    def _apply_some(self, current: _Fetch) -> None:
+        life, fetched, records = current.life, current.fetched, 0
+        if fetched.error is not None:
+            raise fetched.error
+        try:
+            for columns in current.batches:
+                if life.end_offset is not None and columns.next_offset > life.end_offset:
+                    # In a source topic that serves as changelog, what lies behind the end is input.
+                    columns = _before(columns, life.end_offset)
+                life.apply(columns)
+                life.position = columns.next_offset
+                records += len(columns)
+                if life.is_at_end:
+                    break
+                if records >= STEP_RECORDS:
+                    self._tell(current, records, 0)
+                    return
+        except BaseException:
+            self._tell(current, records, 0)
+            raise
+        self._current = None
+        life.position = max(life.position, fetched.next_offset)
+        life.is_over = life.is_at_end
+        self._tell(current, records, len(fetched.buffer))
+
+    def _tell(self, current: _Fetch, records: int, fetched_bytes: int) -> None:
+        life = current.life
+        self.reports.add(Applied(life.changelog, life.position, current.fetched.readable_end, records, fetched_bytes))
+
+
+def _before(columns: RecordColumns, end_offset: int) -> RecordColumns:
+    """The records below an offset; restoring goes on there."""
+    count = sum(columns.offset_at(index) < end_offset for index in range(len(columns.keys)))
+    kept = columns.cut(0, count)
+    kept.next_offset = end_offset
+    return kept
+
+
+class Restoring(Protocol):
+    """Who drives the work. Called by the processing thread, or by who has the turn (:mod:`streamsrt.queries.desk`)."""
+
+    standing_still: AbstractContextManager[None]
+    """``with restoring.standing_still:`` no changelog is applied; may be nested. Enter it only to look at a store that is
+    followed: it waits until a step is over."""
+
+    def start(self) -> None:
+        """What the fetcher brings is taken from now on. May be called again."""
+
+    def follow(self, changelogs: Iterable[Followed]) -> None:
+        """Fetches and applies these from now on. Their stores are touched by nobody else, but while it stands still."""
+
+    def release(self, changelogs: Iterable[TopicPartition]) -> list[Applied]:
+        """Ends that. When it returns nothing of them is being applied, and there will be no report of them; the result is
+        what was not reported."""
+
+    def position(self, changelog: TopicPartition) -> int | None:
+        """Up to where the store holds its changelog. Only while it stands still."""
+
+    def reports(self) -> Iterable[Report]:
+        """What has come about since it was last asked for. Whoever takes one may call anything here before the next."""
+
+    def close(self) -> None:
+        """Ends it. All changelogs are released."""
+
+
+class InlineRestoring:
+    """Restores when it is asked for reports, on the thread that asks. The contract is :class:`Restoring`."""
+
+    def __init__(self, fetcher: Fetching) -> None:
+        self.standing_still: AbstractContextManager[None] = nullcontext()
+        self._fetcher = fetcher
+        self._work = ChangelogWork()
+
+    def start(self) -> None:
+        """Nothing runs by itself."""
+
+    def follow(self, changelogs: Iterable[Followed]) -> None:
+        wanted = list(changelogs)
+        for each in wanted:
+            self._work.follow(each)
+        if wanted:
+            self._fetcher.add_partitions({each.changelog: each.position for each in wanted})
+
+    def release(self, changelogs: Iterable[TopicPartition]) -> list[Applied]:
+        places = list(changelogs)
+        if places:
+            self._fetcher.remove_partitions(places)
+        return [left for place in places if (left := self._work.release(place)) is not None]
+
+    def position(self, changelog: TopicPartition) -> int | None:
+        return self._work.position(changelog)
+
+    def reports(self) -> Iterator[Report]:
+        for fetched in self._fetcher.poll(0.0):
+            self._work.take([fetched])
+            while self._work.has_work:
+                ended = self._work.step()
+                if ended is not None:
+                    self._fetcher.remove_partitions([ended])
+            yield from self._work.reports.take()
+
+    def close(self) -> None:
+        """Nothing runs by itself."""
