@@ -529,7 +529,9 @@ class KafkaStreams(Queryable):
             self._enter(state)
 
         loop: StreamThread | None = None
-        network = NetworkThread(client_config(config, str(directory.process_id), self._worker or 1))
+        network = NetworkThread(
+            client_config(config, str(directory.process_id), self._worker or 1), restores_apart=True
+        )
         network.start(config.default_api_timeout_ms / 1000)
         try:
             self._check_topics(network)

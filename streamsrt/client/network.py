@@ -47,7 +47,11 @@ T = TypeVar("T")
 
 class NetworkThread:
     """See the module. ``fetcher``, ``restorer``, ``producer`` and ``admin`` are there after :meth:`start`, ``transactions``
-    as well where the producer has a transactional id."""
+    as well where the producer has a transactional id.
+
+    ``restores_apart``: another thread than the processing one takes what the ``restorer`` brings; it waits with
+    ``restore_signal``, and :meth:`wait` is not about it.
+    """
 
     fetcher: Fetcher
     restorer: Fetcher
@@ -55,10 +59,12 @@ class NetworkThread:
     transactions: Transactions
     admin: BlockingAdmin
 
-    def __init__(self, config: ClientConfig, blocking: Blocking = THREADS) -> None:
+    def __init__(self, config: ClientConfig, blocking: Blocking = THREADS, *, restores_apart: bool = False) -> None:
         self._config = config
         self.blocking = blocking
         self._signal = Signal(blocking)
+        self.restores_apart = restores_apart
+        self.restore_signal = Signal(blocking) if restores_apart else self._signal
         self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=self._run, name="streamsrt-network", daemon=True)
         self._cluster: Cluster
@@ -84,7 +90,7 @@ class NetworkThread:
         metadata = Metadata(self._cluster)
         info = await self._first_contact(metadata, timeout_s)
         self.fetcher = Fetcher(self._cluster, metadata, self._config.fetch, Purpose.FETCH, self._signal, self._polled)
-        self.restorer = Fetcher(self._cluster, metadata, self._config.restore, Purpose.RESTORE, self._signal)
+        self.restorer = Fetcher(self._cluster, metadata, self._config.restore, Purpose.RESTORE, self.restore_signal)
         self.producer = self._make_producer(metadata)
         self.admin = BlockingAdmin(self, Admin(self._cluster, metadata), self._cluster)
         self._metadata_task = asyncio.create_task(metadata.run())
@@ -212,7 +218,9 @@ class NetworkThread:
         self._signal.set()
 
     def _has_something(self) -> bool:
-        return self.fetcher.has_ready or self.restorer.has_ready or any(group.has_events for group in self._groups)
+        if self.restorer.has_ready and not self.restores_apart:
+            return True
+        return self.fetcher.has_ready or any(group.has_events for group in self._groups)
 
     def _polled(self) -> None:
         for group in self._groups:

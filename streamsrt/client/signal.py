@@ -20,5 +20,5 @@ class Signal:
         """To be called *before* looking whether there is something, so that nothing gets lost in between."""
         self._event.clear()
 
-    def wait(self, timeout_s: float) -> bool:
+    def wait(self, timeout_s: float | None) -> bool:
         return self._event.wait(timeout_s)

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from struct import Struct
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ from streamsrt.queries.values import (
     StoreSize,
 )
 from streamsrt.state.store import StoreClosedError
+from streamsrt.tasks.changelog_work import Restoring
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.owned_task import OwnedTask, Phase
 
@@ -40,7 +42,7 @@ _ANSWERING = (Phase.RUNNING, Phase.STANDBY, Phase.RESTORING)
 
 
 class LocalQueries(StoreQueries):
-    """Asks the tasks of one processing thread. ``tasks``: all that are open."""
+    """Asks the tasks of one processing thread. ``tasks``: all that are open. ``restoring``: who follows changelogs."""
 
     def __init__(
         self,
@@ -48,7 +50,9 @@ class LocalQueries(StoreQueries):
         desk: QueryDesk,
         routing: Routing,
         global_consumer: Callable[[], GlobalConsumer | None] = lambda: None,
+        restoring: Restoring | None = None,
     ) -> None:
+        self._restoring = restoring
         self._global_consumer = global_consumer
         self._tasks = tasks
         self._desk = desk
@@ -80,15 +84,26 @@ class LocalQueries(StoreQueries):
             ]
             if active_only:
                 _check_running(chosen)
-            return {
-                owned.key[1]: self._ask(owned, store, prepared, query, require_active=require_active, bound=bound)
-                for owned in chosen
-            }
+            with self._still(chosen):
+                return {
+                    owned.key[1]: self._ask(owned, store, prepared, query, require_active=require_active, bound=bound)
+                    for owned in chosen
+                }
 
         return self._desk.run(look, timeout_s)
 
     def more(self, rows: Any, timeout_s: float) -> list[RawRow]:
-        return self._desk.run(lambda: list(islice(rows, CHUNK_ROWS)), timeout_s)
+        def look() -> list[RawRow]:
+            with self._still(self._tasks):
+                return list(islice(rows, CHUNK_ROWS))
+
+        return self._desk.run(look, timeout_s)
+
+    def _still(self, tasks: Iterable[OwnedTask]) -> AbstractContextManager[None]:
+        """Nothing is restored meanwhile into the stores of these tasks, where something is."""
+        if self._restoring is None or not any(owned.changelogs for owned in tasks):
+            return nullcontext()
+        return self._restoring.standing_still
 
     def look(self, work: Callable[[Iterable[OwnedTask]], T], timeout_s: float = DEFAULT_TIMEOUT_S) -> T:
         """What ``work`` finds out of the tasks, while nobody else touches them. Raises InvalidStateStoreError."""
@@ -98,17 +113,18 @@ class LocalQueries(StoreQueries):
         """What each store of this instance takes."""
 
         def look() -> list[StoreSize]:
-            return [
-                StoreSize(
-                    str(owned),
-                    name,
-                    store.approximate_count(),
-                    store.approximate_size_bytes(),
-                    owned.task.caches[name].size_bytes(),
-                )
-                for owned in self._tasks
-                for name, store in owned.stores.items()
-            ]
+            with self._still(self._tasks):
+                return [
+                    StoreSize(
+                        str(owned),
+                        name,
+                        store.approximate_count(),
+                        store.approximate_size_bytes(),
+                        owned.task.caches[name].size_bytes(),
+                    )
+                    for owned in self._tasks
+                    for name, store in owned.stores.items()
+                ]
 
         return self._desk.run(look, timeout_s)
 
@@ -125,7 +141,7 @@ class LocalQueries(StoreQueries):
         require_active: bool,
         bound: PositionBound,
     ) -> QueryResult[Any]:
-        position = position_of(owned, store)
+        position = self._position_of(owned, store)
         if prepared is None:
             return self._of_another_kind(store, query)
         if owned.phase not in _ANSWERING or (require_active and not _runs(owned)):
@@ -141,6 +157,21 @@ class LocalQueries(StoreQueries):
                 failure_message=f"task {owned}: {missing}",
             )
         return _read(owned.task.caches[store], prepared, position)
+
+    def _position_of(self, owned: OwnedTask, store: str) -> Position:
+        """What a task's store contains (see :mod:`streamsrt.queries.values`)."""
+        offsets: dict[str, dict[int, int]] = {}
+        if _runs(owned):
+            for (topic, partition), offset in owned.task.position(store).items():
+                offsets.setdefault(topic, {})[partition] = offset - 1
+        elif store in owned.changelogs:
+            progress = owned.changelogs[store]
+            (topic, partition), at = progress.changelog, None
+            if self._restoring is not None:
+                # What was reported may be behind what the store holds by now.
+                at = self._restoring.position(progress.changelog)
+            offsets[topic] = {partition: (progress.position if at is None else at) - 1}
+        return Position(offsets)
 
     def _ask_global(
         self, store: str, prepared: Prepared | None, query: Query, bound: PositionBound
@@ -199,15 +230,3 @@ def _outlook(owned: OwnedTask) -> str:
     if owned.phase is Phase.CREATED:
         return "it is about to start. Try again"
     return f"{remaining} changelog records behind. Ask the instance with the active task, or allow stale answers"
-
-
-def position_of(owned: OwnedTask, store: str) -> Position:
-    """What a task's store contains (see :mod:`streamsrt.queries.values`)."""
-    offsets: dict[str, dict[int, int]] = {}
-    if _runs(owned):
-        for (topic, partition), offset in owned.task.position(store).items():
-            offsets.setdefault(topic, {})[partition] = offset - 1
-    elif store in owned.changelogs:
-        progress = owned.changelogs[store]
-        offsets[progress.changelog[0]] = {progress.changelog[1]: progress.position - 1}
-    return Position(offsets)

@@ -28,11 +28,13 @@ from streamsrt.runtime.commit import Committer, Committing
 from streamsrt.runtime.exactly_once import ExactlyOnceCommitter, transactional_sink
 from streamsrt.runtime.lifecycle import OnFailure
 from streamsrt.runtime.memory import memory_use
+from streamsrt.runtime.restore_thread import RestoreThread
 from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
 from streamsrt.runtime.topology_version import digest_tag
 from streamsrt.runtime.tracing import spans_of
 from streamsrt.runtime.values import State
 from streamsrt.state.directory import StateDirectory
+from streamsrt.tasks.changelog_work import InlineRestoring, Restoring
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.tasks.record_collector import RecordCollector
@@ -97,6 +99,7 @@ def assemble(
         directory,
         collector,
         between_batches=desk.serve,
+        restoring=_restoring(network),
         on_restore=listeners[0],
         on_standby=listeners[1],
         global_consumer=_global_consumer(config, topology, network, directory, replica),
@@ -130,7 +133,14 @@ def assemble(
     loop.on_work = spans_of(config)
     if not config.is_exactly_once:
         loop.on_undone = partial(_bury, refused, network)
-    return Assembled(loop, LocalQueries(manager, desk, routing, lambda: manager.global_consumer), manager)
+    queries = LocalQueries(manager, desk, routing, lambda: manager.global_consumer, manager.restoring)
+    return Assembled(loop, queries, manager)
+
+
+def _restoring(network: NetworkThread) -> Restoring:
+    if network.restores_apart:
+        return RestoreThread(network.restorer, network.restore_signal, network.wake)
+    return InlineRestoring(network.restorer)
 
 
 def _bury(refused: RefusedRecords, network: NetworkThread) -> None:

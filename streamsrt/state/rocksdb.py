@@ -16,16 +16,19 @@
    a dictionary: up to ten times as fast. Where keys turn out to be mostly distinct, that is left alone for a while, since
    it costs a third more. What is gathered is written, as one batch, before anything else is done with the store.
 8. Small write buffers are faster than big ones: a skip list that fits the processor's cache.
+9. A store is used by one thread at a time, and several stores by as many threads. Two things go across: any thread may ask
+   how big a store is, and a writer may flush the write buffer of another store, which is not closed meanwhile.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -92,6 +95,7 @@ class RocksDBOptions:
     _cache: Cache = field(init=False, repr=False, compare=False)
     _write_buffers: WriteBufferManager = field(init=False, repr=False, compare=False)
     _gathering: set[int] = field(init=False, repr=False, compare=False)
+    _flushing: threading.RLock = field(init=False, repr=False, compare=False)
     _stores: weakref.WeakSet[RocksDBStore] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -102,6 +106,7 @@ class RocksDBOptions:
         buffers = WriteBufferManager.new_write_buffer_manager_with_cache(2 * self._write_buffers_limit, False, cache)
         object.__setattr__(self, "_write_buffers", buffers)
         object.__setattr__(self, "_gathering", set())
+        object.__setattr__(self, "_flushing", threading.RLock())
         object.__setattr__(self, "_stores", weakref.WeakSet())
 
     @property
@@ -117,7 +122,8 @@ class RocksDBOptions:
         return int(self._write_buffers.get_usage())
 
     def opened(self, store: RocksDBStore) -> None:
-        self._stores.add(store)
+        with self._flushing:
+            self._stores.add(store)
 
     def written(self) -> None:
         """Called after each write: flushes the fullest write buffer where all together are too big.
@@ -126,10 +132,22 @@ class RocksDBOptions:
         have. Where flushing does not keep up with writing, the writer waits.
         """
         used_bytes, limit_bytes = self._write_buffers.get_usage(), self._write_buffers_limit
-        if used_bytes > limit_bytes:
+        if used_bytes <= limit_bytes:
+            return
+        wait = used_bytes > limit_bytes * _PATIENCE
+        # Where another thread sees to it already, that is enough, as long as it does not have to be waited for.
+        if not self._flushing.acquire(blocking=wait):
+            return
+        try:
             fullest = max(self._stores, key=RocksDBStore.write_buffer_bytes, default=None)
             if fullest is not None:
-                fullest.flush_write_buffer(wait=used_bytes > limit_bytes * _PATIENCE)
+                fullest.flush_write_buffer(wait=wait)
+        finally:
+            self._flushing.release()
+
+    def closing(self) -> AbstractContextManager[object]:
+        """While a store is closed nobody flushes it."""
+        return self._flushing
 
     def gathers(self, store: int) -> float:
         """This store has restored rows in memory; which part of :data:`_GATHERED_BYTES` it may have, beside the others."""
@@ -446,10 +464,13 @@ class RocksDBStore:
         return max(0, entries - (self._changelog_offset is not None))
 
     def approximate_size_bytes(self) -> int:
-        db = self._opened()
+        # Nothing is written here: any thread may ask.
+        db = self._db
+        if db is None:
+            raise StoreClosedError(self.name)
         on_disk = db.property_int_value("rocksdb.total-sst-files-size") or 0
         in_memory = db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
-        return on_disk + in_memory
+        return on_disk + in_memory + self._restored_bytes
 
     def flush(self) -> None:
         self._opened()
@@ -474,13 +495,14 @@ class RocksDBStore:
             self._drop(db)
 
     def _drop(self, db: Rdict) -> None:
-        self._db = None
-        self._forget_restored(db)
-        try:
-            # It flushes once more, and is closed whether or not that works.
-            db.close()
-        except Exception as error:
-            raise self.translated(error, "written") from error
+        with self._options.closing():
+            self._db = None
+            self._forget_restored(db)
+            try:
+                # It flushes once more, and is closed whether or not that works.
+                db.close()
+            except Exception as error:
+                raise self.translated(error, "written") from error
 
     def _release_scans(self) -> None:
         for scan in list(self._scans):

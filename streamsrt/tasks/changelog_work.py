@@ -183,14 +183,18 @@ class ChangelogWork:
         current = self._current
         return None if current is None else current.life.changelog
 
-    def take(self, fetched: Iterable[Fetched]) -> None:
-        """Takes over what was fetched just now."""
+    def take(self, fetched: Iterable[Fetched]) -> set[TopicPartition]:
+        """Takes over what was fetched just now. The result: the partitions of which something is passed on."""
+        passed = set()
         for each in fetched:
-            life = self._lives.get((each.topic, each.partition))
+            place = (each.topic, each.partition)
+            life = self._lives.get(place)
             if life is None:
                 self.reports.add(each)
+                passed.add(place)
             else:
                 self._waiting.append((life, each))
+        return passed
 
     def step(self) -> TopicPartition | None:
         """Applies some of what was taken. The result is a changelog that needs no more fetching, if one has come to that."""
@@ -257,9 +261,10 @@ def _before(columns: RecordColumns, end_offset: int) -> RecordColumns:
 class Restoring(Protocol):
     """Who drives the work. Called by the processing thread, or by who has the turn (:mod:`streamsrt.queries.desk`)."""
 
-    standing_still: AbstractContextManager[None]
-    """``with restoring.standing_still:`` no changelog is applied; may be nested. Enter it only to look at a store that is
-    followed: it waits until a step is over."""
+    @property
+    def standing_still(self) -> AbstractContextManager[None]:
+        """``with restoring.standing_still:`` no changelog is applied; may be nested. Enter it only to look at a store that
+        is followed: it waits until a step is over."""
 
     def start(self) -> None:
         """What the fetcher brings is taken from now on. May be called again."""

@@ -1,0 +1,207 @@
+"""Restores stores and follows changelogs on a thread of its own, beside the tasks that run.
+
+1. A store is touched by one thread at a time. That of a followed changelog is this thread's, within a step; while the thread
+   stands still between two steps, it is that of whoever made it stand still. Released, it is the processing thread's.
+2. The processing thread waits for this one where it takes over a store, and for a step at the most; for nothing else.
+3. Everything that comes about is a report in :class:`~streamsrt.tasks.changelog_work.Reports`, errors too: listeners are
+   called and failures treated by the processing thread, which is woken where it has to do something.
+4. What is fetched and not applied is bounded by the restore fetcher, which stops fetching. What is passed on to the
+   processing thread (global topics) is bounded here: its partitions are paused until it is taken.
+5. A thread that has died raises where the reports are taken. One that does not come to the end of a step is named in the log
+   by who waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+
+from streamsrt.client.interface import Fetching
+from streamsrt.client.signal import Signal
+from streamsrt.client.values import TopicPartition
+from streamsrt.errors import StateError
+from streamsrt.tasks.changelog_work import Applied, ChangelogWork, Followed, Report
+
+logger = logging.getLogger(__name__)
+
+FETCHES_AT_ONCE = 8
+PASSED_BYTES = 16 << 20
+PATIENCE_S = 10.0
+
+
+class Turns:
+    """Who works with the stores that are followed: the restore thread, step by step, or who makes it stand still.
+
+    Those who want it to stand still come first, and there may be several of them.
+    """
+
+    def __init__(self, doing: Callable[[], str], patience_s: float = PATIENCE_S) -> None:
+        self._changed = threading.Condition()
+        self._is_working = False
+        self._stops = 0
+        self._doing = doing
+        self._patience_s = patience_s
+
+    def begin(self) -> None:
+        """The restore thread: begins a step, as soon as nobody wants it to stand still."""
+        with self._changed:
+            while self._stops:
+                self._changed.wait()
+            self._is_working = True
+
+    def end(self) -> None:
+        """The restore thread: has ended its step."""
+        with self._changed:
+            self._is_working = False
+            if self._stops:
+                self._changed.notify_all()
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._stops += 1
+            try:
+                self._wait_for_the_step()
+            except BaseException:
+                self._stops -= 1
+                self._changed.notify_all()
+                raise
+
+    def _wait_for_the_step(self) -> None:
+        while self._is_working:
+            if not self._changed.wait(self._patience_s):
+                logger.warning(
+                    "the restore thread has been at one step for more than %g s, and its stores are waited for: %s",
+                    self._patience_s,
+                    self._doing(),
+                )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changed:
+            self._stops -= 1
+            self._changed.notify_all()
+
+
+class RestoreThread:
+    """The contract is :class:`~streamsrt.tasks.changelog_work.Restoring`.
+
+    ``arrived`` is set when the fetcher has something; ``wake`` lets the processing thread come around.
+    """
+
+    def __init__(
+        self, fetcher: Fetching, arrived: Signal, wake: Callable[[], None], *, patience_s: float = PATIENCE_S
+    ) -> None:
+        self.standing_still = Turns(self.doing, patience_s)
+        self._fetcher = fetcher
+        self._arrived = arrived
+        self._wake = wake
+        self._work = ChangelogWork()
+        self._thread = threading.Thread(target=self._run, name="streamsrt-restore", daemon=True)
+        self._is_over = False
+        self._died_of: BaseException | None = None
+        self._passing = threading.Lock()
+        self._paused: set[TopicPartition] = set()
+
+    # ---------------------------------------------------------------------------------------------- processing thread
+
+    def start(self) -> None:
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def follow(self, changelogs: Iterable[Followed]) -> None:
+        wanted = list(changelogs)
+        if not wanted:
+            return
+        with self.standing_still:
+            for each in wanted:
+                self._work.follow(each)
+            self._fetcher.add_partitions({each.changelog: each.position for each in wanted})
+        self.start()
+
+    def release(self, changelogs: Iterable[TopicPartition]) -> list[Applied]:
+        places = list(changelogs)
+        if not places:
+            return []
+        self._fetcher.remove_partitions(places)
+        with self.standing_still:
+            return [left for place in places if (left := self._work.release(place)) is not None]
+
+    def position(self, changelog: TopicPartition) -> int | None:
+        return self._work.position(changelog)
+
+    def reports(self) -> list[Report]:
+        """See :meth:`~streamsrt.tasks.changelog_work.Restoring.reports`. Raises StateError where the thread has died."""
+        if self._died_of is not None:
+            error = self._died_of
+            raise StateError(
+                f"the restore thread ended with {type(error).__name__}: {error}. Nothing is restored any more: start the "
+                "application again, and report this with the log"
+            ) from error
+        if not self._work.reports:
+            return []
+        with self._passing:
+            taken = self._work.reports.take()
+            if self._paused:
+                self._fetcher.resume(self._paused)
+                self._paused = set()
+                self._arrived.set()
+        return taken
+
+    def doing(self) -> str:
+        """What it is at, in words."""
+        place = self._work.working_on
+        return "it is between two changelogs" if place is None else f"it applies the changelog {place[0]}-{place[1]}"
+
+    def close(self) -> None:
+        self._is_over = True
+        self._arrived.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    # ------------------------------------------------------------------------------------------------- restore thread
+
+    def _run(self) -> None:
+        try:
+            while True:
+                # Before looking: what comes in between ends the wait.
+                self._arrived.clear()
+                while not self._is_over and self._step():
+                    pass
+                if self._is_over:
+                    return
+                self._arrived.wait(None)
+        except BaseException as error:  # noqa: BLE001  # raised by the processing thread, in reports()
+            self._died_of = error
+            self._wake()
+
+    def _step(self) -> bool:
+        """Whether there was something to do."""
+        work, turns = self._work, self.standing_still
+        passed: set[TopicPartition] = set()
+        turns.begin()
+        try:
+            if not work.has_work:
+                taken = self._fetcher.poll(0.0, FETCHES_AT_ONCE)
+                if not taken:
+                    return False
+                passed = work.take(taken)
+            ended = work.step()
+            if ended is not None:
+                self._fetcher.remove_partitions([ended])
+        finally:
+            turns.end()
+        if passed:
+            self._hold_back(passed)
+        if passed or ended is not None:
+            self._wake()
+        return True
+
+    def _hold_back(self, passed: set[TopicPartition]) -> None:
+        """Lets nothing more come of what the processing thread is slow to take."""
+        with self._passing:
+            if self._work.reports.passed_bytes > PASSED_BYTES:
+                self._fetcher.pause(passed)
+                self._paused |= passed
