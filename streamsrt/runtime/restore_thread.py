@@ -2,7 +2,8 @@
 
 1. A store is touched by one thread at a time. That of a followed changelog is this thread's, within a step; while the thread
    stands still between two steps, it is that of whoever made it stand still. Released, it is the processing thread's.
-2. The processing thread waits for this one where it takes over a store, and for a step at the most; for nothing else.
+2. The processing thread waits for this one where it takes over a store that is followed, and for a step at the most; a
+   store that is restored, or has failed, was let go already.
 3. Everything that comes about is a report in :class:`~streamsrt.tasks.changelog_work.Reports`, errors too: listeners are
    called and failures treated by the processing thread, which is woken where it has to do something.
 4. What is fetched and not applied is bounded by the restore fetcher, which stops fetching. What is passed on to the
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
@@ -22,7 +24,7 @@ from streamsrt.client.interface import Fetching
 from streamsrt.client.signal import Signal
 from streamsrt.client.values import TopicPartition
 from streamsrt.errors import StateError
-from streamsrt.tasks.changelog_work import Applied, ChangelogWork, Followed, Report
+from streamsrt.tasks.changelog_work import STEP_RECORDS, Applied, ChangelogWork, Followed, Report
 
 logger = logging.getLogger(__name__)
 
@@ -92,13 +94,23 @@ class RestoreThread:
     """
 
     def __init__(
-        self, fetcher: Fetching, arrived: Signal, wake: Callable[[], None], *, patience_s: float = PATIENCE_S
+        self,
+        fetcher: Fetching,
+        arrived: Signal,
+        wake: Callable[[], None],
+        *,
+        patience_s: float = PATIENCE_S,
+        step_records: int = STEP_RECORDS,
     ) -> None:
         self.standing_still = Turns(self.doing, patience_s)
         self._fetcher = fetcher
         self._arrived = arrived
         self._wake = wake
-        self._work = ChangelogWork()
+        self._work = ChangelogWork(step_records)
+        self._new: deque[Followed] = deque()
+        self._followed: set[TopicPartition] = set()
+        self._let_go: set[TopicPartition] = set()
+        """What came to its end, or failed, and is touched no more by this thread, nor is its fetching."""
         self._thread = threading.Thread(target=self._run, name="streamsrt-restore", daemon=True)
         self._is_over = False
         self._died_of: BaseException | None = None
@@ -115,19 +127,27 @@ class RestoreThread:
         wanted = list(changelogs)
         if not wanted:
             return
-        with self.standing_still:
-            for each in wanted:
-                self._work.follow(each)
-            self._fetcher.add_partitions({each.changelog: each.position for each in wanted})
+        # In this order: whoever polls something of a changelog finds it among those that are new.
+        self._new.extend(wanted)
+        self._fetcher.add_partitions({each.changelog: each.position for each in wanted})
+        self._followed.update(each.changelog for each in wanted)
         self.start()
 
     def release(self, changelogs: Iterable[TopicPartition]) -> list[Applied]:
-        places = list(changelogs)
+        places = [place for place in changelogs if place in self._followed]
         if not places:
             return []
+        self._followed.difference_update(places)
         self._fetcher.remove_partitions(places)
-        with self.standing_still:
-            return [left for place in places if (left := self._work.release(place)) is not None]
+        if not self._let_go.issuperset(places):
+            with self.standing_still:
+                self._begin_new()
+                return self._released(places)
+        return self._released(places)
+
+    def _released(self, places: list[TopicPartition]) -> list[Applied]:
+        self._let_go.difference_update(places)
+        return [left for place in places if (left := self._work.release(place)) is not None]
 
     def position(self, changelog: TopicPartition) -> int | None:
         return self._work.position(changelog)
@@ -185,12 +205,14 @@ class RestoreThread:
         try:
             if not work.has_work:
                 taken = self._fetcher.poll(0.0, FETCHES_AT_ONCE)
+                self._begin_new()
                 if not taken:
                     return False
                 passed = work.take(taken)
             ended = work.step()
             if ended is not None:
                 self._fetcher.remove_partitions([ended])
+                self._let_go.add(ended)
         finally:
             turns.end()
         if passed:
@@ -198,6 +220,10 @@ class RestoreThread:
         if passed or ended is not None:
             self._wake()
         return True
+
+    def _begin_new(self) -> None:
+        while self._new:
+            self._work.follow(self._new.popleft())
 
     def _hold_back(self, passed: set[TopicPartition]) -> None:
         """Lets nothing more come of what the processing thread is slow to take."""

@@ -150,8 +150,9 @@ class _Fetch:
 class ChangelogWork:
     """See the module. One thread at a time may be in it; only :attr:`reports` are for any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, step_records: int = STEP_RECORDS) -> None:
         self.reports = Reports()
+        self._step_records = step_records
         self._lives: dict[TopicPartition, _Life] = {}
         self._waiting: deque[tuple[_Life, Fetched]] = deque()
         self._current: _Fetch | None = None
@@ -234,7 +235,7 @@ class ChangelogWork:
                 records += len(columns)
                 if life.is_at_end:
                     break
-                if records >= STEP_RECORDS:
+                if records >= self._step_records:
                     self._tell(current, records, 0)
                     return
         except BaseException:

@@ -7,11 +7,13 @@ thread and no time in it, so that a test decides what happens when.
 from __future__ import annotations
 
 import struct
+import threading
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from streamsrt.client.signal import Signal
 from streamsrt.client.values import (
     EARLIEST,
     LATEST,
@@ -55,31 +57,38 @@ class Log:
         self.batches.append((self.end, bytes(stamped), count))
         self.end += count
 
-    def read(self, offset: int) -> tuple[bytes, int]:
-        """One batch, and the offset that follows it; nothing at the end."""
-        for base, batch, count in self.batches:
-            if base + count > offset:
-                return batch, base + count
-        return b"", offset
+    def read(self, offset: int, batches: int = 1) -> tuple[bytes, int]:
+        """One batch or more, and the offset that follows them; nothing at the end."""
+        found = [(batch, base + count) for base, batch, count in self.batches if base + count > offset][:batches]
+        return b"".join(batch for batch, _ in found), found[-1][1] if found else offset
 
 
 class InProcessFetcher:
-    """Gives one batch of each partition per poll."""
+    """Gives one batch of each partition per poll, or ``batches_at_once``. Any thread may call it.
+
+    ``arrived`` is set when there may be something to poll.
+    """
 
     def __init__(self, network: InProcessNetwork) -> None:
         self._network = network
+        self._lock = threading.RLock()
+        self.arrived = Signal()
+        self.batches_at_once = 1
         self.positions: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
         self.errors: dict[TopicPartition, FetchError] = {}
 
     def add_partitions(self, positions: Mapping[TopicPartition, int]) -> None:
-        self.positions.update(positions)
-        self.paused.difference_update(positions)
+        with self._lock:
+            self.positions.update(positions)
+            self.paused.difference_update(positions)
+        self.arrived.set()
 
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        for place in partitions:
-            self.positions.pop(place, None)
-            self.paused.discard(place)
+        with self._lock:
+            for place in partitions:
+                self.positions.pop(place, None)
+                self.paused.discard(place)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         self.paused.update(partitions)
@@ -88,8 +97,10 @@ class InProcessFetcher:
         self.paused.difference_update(partitions)
 
     def poll(self, timeout_s: float = 0.0, max_batches: int = 64) -> list[Fetched]:
-        if self._network.is_away:
-            return []
+        with self._lock:
+            return [] if self._network.is_away else self._poll(max_batches)
+
+    def _poll(self, max_batches: int) -> list[Fetched]:
         found = [self._fetch(place, offset) for place, offset in list(self.positions.items()) if self._may(place)]
         taken = [fetched for fetched in found if fetched is not None][:max_batches]
         for fetched in taken:
@@ -112,7 +123,7 @@ class InProcessFetcher:
                 f"{log.end}.",
                 OUT_OF_RANGE,
             )
-        batch, next_offset = (b"", offset) if error is not None else log.read(offset)
+        batch, next_offset = (b"", offset) if error is not None else log.read(offset, self.batches_at_once)
         if error is None and not batch:
             return None
         return Fetched(*place, memoryview(batch), offset, next_offset, log.end, log.end, log.start, None, error)
@@ -237,6 +248,7 @@ class InProcessNetwork:
         self.producer = InProcessProducer(self)
         self.admin = InProcessAdmin(self)
         self.waits = 0
+        self.woken = threading.Event()
         for name, count in topics.items():
             self.make_topic(name, count)
 
@@ -253,6 +265,7 @@ class InProcessNetwork:
         """Appends one batch."""
         keys, values = zip(*rows, strict=True)
         self.logs[place].append(encode_batch(list(keys), list(values), [timestamp] * len(keys)), len(keys))
+        self.restorer.arrived.set()
 
     def read(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
         """Every record of a topic, partition by partition."""
@@ -270,4 +283,5 @@ class InProcessNetwork:
         return False
 
     def wake(self) -> None:
-        """Nobody waits."""
+        """Only a test waits."""
+        self.woken.set()

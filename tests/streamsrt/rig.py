@@ -12,10 +12,12 @@ from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.values import HostInfo
 from streamsrt.runtime.commit import Committer
+from streamsrt.runtime.restore_thread import RestoreThread
 from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
 from streamsrt.runtime.values import State
 from streamsrt.state.directory import StateDirectory
 from streamsrt.tasks.global_state import GlobalConsumer
+from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, RestoreListener
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.tasks.task import TaskConfig
 from streamsrt.tasks.task_manager import TaskManager
@@ -70,6 +72,9 @@ class Rig:
         max_task_idle_ms: int = 0,
         own_host: HostInfo | None = None,
         subtopology: int = 0,
+        restores_apart: bool = False,
+        patience_s: float = 60.0,
+        on_restore: RestoreListener = NO_RESTORE_LISTENER,
     ) -> None:
         self.topology = (topology or counting()).with_default_serdes().configured({})
         self.network = network or InProcessNetwork({"in": partitions, "out": partitions, CHANGELOG: partitions})
@@ -100,6 +105,8 @@ class Rig:
             self.directory,
             self.collector,
             between_batches=self.desk.serve,
+            restoring=self._restore_thread(patience_s) if restores_apart else None,
+            on_restore=on_restore,
             global_consumer=self.global_consumer,
         )
         self.routing = Routing(StoreDirectory(self.topology, APPLICATION_ID), self._count, own_host)
@@ -118,6 +125,10 @@ class Rig:
             desk=self.desk,
             routing=self.routing,
         )
+
+    def _restore_thread(self, patience_s: float) -> RestoreThread:
+        restorer = self.network.restorer
+        return RestoreThread(restorer, restorer.arrived, self.network.wake, patience_s=patience_s)
 
     def _global_consumer(self, cache_max_bytes: int) -> GlobalConsumer | None:
         parts = self.topology.global_subtopologies
@@ -180,8 +191,7 @@ class Rig:
 
     def close(self) -> None:
         self.manager.close_all()
-        if self.global_consumer is not None:
-            self.global_consumer.close()
+        self.manager.end()
         self.directory.close()
 
 

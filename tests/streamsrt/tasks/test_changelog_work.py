@@ -1,0 +1,152 @@
+"""Changelogs that are applied step by step: what is applied when, and what is told of it."""
+
+from __future__ import annotations
+
+from streamsrt.client.values import Fetched, FetchError, OffsetOutOfRangeError
+from streamsrt.errors import StateError
+from streamsrt.tasks.changelog_work import Applied, ChangelogWork, Failed, Followed, Reports
+from streamsrt.wire.records import RecordColumns, encode_batch
+
+A, B = ("log", 0), ("log", 1)
+
+
+class Stores:
+    """What was applied, by changelog, as offsets. ``broken``: applying to these raises."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[tuple[str, int], list[int]] = {A: [], B: []}
+        self.broken: set[tuple[str, int]] = set()
+
+    def follow(self, work: ChangelogWork, place: tuple[str, int], position: int = 0, end: int | None = None) -> None:
+        def apply(columns: RecordColumns) -> None:
+            if place in self.broken:
+                raise StateError("disk full")
+            self.offsets[place] += [columns.offset_at(index) for index in range(len(columns))]
+
+        work.follow(Followed(place, position, end, apply))
+
+
+def fetch(place: tuple[str, int], *batches: tuple[int, int], offset: int | None = None) -> Fetched:
+    """Batches as (first offset, how many records)."""
+    data = b""
+    for first, count in batches:
+        batch = bytearray(encode_batch([b"k"] * count, [b"v"] * count, [1] * count))
+        batch[:8] = first.to_bytes(8, "big")
+        data += bytes(batch)
+    end = batches[-1][0] + batches[-1][1]
+    return Fetched(*place, memoryview(data), batches[0][0] if offset is None else offset, end, 99, 99, 0)
+
+
+def run(work: ChangelogWork) -> None:
+    while work.has_work:
+        work.step()
+
+
+def test_a_step_ends_with_the_batch_that_makes_it_long_enough() -> None:
+    work, stores = ChangelogWork(step_records=4), Stores()
+    stores.follow(work, A)
+    work.take([fetch(A, (0, 3), (3, 3), (6, 2))])
+    assert work.step() is None
+    assert (stores.offsets[A], work.position(A), work.has_work) == ([0, 1, 2, 3, 4, 5], 6, True)
+    work.step()
+    assert (stores.offsets[A], work.position(A), work.has_work) == (list(range(8)), 8, False)
+
+
+def test_what_is_released_between_two_steps_is_not_applied_any_more() -> None:
+    work, stores = ChangelogWork(step_records=1), Stores()
+    stores.follow(work, A)
+    taken = fetch(A, (0, 2), (2, 2))
+    work.take([taken])
+    work.step()
+    assert work.release(A) == Applied(A, 2, 99, 2, 0), "what nobody has been told of"
+    run(work)
+    assert stores.offsets[A] == [0, 1]
+    assert work.reports.take() == []
+
+
+def test_what_was_fetched_for_one_life_is_not_applied_to_the_next() -> None:
+    work, stores = ChangelogWork(step_records=1), Stores()
+    stores.follow(work, A)
+    work.take([fetch(A, (0, 2), (2, 2)), fetch(A, (4, 2))])
+    work.step()
+    work.release(A)
+    stores.offsets[A].clear()
+    stores.follow(work, A)
+    work.take([fetch(A, (0, 1))])
+    run(work)
+    assert stores.offsets[A] == [0]
+    assert work.reports.take() == [Applied(A, 1, 99, 1, len(fetch(A, (0, 1)).buffer))]
+
+
+def test_an_error_is_told_and_ends_only_the_changelog_that_it_is_about() -> None:
+    work, stores = ChangelogWork(), Stores()
+    stores.follow(work, A)
+    stores.follow(work, B)
+    stores.broken.add(A)
+    work.take([fetch(A, (0, 2)), fetch(B, (0, 2)), fetch(A, (2, 2))])
+    assert work.step() == A, "it needs no more fetching"
+    stores.broken.clear()
+    run(work)
+    assert stores.offsets == {A: [], B: [0, 1]}
+    told = work.reports.take()
+    assert [each.changelog for each in told if isinstance(each, Applied) and each.records] == [B]
+    (failed,) = [each for each in told if isinstance(each, Failed)]
+    assert (failed.changelog, failed.offset, str(failed.error)) == (A, 0, "disk full")
+
+
+def test_what_the_broker_refuses_is_told() -> None:
+    work, stores = ChangelogWork(), Stores()
+    stores.follow(work, A)
+    refused: FetchError = OffsetOutOfRangeError("gone", 1)
+    work.take([Fetched(*A, memoryview(b""), 7, 7, 0, 0, 0, error=refused)])
+    assert work.step() == A
+    assert work.reports.take() == [Failed(A, 7, refused)]
+
+
+def test_a_batch_that_is_broken_is_told_after_what_lies_before_it() -> None:
+    work, stores = ChangelogWork(), Stores()
+    stores.follow(work, A)
+    whole = fetch(A, (0, 2), (2, 2), (4, 2))
+    data = bytearray(whole.buffer)
+    data[-1] ^= 1
+    work.take([Fetched(*A, memoryview(bytes(data)), 0, 6, 99, 99, 0)])
+    run(work)
+    applied, failed = work.reports.take()
+    assert stores.offsets[A] == [0, 1, 2, 3]
+    assert isinstance(applied, Applied)
+    assert (applied.position, applied.records) == (4, 4)
+    assert isinstance(failed, Failed)
+    assert "CRC" in str(failed.error)
+
+
+def test_many_changelogs_are_at_work_at_once() -> None:
+    work, stores = ChangelogWork(step_records=1), Stores()
+    stores.follow(work, A, end=4)
+    stores.follow(work, B, end=2)
+    work.take([fetch(A, (0, 2)), fetch(B, (0, 2)), fetch(A, (2, 2))])
+    ended = [work.step() for _ in range(6)]
+    assert [place for place in ended if place is not None] == [B, A], "the one does not wait for the other"
+    assert stores.offsets == {A: [0, 1, 2, 3], B: [0, 1]}
+
+
+def test_nothing_is_applied_behind_the_end() -> None:
+    work, stores = ChangelogWork(), Stores()
+    stores.follow(work, A, end=3)
+    work.take([fetch(A, (0, 2), (2, 2), (4, 2)), fetch(A, (6, 2))])
+    run(work)
+    assert stores.offsets[A] == [0, 1, 2]
+
+
+def test_reports_of_a_changelog_add_up_until_they_are_taken() -> None:
+    reports = Reports()
+    reports.add(Applied(A, 2, 9, 2, 10))
+    reports.add(Applied(B, 1, 9, 1, 10))
+    reports.add(Applied(A, 5, 12, 3, 30))
+    broken = Failed(A, 5, StateError("x"))
+    reports.add(broken)
+    assert reports.take() == [Applied(A, 5, 12, 5, 40), Applied(B, 1, 9, 1, 10), broken]
+    assert not reports
+    reports.add(broken)
+    reports.add(Applied(A, 6, 12, 1, 5))
+    assert reports.drop(A) == Applied(A, 6, 12, 1, 5)
+    assert reports.take() == []
