@@ -113,18 +113,17 @@ class LocalQueries(StoreQueries):
         """What each store of this instance takes."""
 
         def look() -> list[StoreSize]:
-            with self._still(self._tasks):
-                return [
-                    StoreSize(
-                        str(owned),
-                        name,
-                        store.approximate_count(),
-                        store.approximate_size_bytes(),
-                        owned.task.caches[name].size_bytes(),
-                    )
-                    for owned in self._tasks
-                    for name, store in owned.stores.items()
-                ]
+            return [
+                StoreSize(
+                    str(owned),
+                    name,
+                    store.approximate_count(),
+                    store.approximate_size_bytes(),
+                    owned.task.caches[name].size_bytes(),
+                )
+                for owned in self._tasks
+                for name, store in owned.stores.items()
+            ]
 
         return self._desk.run(look, timeout_s)
 

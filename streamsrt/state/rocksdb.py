@@ -356,7 +356,11 @@ class RocksDBStore:
 
     def property(self, name: str) -> int:
         """One of RocksDB's integer properties, by its name without ``rocksdb.``; 0 where it has none of that name."""
-        return self._opened().property_int_value(f"rocksdb.{name}") or 0
+        # What is gathered stays so: any thread may ask.
+        db = self._db
+        if db is None:
+            raise StoreClosedError(self.name)
+        return db.property_int_value(f"rocksdb.{name}") or 0
 
     def statistics(self) -> str:
         """What RocksDB has counted since it was opened, as text; empty where it does not count (:class:`RocksDBOptions`)."""
@@ -460,17 +464,11 @@ class RocksDBStore:
             raise self.translated(error, "written") from error
 
     def approximate_count(self) -> int:
-        entries = self._opened().property_int_value("rocksdb.estimate-num-keys") or 0
+        entries = self.property("estimate-num-keys") + len(self._restored)
         return max(0, entries - (self._changelog_offset is not None))
 
     def approximate_size_bytes(self) -> int:
-        # Nothing is written here: any thread may ask.
-        db = self._db
-        if db is None:
-            raise StoreClosedError(self.name)
-        on_disk = db.property_int_value("rocksdb.total-sst-files-size") or 0
-        in_memory = db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
-        return on_disk + in_memory + self._restored_bytes
+        return self.property("total-sst-files-size") + self.property("cur-size-all-mem-tables") + self._restored_bytes
 
     def flush(self) -> None:
         self._opened()
