@@ -5,7 +5,7 @@ from __future__ import annotations
 from streamsrt.client.values import Fetched, FetchError, OffsetOutOfRangeError
 from streamsrt.errors import StateError
 from streamsrt.tasks.changelog_work import Applied, ChangelogWork, Failed, Followed, Reports
-from streamsrt.wire.records import RecordColumns, encode_batch
+from streamsrt.wire.records import ControlRecord, ControlType, RecordColumns, encode_batch, encode_control_batch
 
 A, B = ("log", 0), ("log", 1)
 
@@ -150,3 +150,65 @@ def test_reports_of_a_changelog_add_up_until_they_are_taken() -> None:
     reports.add(Applied(A, 6, 12, 1, 5))
     assert reports.drop(A) == Applied(A, 6, 12, 1, 5)
     assert reports.take() == []
+
+
+# ------------------------------------------------------------------------------- compaction, transactions, expired offsets
+
+
+def transactional(first: int, count: int, producer_id: int) -> bytes:
+    return encode_batch(
+        [b"k"] * count,
+        [b"v"] * count,
+        [1] * count,
+        base_offset=first,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=first,
+        transactional=True,
+    )
+
+
+def marker(offset: int, producer_id: int, kind: ControlType) -> bytes:
+    return encode_control_batch(ControlRecord(kind, producer_id, 0, 0), timestamp_ms=1, base_offset=offset)
+
+
+def test_what_was_aborted_is_not_applied_and_markers_are_passed() -> None:
+    work, stores = ChangelogWork(), Stores()
+    stores.follow(work, A, end=7)
+    data = transactional(0, 2, 1) + transactional(2, 2, 2)
+    data += marker(4, 2, ControlType.ABORT) + marker(5, 1, ControlType.COMMIT) + marker(6, 3, ControlType.COMMIT)
+    work.take([Fetched(*A, memoryview(data), 0, 7, 7, 7, 0, ((2, 2),))])
+    assert work.step() == A, "the markers at the end are a part of the changelog's end"
+    assert stores.offsets[A] == [0, 1]
+    (told,) = work.reports.take()
+    assert isinstance(told, Applied)
+    assert (told.position, told.records) == (7, 2)
+
+
+def test_nothing_but_markers_moves_the_position() -> None:
+    work, stores = ChangelogWork(), Stores()
+    stores.follow(work, A, end=2)
+    data = marker(0, 2, ControlType.ABORT) + marker(1, 1, ControlType.COMMIT)
+    work.take([Fetched(*A, memoryview(data), 0, 2, 2, 2, 0, ())])
+    assert work.step() == A
+    assert (stores.offsets[A], work.position(A)) == ([], 2)
+
+
+def test_a_standby_knows_the_end_of_what_is_decided() -> None:
+    work, stores = ChangelogWork(), Stores()
+    stores.follow(work, A)
+    work.take([Fetched(*A, memoryview(transactional(0, 2, 1)), 0, 2, 9, 5, 0, ())])
+    run(work)
+    (told,) = work.reports.take()
+    assert isinstance(told, Applied)
+    assert told.high_watermark == 5, "what lies behind the last stable offset can't be read yet"
+
+
+def test_compaction_leaves_gaps_within_batches_between_them_and_at_the_end() -> None:
+    work, stores = ChangelogWork(), Stores()
+    stores.follow(work, A, end=20)
+    thinned = encode_batch([b"a", b"b"], [b"1", b"2"], [1, 1], base_offset=2, offsets=[3, 6], last_offset=8)
+    last = encode_batch([b"c"], [b"3"], [1], base_offset=12, offsets=[12], last_offset=19)
+    work.take([Fetched(*A, memoryview(thinned + last), 0, 20, 20, 20, 0)])
+    assert work.step() == A, "the last records were compacted away"
+    assert (stores.offsets[A], work.position(A)) == ([3, 6, 12], 20)
