@@ -13,14 +13,25 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from streamsrt.errors import ConfigError
+from topology import serdes
 
 
 def _to_ms(value: object) -> object:
@@ -60,6 +71,47 @@ def _dotted(name: str) -> str:
 
 
 _SPECIAL_KEYS = {"sasl_oauth_token_provider": "sasl.oauth.token.provider"}
+
+
+_SERDES: Mapping[str, Any] = {
+    serde.name: serde
+    for serde in (
+        serdes.boolean,
+        serdes.bytes,
+        serdes.double,
+        serdes.float,
+        serdes.integer,
+        serdes.json,
+        serdes.long,
+        serdes.short,
+        serdes.string,
+        serdes.uuid,
+        serdes.void,
+    )
+}
+_JAVA_SERDE = re.compile(r"(?:org\.apache\.kafka\.common\.serialization\.)?Serdes\$([A-Za-z]+)Serde")
+_JAVA_BYTES = ("bytearray", "bytebuffer")
+
+
+def _serde(key: str, setting: object) -> object:
+    """The serde that a text names: one of ours, or Java's class. Raises ValueError for what is none."""
+    if isinstance(setting, str):
+        java = _JAVA_SERDE.fullmatch(setting.strip())
+        name = java[1].lower() if java else setting.strip()
+        found = _SERDES.get("bytes" if java and name in _JAVA_BYTES else name)
+        if found is None:
+            raise ValueError(
+                f"{key}={setting!r} names no serde: give one of {', '.join(sorted(_SERDES))}. Others are given in the "
+                f"program, as objects: KafkaStreams(topology, {{{key!r}: serde}}), or where a topic is declared"
+            )
+        return found
+    methods = [getattr(setting, method, None) for method in ("serialize", "deserialize")]
+    if setting is None or (not isinstance(setting, type) and all(map(callable, methods))):
+        return setting
+    raise ValueError(
+        f"{key}={setting!r} is no serde: give one of topology.serdes, an object with name, serialize(value) and "
+        f"deserialize(data), or one of the names {', '.join(sorted(_SERDES))}"
+    )
 
 
 class StreamsConfig(BaseModel):
@@ -102,6 +154,7 @@ class StreamsConfig(BaseModel):
     statestore_cache_max_bytes: int | None = Field(default=None, ge=0)
     """What of that the record caches of all tasks get; 0 turns caching off: every update is forwarded and logged at once."""
     default_key_serde: Any = None
+    """A serde, or the name of one of :mod:`topology.serdes`."""
     default_value_serde: Any = None
     default_timestamp_extractor: Any = None
     topology_epoch: int | None = Field(default=None, ge=0)
@@ -124,6 +177,8 @@ class StreamsConfig(BaseModel):
     poll_ms: Milliseconds = Field(default=100, ge=0)
     deserialization_exception_handler: Any = "fail"
     processing_exception_handler: Any = "fail"
+    processing_exception_handler_global_enabled: bool = False
+    """Whether it is asked for processors of global stores too (KIP-1270); else the first one that fails ends the thread."""
     production_exception_handler: Any = "fail"
     errors_dead_letter_queue_topic_name: str | None = None
     """Where records that fail go, with headers that say why; the handlers ``fail`` and ``continue`` send them there."""
@@ -209,6 +264,11 @@ class StreamsConfig(BaseModel):
             if not {"isolation.level", "isolation_level"} & plain.keys():
                 plain["isolation.level"] = "read_committed"
         return {**plain, "topic_configs": topics, "client_tags": tags}
+
+    @field_validator("default_key_serde", "default_value_serde", mode="before")
+    @classmethod
+    def _find_serde(cls, value: object, info: ValidationInfo) -> object:
+        return _serde(_dotted(info.field_name or ""), value)
 
     @model_validator(mode="after")
     def _refuse_what_cannot_be_done(self) -> StreamsConfig:

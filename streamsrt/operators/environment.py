@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any, NamedTuple, Protocol
 
 from streamsrt.errors import ProcessingError, ProductionError, RecordError, StateError
-from streamsrt.operators.handlers import ErrorContext, ExceptionHandler, HandlerResponse
+from streamsrt.operators.handlers import ErrorContext, ExceptionHandler, ExceptionHandlers, HandlerResponse
 from streamsrt.operators.node_meter import NodeMeter
 from streamsrt.operators.plan import Counters, Plan, StreamTime
 from streamsrt.operators.punctuation_queue import PunctuationQueue, Schedule
@@ -123,7 +123,7 @@ class Environment:
             self.counters.failed_processing += 1
             self.counters.last_skipped["failed_processing"] = why_skipped(context, error)
             return
-        raise processing_error(context, error) from error
+        raise processing_error(context, error, self.plan.handlers) from error
 
     def ask(self, handler: ExceptionHandler, context: ErrorContext, error: BaseException) -> HandlerResponse:
         """Asks one of the handlers, and sends the dead letters that it gives."""
@@ -222,10 +222,10 @@ def why_skipped(context: ErrorContext, error: BaseException) -> str:
     return f"{type(error).__name__}: {error} ({where(context)})"
 
 
-def processing_error(context: ErrorContext, error: BaseException) -> ProcessingError:
+def processing_error(context: ErrorContext, error: BaseException, handlers: ExceptionHandlers) -> ProcessingError:
     return ProcessingError(
         f"a user's function raised {type(error).__name__}: {error} ({where(context)}). Correct it, or skip such records "
-        "with processing.exception.handler=continue",
+        f"with {handlers.processing_advice}",
         context.topic,
         context.partition,
         context.offset,

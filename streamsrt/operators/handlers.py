@@ -7,12 +7,15 @@ is done), :attr:`HandlerResponse.CONTINUE` (it is skipped and counted), or, in p
 Either answer may come with dead letters (:class:`Response`), which are sent before the task stops or goes on. Where
 ``errors.dead.letter.queue.topic.name`` is set, the handlers ``fail`` and ``continue`` send one (:func:`dead_letter`): the
 key and value of the record that the task read, as bytes, its headers, and headers that say what went wrong where.
+Processors of global stores ask the processing handler only with ``processing.exception.handler.global.enabled``, and
+nothing there sends dead letters.
 
-Source: KIP-1034, ExceptionHandlerUtils of Kafka Streams.
+Source: KIP-1034, KIP-1270, ExceptionHandlerUtils of Kafka Streams.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -77,6 +80,8 @@ class Response(NamedTuple):
 Answer: TypeAlias = HandlerResponse | Response
 ExceptionHandler = Callable[[ErrorContext, BaseException], Answer]
 
+logger = logging.getLogger(__name__)
+
 ERROR_HEADER_PREFIX = "__streams.errors."
 
 
@@ -140,13 +145,35 @@ class ExceptionHandlers:
     production: ExceptionHandler = field(default=fail)
     dead_letter_topic: str | None = None
     """Where the handlers :func:`fail` and :func:`log_and_continue` send dead letters."""
+    sends_dead_letters: bool = True
+    """False: there is nobody to send them; those that a handler gives are dropped with a warning."""
+    processing_advice: str = "processing.exception.handler=continue"
+    """What lets the processing handler skip records that fail."""
 
     def ask(self, handler: ExceptionHandler, context: ErrorContext, error: BaseException) -> Response:
         """What one of the handlers answers, with all dead letters."""
         answer = handler(context, error)
         if isinstance(answer, Response):
-            return answer
+            return answer if self.sends_dead_letters else self._without_letters(answer)
         is_ours = handler in (fail, log_and_continue)
-        if self.dead_letter_topic is not None and is_ours and answer is not HandlerResponse.RETRY:
+        sends = is_ours and self.sends_dead_letters and answer is not HandlerResponse.RETRY
+        if self.dead_letter_topic is not None and sends:
             return Response(answer, (dead_letter(context, error, self.dead_letter_topic),))
         return Response(answer)
+
+    def of_global_stores(self, *, processing: bool) -> ExceptionHandlers:
+        """Those that global stores have: no dead letters, and the processing handler where that is wanted (KIP-1270)."""
+        advice = f"{self.processing_advice} and processing.exception.handler.global.enabled=true"
+        return ExceptionHandlers(
+            deserialization=self.deserialization,
+            processing=self.processing if processing else fail,
+            production=self.production,
+            sends_dead_letters=False,
+            processing_advice=advice,
+        )
+
+    @staticmethod
+    def _without_letters(answer: Response) -> Response:
+        for letter in answer.dead_letters:
+            logger.warning("global stores send no dead letters: one for topic %s is dropped", letter.topic)
+        return answer._replace(dead_letters=())

@@ -242,7 +242,7 @@ class Runner:
             self._failed_to_deserialize(context, error)
         elif stage == "processing":
             if self.env.ask(handlers.processing, context, error) is not HandlerResponse.CONTINUE:
-                raise processing_error(context, error) from error
+                raise processing_error(context, error, handlers) from error
             counters.failed_processing += 1
             counters.last_skipped["failed_processing"] = why_skipped(context, error)
         else:
@@ -359,7 +359,9 @@ class Runner:
             context = ErrorContext(topic="", partition=-1, offset=-1, node=place)
             handlers = self.plan.handlers
             self.env.ask(handlers.production if stage == "production" else handlers.processing, context, error)
-            raise (production_error if stage == "production" else processing_error)(context, error) from error
+            if stage == "production":
+                raise production_error(context, error) from error
+            raise processing_error(context, error, handlers) from error
 
     def _forward_path(self, node: nodes.ProcessorNode, flushed: Flushed) -> None:
         store = own_store(node.operation)

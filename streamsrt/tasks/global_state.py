@@ -8,6 +8,8 @@
    file to be true, so a store that was deleted is filled from the start.
 4. A store that can't be trusted (its files are damaged, its topic was made anew or does not go back as far) is wiped: at
    once where that shows when it is opened, else with the end of the thread, and the next one fills it from the start.
+5. A processor that fails ends the thread, unless ``processing.exception.handler.global.enabled`` says that the handler is
+   asked. There are no dead letters (KIP-1270).
 
 Source: GlobalStateManagerImpl, GlobalStateUpdateTask and GlobalStreamThread of Kafka Streams.
 """
@@ -169,7 +171,7 @@ def _part(
         default_key_serde=config.default_key_serde,
         default_value_serde=config.default_value_serde,
         caching=False,
-        handlers=config.handlers,
+        handlers=config.handlers.of_global_stores(processing=config.handles_global_processing),
     )
     serde = plan.value_serde(spec)
     row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=spec.timestamped)

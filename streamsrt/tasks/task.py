@@ -67,6 +67,7 @@ class TaskConfig:
     write_buffer_max_bytes: int = 16 * 1024 * 1024
     max_task_idle_ms: int = 0
     handlers: ExceptionHandlers = field(default_factory=ExceptionHandlers)
+    handles_global_processing: bool = False
     default_timestamp_extractor: Callable[[Any, int], int] | None = None
     generate: bool = True
     outer_join_emit_interval_ms: int = 0
@@ -86,6 +87,7 @@ class TaskConfig:
                 production=handler_of(config.production_exception_handler),
                 dead_letter_topic=config.errors_dead_letter_queue_topic_name,
             ),
+            handles_global_processing=config.processing_exception_handler_global_enabled,
             default_timestamp_extractor=timestamp_extractor(config.default_timestamp_extractor),
             outer_join_emit_interval_ms=config.emit_interval_ms_kstreams_outer_join_spurious_results_fix,
             recording_level=config.metrics_recording_level,

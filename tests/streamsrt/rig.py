@@ -75,6 +75,7 @@ class Rig:
         restores_apart: bool = False,
         patience_s: float = 60.0,
         on_restore: RestoreListener = NO_RESTORE_LISTENER,
+        global_config: TaskConfig | None = None,
     ) -> None:
         self.topology = (topology or counting()).with_default_serdes().configured({})
         self.network = network or InProcessNetwork({"in": partitions, "out": partitions, CHANGELOG: partitions})
@@ -84,6 +85,7 @@ class Rig:
         self.desk = QueryDesk()
         self.clock_ms = 1_000_000
         self.states: list[State] = []
+        self._global_config = global_config or TaskConfig()
         self.global_consumer = self._global_consumer(cache_max_bytes)
         self.manager = TaskManager(
             TaskSettings(
@@ -139,7 +141,7 @@ class Rig:
             self.network,
             self.directory,
             application_id=APPLICATION_ID,
-            config=TaskConfig(),
+            config=self._global_config,
             cache_max_bytes=cache_max_bytes,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from streamsrt.config import StreamsConfig, known_keys
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.assembly import client_config, topology_settings
+from topology import serdes
 
 APP = {"application.id": "app"}
 
@@ -197,3 +199,42 @@ def test_what_the_group_coordinator_decides_has_no_effect(
 ) -> None:
     assert StreamsConfig.of({"application.id": "a", key: "7"}) == StreamsConfig.of({"application.id": "a"})
     assert f"{key} has no effect: the group coordinator decides; {instead}" in caplog.text
+
+
+@pytest.mark.parametrize("key", ["default.key.serde", "default_value_serde"])
+@pytest.mark.parametrize(
+    ("setting", "serde"),
+    [
+        ("string", serdes.string),
+        (" long ", serdes.long),
+        ("json", serdes.json),
+        ("org.apache.kafka.common.serialization.Serdes$StringSerde", serdes.string),
+        ("Serdes$ByteArraySerde", serdes.bytes),
+        ("Serdes$BytesSerde", serdes.bytes),
+        ("Serdes$UUIDSerde", serdes.uuid),
+        (serdes.double, serdes.double),
+        (None, None),
+    ],
+)
+def test_default_serdes_are_objects_or_names(key: str, setting: object, serde: object) -> None:
+    config = StreamsConfig.of({"application.id": "a", key: setting})
+    assert (config.default_key_serde if "key" in key else config.default_value_serde) is serde
+
+
+@pytest.mark.parametrize("key", ["default.key.serde", "default.value.serde"])
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        (
+            "strings",
+            "'strings' names no serde: give one of boolean, bytes, double, float, integer, json, long, short, ",
+        ),
+        ("Serdes$ListSerde", "names no serde"),
+        ("bytearray", "names no serde"),
+        (7, "7 is no serde: give one of topology.serdes"),
+        (serdes.CallableSerde, "is no serde"),
+    ],
+)
+def test_what_is_no_serde_is_refused(key: str, setting: object, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{key}=.*{re.escape(said)}"):
+        StreamsConfig.of({"application.id": "a", key: setting})

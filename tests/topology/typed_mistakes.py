@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from topology import (
+    CountWindows,
     FixedKeyProcessor,
     JoinWindows,
     KStream,
@@ -66,6 +67,22 @@ def of_string(key: str, order: Order) -> str:
     return key
 
 
+def names_of(keys: list[int]) -> dict[int, str]:
+    return dict.fromkeys(keys, "")
+
+
+async def names_later(keys: list[int]) -> dict[int, str]:
+    return dict.fromkeys(keys, "")
+
+
+def with_name(order: Order, name: str) -> str:
+    return order.customer + name
+
+
+def is_full(key: int, total: int) -> bool:
+    return total > key
+
+
 builder = StreamsBuilder()
 orders = builder.stream("orders", key=serdes.string, value=serdes.json(Order))
 names = builder.table("names", key=serdes.string, value=serdes.string)
@@ -114,3 +131,19 @@ windowed = orders.group_by_key().windowed_by(TimeWindows(60_000)).count()
 plain: KTable[str, int] = windowed  # wrong
 words: KStream[str, str] = orders  # wrong
 windowed.suppress(Suppressed.until_window_closes()).to_stream().map_values(customer_of)  # wrong
+# A lookup of other keys than those that are asked for; a joiner of other values; what is found is no number.
+orders.join_lookup(names_of, with_name, on=of_string)  # wrong
+orders.join_lookup(names_later, with_name, on=of_string)  # wrong
+texts.join_lookup(names_of, with_name, on=lambda key, text: 1)  # wrong
+orders.join_lookup(names_of, add_cents, on=lambda key, order: 1)  # wrong
+orders.join_lookup(names_of, with_name, on=lambda key, order: order.cents, how="left")  # wrong
+orders.join_lookup(names_of, with_name, on=lambda key, order: order.cents, how="outer")  # wrong
+looked_up: KStream[str, int] = orders.join_lookup(names_of, with_name, on=lambda key, order: 1)  # wrong
+# Windows of so many records.
+threes = orders.group_by_key().windowed_by(CountWindows(3))
+threes.aggregate(lambda: 0, add_cents, value=serdes.string)  # wrong
+threes.aggregate(no_text, add_cents)  # wrong
+threes.aggregate(lambda: 0, add_cents, close_when=is_full)  # wrong
+threes.reduce(both)  # wrong
+totals: KTable[str, int] = threes.aggregate(lambda: 0, add_cents)  # wrong
+orders.group_by_key().windowed_by(CountWindows("3"))  # wrong

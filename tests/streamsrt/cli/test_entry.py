@@ -57,6 +57,10 @@ def test_nobody_answers(command: Command) -> None:
         (["--log-level", "loud"], "--log-level loud: give debug, info, warning or error"),
         (["--config", "linger.ms"], "--config linger.ms: expected KEY=VALUE"),
         (["--config", "linger.ms=soon"], "linger.ms='soon'"),
+        (
+            ["--config", "default.key.serde=strings"],
+            "default.key.serde='strings' names no serde: give one of boolean, ",
+        ),
         (["--config-file", "/no/such/file"], "--config-file /no/such/file: No such file"),
     ],
 )
@@ -64,6 +68,22 @@ def test_run_refuses_wrong_arguments(command: Command, arguments: list[str], sai
     done = command("run", "examples.wordcount", "-a", "app", "-b", "127.0.0.1:1", *arguments)
     assert done.code == 2
     assert said in done.err
+
+
+@pytest.mark.parametrize("name", ["string", "org.apache.kafka.common.serialization.Serdes$StringSerde"])
+def test_default_serdes_are_named_in_a_file_and_on_the_command_line(
+    command: Command, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "app.properties"
+    path.write_text(f"default.key.serde={name}\ndefault.value.serde=bytes\n", encoding="utf-8")
+    given = ["--config-file", path, "--config", f"default.value.serde={name}", "--config", "default.api.timeout.ms=1"]
+    done = command("run", "examples.wordcount", "-a", "app", "-b", f"127.0.0.1:{free_ports(1)[0]}", *given)
+    assert done.code == 3
+    assert "serde" not in done.err
+    path.write_text("default.value.serde = 7\n", encoding="utf-8")
+    done = command("run", "examples.wordcount", "-a", "app", "-b", "127.0.0.1:1", "--config-file", path)
+    assert done.code == 2
+    assert done.err.startswith("streamsrt: default.value.serde='7' names no serde: give one of boolean, bytes,")
 
 
 def test_run_needs_an_application_id(command: Command) -> None:

@@ -16,6 +16,7 @@ from topology import (
     OpenWindows,
     Store,
     StreamsBuilder,
+    Topology,
     TopologyError,
     UnsupportedError,
     WindowError,
@@ -29,15 +30,20 @@ def collect(key: object, value: Any, before: list[Any]) -> list[Any]:
     return [*before, value]
 
 
-def run(
-    records: list[tuple[str | None, Any, int]], windows: CountWindows, **options: Any
-) -> tuple[list[Any], dict[str, Any]]:
-    """What is forwarded, and the rows that are left."""
+def collected(windows: CountWindows, **options: Any) -> Topology:
+    """Lists of the values of each window."""
     builder = StreamsBuilder()
     stream = builder.stream("in", key=serdes.string, value=serdes.json).group_by_key()
     closed = stream.windowed_by(windows).aggregate(list, collect, store="open", value=serdes.json, **options)
     closed.to("out", key=serdes.string, value=serdes.json)
-    with TopologyTestDriver(builder.build()) as driver:
+    return builder.build()
+
+
+def run(
+    records: list[tuple[str | None, Any, int]], windows: CountWindows, **options: Any
+) -> tuple[list[Any], dict[str, Any]]:
+    """What is forwarded, and the rows that are left."""
+    with TopologyTestDriver(collected(windows, **options)) as driver:
         source = driver.create_input_topic("in", serdes.string, serdes.json)
         for key, value, timestamp in records:
             source.pipe_input(key, value, timestamp)
@@ -72,6 +78,19 @@ def test_records_without_key_or_value_are_dropped() -> None:
     forwarded, rows = run([(None, 1, 1), ("a", None, 2), ("a", 3, 3)], CountWindows(1))
     assert forwarded == [("a", [3], 3)]
     assert rows == {}
+
+
+@pytest.mark.parametrize("generate", [True, False], ids=["generated", "nodes"])
+def test_what_is_dropped_is_counted(generate: bool) -> None:
+    with TopologyTestDriver(collected(CountWindows(2)), generate=generate) as driver:
+        source = driver.create_input_topic("in", serdes.string, serdes.json)
+        records: list[tuple[str | None, int | None]] = [(None, 1), ("a", None), (None, None), ("a", 2), ("a", 3)]
+        dropped = []
+        for record in records:
+            source.pipe_input(*record)
+            dropped.append((driver.counters()["dropped_null"], driver.counters()["dropped"]))
+        assert dropped == [(1, 1), (2, 2), (3, 3), (3, 3), (3, 3)]
+        assert driver.create_output_topic("out", serdes.string, serdes.json).read_values_to_list() == [[2, 3]]
 
 
 def test_a_window_that_is_not_filled_in_time_is_forgotten_with_a_ttl() -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamsrt.client.values import OffsetOutOfRangeError
-from streamsrt.errors import MissingTopicError, StoreCorruptedError, StreamsError, UserError
+from streamsrt.errors import MissingTopicError, ProcessingError, StoreCorruptedError, StreamsError, UserError
 from streamsrt.membership.values import Tasks
+from streamsrt.operators.handlers import ErrorContext, ExceptionHandlers, HandlerResponse, dead_letter, log_and_continue
+from streamsrt.operators.handlers import Response as HandlerAnswer
 from streamsrt.runtime.lifecycle import Response
 from streamsrt.tasks.global_state import WRITE_INTERVAL_MS
+from streamsrt.tasks.task import TaskConfig
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import Rig
-from topology import Record, Store, StreamsBuilder, TopologyError, serdes
+from topology import ProcessorContext, Record, Store, StreamsBuilder, TopologyError, serdes
 from topology.nodes import Topology
 
 TOPICS = {"in": 2, "countries": 3, "out": 2}
@@ -250,6 +254,101 @@ def test_tasks_can_only_read_a_global_store() -> None:
         assert driver.get_key_value_store("names").get("a") == "X"
         with pytest.raises(Exception, match="can only be read here"):
             driver.create_input_topic("in", serdes.string, serdes.string).pipe_input("a", "y")
+
+
+class Strict:
+    """Fills a global store, but for values that are no numbers."""
+
+    def init(self, context: ProcessorContext[Any, Any]) -> None:
+        self.store = context.get_state_store("numbers")
+
+    def process(self, record: Record[str, str]) -> None:
+        self.store.put(record.key, int(record.value))
+
+
+def strict() -> Topology:
+    builder = StreamsBuilder()
+    store = Store("numbers", key=serdes.string, value=serdes.long)
+    builder.add_global_store(store, "numbers", Strict, key=serdes.string, value=serdes.string)
+    builder.stream("in", key=serdes.string, value=serdes.string).to("out")
+    return builder.build()
+
+
+GLOBAL_HANDLER = "processing.exception.handler.global.enabled"
+
+
+@pytest.mark.parametrize("settings", [{}, {GLOBAL_HANDLER: False}, {GLOBAL_HANDLER: "false"}])
+def test_the_processing_handler_is_not_asked_for_global_stores(settings: dict[str, object]) -> None:
+    def handler(context: object, error: BaseException) -> str:
+        pytest.fail("it was asked")
+
+    with TopologyTestDriver(strict(), {"processing.exception.handler": handler, **settings}) as driver:
+        source = driver.create_input_topic("numbers", serdes.string, serdes.string)
+        advice = "skip such records with processing.exception.handler=continue and processing.exception.handler.global"
+        with pytest.raises(ProcessingError, match=f"ValueError.*numbers-0 offset 1.*{advice}.enabled=true"):
+            source.pipe_key_values([("a", "1"), ("b", "x")])
+        assert dict(driver.get_key_value_store("numbers").all()) == {"a": 1}
+
+
+def test_the_processing_handler_decides_for_global_stores_where_that_is_enabled() -> None:
+    asked = []
+
+    def handler(context: ErrorContext, error: BaseException) -> str:
+        asked.append(
+            (context.topic, context.partition, context.offset, context.key, context.value, context.source_value)
+        )
+        return "fail" if context.value == "stop" else "continue"
+
+    with TopologyTestDriver(strict(), {"processing.exception.handler": handler, GLOBAL_HANDLER: "true"}) as driver:
+        source = driver.create_input_topic("numbers", serdes.string, serdes.string)
+        source.pipe_key_values([("a", "1"), ("a", "x"), ("b", "3")])
+        assert dict(driver.get_key_value_store("numbers").all()) == {"a": 1, "b": 3}
+        assert driver.counters()["dropped"] == 1
+        with pytest.raises(ProcessingError, match="offset 3"):
+            source.pipe_input("b", "stop")
+    assert asked == [("numbers", 0, 1, "a", "x", b"x"), ("numbers", 0, 3, "b", "stop", b"stop")]
+
+
+def test_global_stores_send_no_dead_letters(caplog: pytest.LogCaptureFixture) -> None:
+    settings = {GLOBAL_HANDLER: True, "errors.dead.letter.queue.topic.name": "dead"}
+    with TopologyTestDriver(strict(), {"processing.exception.handler": "continue", **settings}) as driver:
+        source = driver.create_input_topic("numbers", serdes.string, serdes.string)
+        source.pipe_key_values([("a", "x"), ("b", "2")])
+        driver.pipe_raw("numbers", b"c", b"\xff", 0, ())
+        assert dict(driver.get_key_value_store("numbers").all()) == {"b": 2}
+        assert driver.producer_history == ()
+    assert "dead" not in caplog.text
+
+    def handler(context: ErrorContext, error: BaseException) -> HandlerAnswer:
+        return HandlerAnswer(HandlerResponse.CONTINUE, (dead_letter(context, error, "own"),))
+
+    with TopologyTestDriver(strict(), {"processing.exception.handler": handler, GLOBAL_HANDLER: True}) as driver:
+        driver.create_input_topic("numbers", serdes.string, serdes.string).pipe_key_values([("a", "x"), ("b", "2")])
+        assert dict(driver.get_key_value_store("numbers").all()) == {"b": 2}
+        assert driver.producer_history == ()
+    assert "global stores send no dead letters: one for topic own is dropped" in caplog.text
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_global_processor_that_fails_ends_the_thread_unless_the_handler_skips(tmp_path: Path, enabled: bool) -> None:
+    network = InProcessNetwork({"in": 1, "numbers": 1, "out": 1})
+    network.write(("numbers", 0), text(("a", "x"), ("b", "2")))
+    handlers = ExceptionHandlers(processing=log_and_continue, dead_letter_topic="dead")
+    settings = TaskConfig(handlers=handlers, handles_global_processing=enabled)
+    rig = Rig(tmp_path, strict(), network, global_config=settings)
+    rig.give(Tasks(active=rig.tasks(0)))
+    if enabled:
+        rig.turn(4)
+        assert rig.global_consumer is not None
+        assert rig.global_consumer.state.counters() == {"dropped": 1}
+        store = rig.global_consumer.state.read_only("numbers")
+        assert store is not None
+        assert dict(store.all()) == {"b": 2}
+        rig.close()
+    else:
+        with pytest.raises(ProcessingError, match=r"global\.enabled=true"):
+            rig.turn(4)
+        rig.directory.close()
 
 
 def test_a_global_store_is_not_connected() -> None:
