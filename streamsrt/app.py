@@ -117,6 +117,7 @@ class KafkaStreams(Queryable):
         self._stop_requested = False
         self._claimed = False
         _check_optimization(topology, self.config)
+        _check_wrapper(topology, self.config)
 
     # ------------------------------------------------------------------------------------------------------------- state
 
@@ -631,5 +632,13 @@ def _check_optimization(topology: Topology, config: StreamsConfig) -> None:
     if wanted is not None and wanted != built:
         raise ConfigError(
             f"topology.optimization={wanted}, but the topology was built with {built}: give the setting to "
+            "builder.build({...}) too"
+        )
+
+
+def _check_wrapper(topology: Topology, config: StreamsConfig) -> None:
+    if config.processor_wrapper_class is not None and not topology.is_wrapped:
+        raise ConfigError(
+            "processor.wrapper.class is set, but the topology was built without it: give the setting to "
             "builder.build({...}) too"
         )

@@ -161,6 +161,8 @@ class StreamsConfig(BaseModel):
     """Epoch of the topology (KIP-1071), over the one that it was built with: one more than the running version's."""
     topology_optimization: str | None = None
     """What the topology was built with (``builder.build(config)``): given here only, it can't be done any more."""
+    processor_wrapper_class: Any = None
+    """What the topology's nodes were wrapped by (``builder.build(config)``): given here only, it is refused."""
     upgrade_from: str | None = None
     """The oldest Kafka Streams version in the group, e.g. ``3.4``, while members move here from there."""
     subtopology_id: Literal["hash", "number"] = "hash"

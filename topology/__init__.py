@@ -51,6 +51,7 @@ from topology.streams import BranchedKStream, KStream
 from topology.suppressed import Buffer, Suppressed
 from topology.tables import KTable
 from topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windowed
+from topology.wrapping import OperatorProcessor, ProcessorWrapper, TableRecord
 
 __all__ = [
     "BranchedKStream",
@@ -86,8 +87,10 @@ __all__ = [
     "NamedAggregates",
     "OpenWindow",
     "OpenWindows",
+    "OperatorProcessor",
     "Processor",
     "ProcessorContext",
+    "ProcessorWrapper",
     "PunctuationType",
     "ReadOnlyKeyValueStore",
     "Record",
@@ -104,6 +107,7 @@ __all__ = [
     "Subtopology",
     "Sum",
     "Suppressed",
+    "TableRecord",
     "TimeWindowedCogroupedKStream",
     "TimeWindowedKStream",
     "TimeWindows",

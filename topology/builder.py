@@ -280,8 +280,8 @@ class StreamsBuilder:
 
         ``config``: the application's configuration, for the keys that change a topology (see :meth:`Topology.configured`;
         also ``topology.optimization``, ``ensure.explicit.internal.resource.naming``, and ``processor.wrapper.class``, a
-        callable ``(name, supplier)`` that returns what is to be the supplier of each processor). ``epoch``: the
-        topology epoch of KIP-1071. Raises TopologyError, whose message names the line of the program.
+        :class:`topology.ProcessorWrapper`, which may put something around each processor node). ``epoch``: the topology
+        epoch of KIP-1071. Raises TopologyError, whose message names the line of the program.
         """
         return build(self._plan, config, epoch)
 

@@ -211,6 +211,8 @@ class ProcessorNode:
     children: tuple[str, ...] = ()
     sends_old_values: bool = False
     late: str | None = None
+    wrapped_by: Function | None = field(default=None, compare=False, repr=False)
+    """Makes what runs in place of the operation, around it (:mod:`topology.wrapping`). It has no part in digests."""
     site: CallSite | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -311,6 +313,8 @@ class Topology:
     open_serdes: tuple[OpenSerde, ...] = field(default=(), compare=False, repr=False)
     settings: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
     """The settings of the application's configuration that are in its topics and stores."""
+    is_wrapped: bool = field(default=False, compare=False, repr=False)
+    """Whether a ``processor.wrapper.class`` was asked about its nodes."""
 
     def describe(self) -> str:
         """The text that ``Topology.describe()`` of Kafka Streams gives for the same program."""

@@ -38,7 +38,6 @@ from topology.nodes import (
     Node,
     PassThrough,
     Peek,
-    Process,
     ProcessorNode,
     SelectKey,
     SinkNode,
@@ -62,11 +61,11 @@ from topology.plan import (
     SourceStep,
     Step,
 )
+from topology.wrapping import PROCESSOR_WRAPPER_KEY, wrap_processors
 
 STORE_FORMAT_KEY = "dsl.store.format"
 STORE_SUPPLIERS_KEY = "dsl.store.suppliers.class"
 UPGRADE_KEY = "upgrade.from"
-PROCESSOR_WRAPPER_KEY = "processor.wrapper.class"
 EXPLICIT_NAMES_KEY = "ensure.explicit.internal.resource.naming"
 
 
@@ -83,6 +82,7 @@ def build(plan: Plan, config: Mapping[str, Any] | None, epoch: int) -> Topology:
         digest=topology_digest((*draft.subtopologies, *draft.global_subtopologies)),
         epoch=epoch,
         open_serdes=draft.open_serdes,
+        is_wrapped=draft.config.get(PROCESSOR_WRAPPER_KEY) is not None,
     )
     return topology if config is None else configure(topology, config)
 
@@ -166,29 +166,6 @@ def lay_out(draft: Draft) -> Draft:
         repartitions=layout.repartitions,
         open_serdes=tuple(layout.open_serdes),
     )
-
-
-def wrap_processors(draft: Draft) -> Draft:
-    """Lets the application put something around each of the program's processors."""
-    wrapper = draft.config.get(PROCESSOR_WRAPPER_KEY)
-    if wrapper is None:
-        return draft
-    if not callable(wrapper):
-        raise TopologyError(
-            f"{PROCESSOR_WRAPPER_KEY} is a callable (name, supplier) that returns a supplier, not {wrapper!r}"
-        )
-    return replace(draft, nodes=tuple(_wrapped(node, wrapper) for node in draft.nodes))
-
-
-def _wrapped(node: Node, wrapper: Callable[[str, Any], Any]) -> Node:
-    if not isinstance(node, ProcessorNode) or not isinstance(node.operation, Process):
-        return node
-    supplier = wrapper(node.name, node.operation.supplier)
-    if not callable(supplier):
-        raise TopologyError(
-            f"{PROCESSOR_WRAPPER_KEY} returned {supplier!r} for {node.name!r}: it must return a supplier", node.site
-        )
-    return replace(node, operation=replace(node.operation, supplier=supplier))
 
 
 def check_names(draft: Draft) -> Draft:

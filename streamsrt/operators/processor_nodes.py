@@ -25,6 +25,7 @@ from topology import nodes
 from topology.processor import PunctuationType, Record, RecordContext, RecordMetadata
 from topology.serdes import Serde
 from topology.windows import Duration, Time, Windowed, to_epoch_ms, to_ms
+from topology.wrapping import TableRecord
 
 Process = Callable[[Any, Any, int, Any, Any], None]
 
@@ -55,6 +56,10 @@ class PathNode:
         for child in self.children:
             child.accept(key, value, timestamp, headers, old)
 
+    def to(self, child: PathNode) -> Callable[..., None]:
+        """What forwards a record to one of the children only."""
+        return child.accept
+
     def drop_late(self, key: Any, value: Any, timestamp: int, headers: Any) -> None:
         """Hands a record to those who want what is dropped as too late."""
         if self.late is not None:
@@ -77,6 +82,31 @@ class MeasuredNode(PathNode):
     def forward(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
         self._meter.forwarded += 1
         super().forward(key, value, timestamp, headers, old)
+
+
+class WrappedNode(PathNode):
+    """An operator within what the application put around its node: it forwards through the context that it was given."""
+
+    __slots__ = ("context",)
+
+    def __init__(self, outer: PathNode) -> None:
+        super().__init__(outer.name, outer.env)
+        self.children, self.late = outer.children, outer.late
+        self.context: Any = None
+
+    def forward(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+        self.context.forward(_record(key, value, timestamp, headers, old))
+
+    def to(self, child: PathNode) -> Callable[..., None]:
+        def forward(key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+            self.context.forward(_record(key, value, timestamp, headers, old), child.name)
+
+        return forward
+
+
+def _record(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> Record[Any, Any]:
+    record = Record(key, value, timestamp, tuple(headers))
+    return record if old is None else TableRecord.of(record, old)
 
 
 def _nothing() -> None:
@@ -126,7 +156,7 @@ class PathBuilder:
         if isinstance(node, nodes.ProcessorNode) and node.late is not None:
             made.late = self.node(node.late)
         if isinstance(node, nodes.ProcessorNode):
-            made.process = self._process(node, made)
+            made.process = self._process(node, made) if node.wrapped_by is None else self._wrapped(node, made)
         return made
 
     # ------------------------------------------------------------------------------------------------- operations
@@ -148,12 +178,14 @@ class PathBuilder:
         return stateless(op, made)
 
     def _branch(self, op: nodes.Branch, made: PathNode) -> Process:
-        targets = [(predicate, self.node(child)) for predicate, child in zip(op.predicates, op.children, strict=True)]
+        targets = [
+            (predicate, made.to(self.node(child))) for predicate, child in zip(op.predicates, op.children, strict=True)
+        ]
 
         def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
-            for predicate, child in targets:
+            for predicate, to_child in targets:
                 if predicate is None or predicate(key, value):
-                    child.accept(key, value, timestamp, headers)
+                    to_child(key, value, timestamp, headers)
                     return
 
         return process
@@ -268,9 +300,16 @@ class PathBuilder:
         return process
 
     def _user(self, node: nodes.ProcessorNode, op: nodes.Process, made: PathNode) -> Process:
-        processor = op.supplier()
-        context = Context(self, node, made, fixed_key=op.fixed_key)
+        return self._runs(op.supplier(), Context(self, node, made, fixed_key=op.fixed_key), made)
 
+    def _wrapped(self, node: nodes.ProcessorNode, made: PathNode) -> Process:
+        """What the application put around an operator; the operator's own step is behind it."""
+        assert node.wrapped_by is not None
+        inner = WrappedNode(made)
+        step = self._process(node, inner)
+        return self._runs(node.wrapped_by(), OperatorContext(self, node, made, inner, step), made)
+
+    def _runs(self, processor: Any, context: Context, made: PathNode) -> Process:
         def begin() -> None:
             processor.init(context)
             made.close = getattr(processor, "close", _nothing)
@@ -279,7 +318,8 @@ class PathBuilder:
 
         def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
             before = context.current
-            context.current = Record(key, value, timestamp, tuple(headers))
+            record: Record[Any, Any] = Record(key, value, timestamp, tuple(headers))
+            context.current = record if old is None else TableRecord.of(record, old)
             try:
                 processor.process(context.current)
             finally:
@@ -415,12 +455,13 @@ class Context:
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
         if self._fixed_key and self.current is not None and record.key != self.current.key:
             raise UserError(f"{self._node.name}: process_values must not change the key; use process")
+        old = record.old_value if isinstance(record, TableRecord) else None
         if child is None:
-            self._made.forward(*record)
+            self._made.forward(*record, old)
             return
         for known in self._made.children:
             if known.name == child:
-                known.accept(*record)
+                known.accept(*record, old)
                 return
         names = ", ".join(self._node.children) or "none"
         raise UserError(f"{self._node.name} has no child {child!r}; its children: {names}")
@@ -477,3 +518,28 @@ class Context:
 
     def current_system_time_ms(self) -> int:
         return self._env.system_time_ms
+
+
+class OperatorContext(Context):
+    """What the processor around an operator gets; it gives the operator's own step to what stands for it."""
+
+    def __init__(
+        self, builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode, inner: WrappedNode, step: Process
+    ) -> None:
+        super().__init__(builder, node, made, fixed_key=False)
+        self._inner = inner
+        self._step = step
+
+    def begin_operator(self, context: Any) -> tuple[Callable[[Record[Any, Any]], None], Callable[[], None]]:
+        """The operator's step, and what ends it. ``context``: what its results are forwarded through."""
+        inner, step = self._inner, self._step
+        inner.context = context
+
+        def process(record: Record[Any, Any]) -> None:
+            step(*record, record.old_value if isinstance(record, TableRecord) else None)
+
+        def close() -> None:
+            # What there is to close is known when the operator has begun.
+            inner.close()
+
+        return process, close

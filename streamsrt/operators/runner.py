@@ -8,8 +8,8 @@
    it goes on until nothing is dirty.
 4. Runs of records that are only counted are taken as a whole (:mod:`streamsrt.operators.counting`). Before anything else is
    run, what was counted so settles into entries.
-5. Where the subtopology has user's processors, or stores whose entries expire, all of it runs on processor nodes:
-   punctuations and deletions come between records.
+5. Where the subtopology has user's processors, also around operators, or stores whose entries expire, all of it runs on
+   processor nodes: punctuations and deletions come between records.
 """
 
 from __future__ import annotations
@@ -102,7 +102,9 @@ class Runner:
         self._compiler = Compiler(self.env)
         self._path = PathBuilder(self.env)
         used = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]
-        self._has_processors = any(isinstance(op, nodes.Process | operations.TableTransformValues) for op in used)
+        self._has_processors = any(
+            isinstance(op, nodes.Process | operations.TableTransformValues) for op in used
+        ) or any(isinstance(n, nodes.ProcessorNode) and n.wrapped_by is not None for n in plan.subtopology.nodes)
         self._expiry = Expiry(self._path)
         self._idle = IdleClosing(self._path)
         self._generate = generate and not self._has_processors and not self._expiry.stores

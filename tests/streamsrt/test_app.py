@@ -33,7 +33,7 @@ from streamsrt.wire.records import iter_columns
 from tests.fixtures_brokers import BundledBroker
 from tests.kafka_server import free_ports
 from tests.system.processes import wait_until
-from topology import StreamsBuilder, serdes
+from topology import Processor, ProcessorContext, Record, StreamsBuilder, serdes
 from topology.nodes import StoreSpec, Topology
 
 PATIENCE_S = 30.0
@@ -139,6 +139,31 @@ def test_a_run_returns_its_results(scene: Scene, guarantee: str) -> None:
     assert (topic, others) == (scene.sink, [])
     assert [(record.key, record.value, record.timestamp) for record in records] == [("k", 4, 1_000), ("k", 6, 1_000)]
     assert [record.offset for record in records] == [1, 2]
+
+
+def test_a_wrapper_sees_what_comes_to_an_operator(scene: Scene) -> None:
+    seen: list[tuple[str, int]] = []
+
+    class Seeing(Processor[Any, Any, Any, Any]):
+        def __init__(self, name: str, inner: Processor[Any, Any, Any, Any]) -> None:
+            self.name, self.inner = name, inner
+
+        def init(self, context: ProcessorContext[Any, Any]) -> None:
+            self.inner.init(context)
+
+        def process(self, record: Record[Any, Any]) -> None:
+            seen.append((self.name, record.value))
+            self.inner.process(record.with_value(record.value + 1))
+
+    builder = StreamsBuilder()
+    read = builder.stream(scene.source, key=serdes.string, value=serdes.integer)
+    doubled = read.map_values(lambda number: 2 * number, name="double")
+    doubled.to(scene.sink, key=serdes.string, value=serdes.integer)
+    wrapper = {"processor.wrapper.class": lambda name, supplier: lambda: Seeing(name, supplier())}
+    scene.write(*numbers(1, 2))
+    KafkaStreams(builder.build(wrapper), {**scene.config(), **wrapper}).run(until="quiet", timeout_s=PATIENCE_S)
+    assert seen == [("double", 1), ("double", 2)]
+    assert scene.read() == [4, 6]
 
 
 def test_what_is_not_written_can_not_be_collected(scene: Scene) -> None:

@@ -331,14 +331,14 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
-def topology_of(program: str) -> Topology:
+def topology_of(program: str, **config: Any) -> Topology:
     builder = StreamsBuilder()
     result = PROGRAMS[program](builder)
     if isinstance(result, KTable):
         result = result.to_stream()
     if result is not None:
         result.map(lambda k, v: (repr(k), repr(v))).to("out", **TEXT)
-    return builder.build({"topology.optimization": "single.store.self.join"})
+    return builder.build({"topology.optimization": "single.store.self.join", **config})
 
 
 def members(union: Any) -> Iterator[type]:
