@@ -2,8 +2,9 @@
 
 1. Bytes from the network decode or raise :class:`DecodeError`, nothing else. Time and memory are bounded by their size and
    the limit for decompressed data.
-2. Where all records have the same sizes, :mod:`streamsrt.wire.records.uniform` reads them; any others are read by aiokafka's
-   Cython reader. It trusts a varint to end within the buffer, so it gets only buffers for which that holds (``_readable``).
+2. Where all records have the same sizes, :mod:`streamsrt.wire.records.uniform` reads them, and small texts of any sizes
+   :mod:`streamsrt.wire.records.small`; any others are read by aiokafka's Cython reader. It trusts a varint to end within the
+   buffer, so it gets only buffers for which that holds (``_readable``).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from streamsrt.wire.records.header import (
     iter_headers,
     read_header,
 )
+from streamsrt.wire.records.small import read_small
 from streamsrt.wire.records.uniform import read_uniform
 
 _ATTRIBUTES_LOW_BYTE = 22
@@ -71,9 +73,10 @@ def decode_records(
             f"in {len(view) - HEADER_SIZE_BYTES} bytes"
         )
     if header.records_count > header.last_offset_delta:
-        uniform = read_uniform(view[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp)
-        if uniform is not None:
-            keys, values, timestamps, bounds = uniform
+        records = view[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp
+        found = read_uniform(*records) or read_small(*records)
+        if found is not None:
+            keys, values, timestamps, bounds = found
             if header.is_log_append_time:
                 timestamps = [header.max_timestamp] * header.records_count
                 bounds = header.max_timestamp, header.max_timestamp

@@ -24,7 +24,7 @@ _SAMPLE_RECORDS = 8
 _RUN_RECORDS = 128
 _HEAD_BYTES_MAX = 21  # an attribute byte and four numbers of up to five bytes
 _NUMBER_BYTES_MAX = 5
-_BASE_TIMESTAMP_MAX = 1 << 62
+BASE_TIMESTAMP_MAX = 1 << 62
 _HIGH = bytes(range(0x80, 0x100))
 
 _BYTE = np.dtype(np.uint8)
@@ -39,7 +39,7 @@ def _short_deltas() -> npt.NDArray[np.int16]:
     return (numbers >> 1 ^ -(numbers & 1)).astype(np.int16)
 
 
-_SHORT_DELTAS = _short_deltas()
+SHORT_DELTAS = _short_deltas()
 
 Uniform: TypeAlias = tuple[list[bytes | None], list[bytes | None], list[int], tuple[int, int]]
 
@@ -70,7 +70,7 @@ def read_uniform(records: memoryview, count: int, base_timestamp: int) -> Unifor
     if count < RECORDS_MIN or not _looks_uniform(records):
         return None
     runs = _runs(records, count)
-    if runs is None or not -_BASE_TIMESTAMP_MAX < base_timestamp < _BASE_TIMESTAMP_MAX:
+    if runs is None or not -BASE_TIMESTAMP_MAX < base_timestamp < BASE_TIMESTAMP_MAX:
         return None
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
@@ -197,7 +197,7 @@ def _timestamps(records: memoryview, runs: list[_Run], base_timestamp: int) -> n
             written.append(_long_deltas(run))
         else:
             words = np.ndarray((run.length,), kind, records, run.position + run.time_at, (run.size,))
-            written.append(_SHORT_DELTAS.take(words))
+            written.append(SHORT_DELTAS.take(words))
     deltas = written[0] if len(written) == 1 else np.concatenate(written)
     return cast(npt.NDArray[np.int64], np.add(deltas, base_timestamp, dtype=np.int64))
 

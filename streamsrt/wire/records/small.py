@@ -1,0 +1,183 @@
+"""Small records of many sizes: numpy finds where each of them begins, and reads them column by column.
+
+Rules of this module:
+- A record begins behind the zero that ends the one before (no headers), and its own length of one byte is followed by a zero
+  (no attributes). In a batch of texts no other place looks like that. So the places that do are the records: if there are
+  as many, and each one's length leads to the next. Where that is not so (numbers in binary, headers, long records), the
+  batch is not read here but by the codec for any records, which is also who says what is wrong with it: here nothing is an
+  error.
+- What is read here is what that codec reads, for all bytes, not only for those that a producer writes.
+- Keys that are the same bytes as their values are made once.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsrt.wire.records.uniform import BASE_TIMESTAMP_MAX, SHORT_DELTAS, Uniform
+
+RECORDS_MIN = 768
+"""Fewer records cost less one by one."""
+
+_RECORD_BYTES_MAX = 64  # of one with a length of one byte
+_AVERAGE_BYTES_MAX = 40  # larger records gain nothing
+_SAMPLE_BYTES = 512
+_RECORD_ZEROS_MAX = 3  # attributes, a timestamp's delta, header count
+_RECORDS_MAX = 1 << 13  # whose offset deltas take two bytes
+_AT_LENGTH_MIN = 6  # attributes, two deltas, two lengths, header count
+_NUMBER_BYTES_MAX = 5
+_WORD = 8
+_PADDING = bytes(_RECORD_BYTES_MAX + _WORD)
+
+_Numbers: TypeAlias = npt.NDArray[np.int64]
+_Bytes: TypeAlias = npt.NDArray[np.uint8]
+_Words: TypeAlias = npt.NDArray[np.uint64]
+
+_LOWEST_BYTES = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
+
+
+def read_small(records: memoryview, count: int, base_timestamp: int) -> Uniform | None:
+    """Keys, values, timestamps, and the lowest and highest one, of ``count`` records that fill the buffer.
+
+    None where they are not such as rule 1 says.
+    """
+    end = len(records)
+    if not RECORDS_MIN <= count <= _RECORDS_MAX or end > count * _AVERAGE_BYTES_MAX:
+        return None
+    zeros = bytes(records[:_SAMPLE_BYTES]).count(0)
+    if zeros > 2 * _RECORD_ZEROS_MAX * _SAMPLE_BYTES * count // end:
+        return None
+    if not -BASE_TIMESTAMP_MAX < base_timestamp < BASE_TIMESTAMP_MAX:
+        return None
+    data = b"".join((records, _PADDING))
+    table = np.frombuffer(data, np.uint8)
+    found = _starts(table, end, count)
+    if found is None:
+        return None
+    starts, ends = found
+    deltas, offset_at = _deltas(data, table, starts + 2)
+    key_length_at = _behind_offsets(data, offset_at, count)
+    if key_length_at is None:
+        return None
+    keys_at, key_sizes = _sized(table, key_length_at)
+    values_at, value_sizes = _sized(table, keys_at + key_sizes)
+    ends -= 1
+    if not _are_equal(values_at + value_sizes, ends):
+        return None
+    key_words, value_words = _words(data, keys_at, key_sizes), _words(data, values_at, value_sizes)
+    keys = _items(data, table, key_words, keys_at, key_sizes)
+    if _are_equal(key_words, value_words) and _are_equal(table[keys_at - 1], table[values_at - 1]):
+        values = keys.copy()
+    else:
+        values = _items(data, table, value_words, values_at, value_sizes)
+    deltas += base_timestamp
+    bounds = int(np.minimum.reduce(deltas)), int(np.maximum.reduce(deltas))
+    return keys, values, cast(list[int], deltas.tolist()), bounds
+
+
+def _starts(table: _Bytes, end: int, count: int) -> tuple[_Numbers, _Numbers] | None:
+    """Where records begin and end, if rule 1 finds just these."""
+    zeros = table[:end] == 0
+    if not zeros[1] or not zeros[-1]:
+        return None
+    starts = (zeros[:-2] & zeros[2:]).nonzero()[0]
+    # Both deltas of the first record may be zero, which looks like a record.
+    starts = starts[starts.searchsorted(int(table[0]) >> 1) :]
+    if len(starts) != count - 1:
+        return None
+    starts = np.concatenate(([0], starts + 1))
+    lengths = table[starts]
+    if np.bitwise_or.reduce(lengths) & 0x81 or np.minimum.reduce(lengths) < 2 * _AT_LENGTH_MIN:
+        return None
+    ends = starts + 1 + (lengths >> 1)
+    if ends[-1] != end or not _are_equal(starts[1:], ends[:-1]):
+        return None
+    return starts, ends
+
+
+def _deltas(data: bytes, table: _Bytes, at: _Numbers) -> tuple[_Numbers, _Numbers]:
+    """The timestamps after the first one, and what stands behind them. Too long ones give places that fit nothing."""
+    words = _pairs(data)[at]
+    longer = words & 0x80
+    if not ((words & 0x8080) == 0x8080).any():
+        # A number of one byte is that byte alone.
+        words &= longer * 0x1FE | 0xFF
+        return SHORT_DELTAS.take(words).astype(np.int64), at + 1 + (longer >> 7)
+    deltas = np.zeros(len(at), np.int64)
+    rest, at = np.arange(len(at)), at.copy()
+    for shift in range(0, 7 * _NUMBER_BYTES_MAX, 7):
+        some = table[at[rest]]
+        deltas[rest] |= (some & 0x7F).astype(np.int64) << shift
+        at[rest] += 1
+        rest = rest[some >= 0x80]
+    at[rest] = 0
+    return deltas >> 1 ^ -(deltas & 1), at
+
+
+def _pairs(data: bytes) -> npt.NDArray[np.uint16]:
+    """Two bytes from each byte on."""
+    return np.ndarray((len(data) - 1,), "<u2", data, 0, (1,))
+
+
+def _behind_offsets(data: bytes, at: _Numbers, count: int) -> _Numbers | None:
+    """What stands behind the offset deltas, if they are 0, 1, 2 and so on."""
+    expected, mask, sizes = _written_offsets(count)
+    return at + sizes if _are_equal(_pairs(data)[at] & mask, expected) else None
+
+
+@lru_cache(maxsize=64)
+def _written_offsets(count: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16], _Numbers]:
+    """Offset deltas as they are written, the bits that these take, and their sizes."""
+    doubled = np.arange(count, dtype=np.int64) << 1
+    is_short = doubled < 0x80
+    written = np.where(is_short, doubled, doubled & 0x7F | 0x80 | doubled >> 7 << 8)
+    return written.astype(np.uint16), np.where(is_short, 0xFF, 0xFFFF).astype(np.uint16), np.where(is_short, 1, 2)
+
+
+def _sizes() -> _Numbers:
+    """What a length of one byte means; null is of no size, and what is no such length leads out of any record."""
+    sizes = np.full(256, 1 << 20, np.int64)
+    sizes[:0x80:2] = np.arange(64)
+    sizes[1] = 0
+    return sizes
+
+
+_SIZES = _sizes()
+
+
+def _sized(table: _Bytes, at: _Numbers) -> tuple[_Numbers, _Numbers]:
+    """Where the bytes begin whose length stands there, and how many they are."""
+    return at + 1, _SIZES.take(table.take(at, mode="clip"))
+
+
+def _words(data: bytes, at: _Numbers, sizes: _Numbers) -> _Words:
+    """The bytes of each record as eight of them at a time, filled up with zeros."""
+    width = -(-int(np.maximum.reduce(sizes)) // _WORD)
+    wide = np.ndarray((len(data) - _WORD + 1,), "<u8", data, 0, (1,))
+    words = np.empty((len(at), width), np.uint64)
+    for word in range(width):
+        lowest = _LOWEST_BYTES.take(sizes - _WORD * word, mode="clip")
+        np.bitwise_and(wide[at + _WORD * word], lowest, out=words[:, word])
+    return words
+
+
+def _items(data: bytes, table: _Bytes, words: _Words, at: _Numbers, sizes: _Numbers) -> list[bytes | None]:
+    count, width = words.shape
+    if not width:
+        return [None if length == 1 else b"" for length in table[at - 1].tolist()]
+    # This takes zeros at the end for what filled the words up.
+    items: list[Any] = words.view(f"S{_WORD * width}").reshape(count).tolist()
+    # Where there are no bytes, the byte before is the length.
+    for index in (table[at + sizes - 1] <= 1).nonzero()[0].tolist():
+        start, size = int(at[index]), int(sizes[index])
+        items[index] = None if size == 0 and data[start - 1] == 1 else data[start : start + size]
+    return items
+
+
+def _are_equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    """Of columns of one kind: several times quicker than what numpy has for it."""
+    return one.tobytes() == other.tobytes()
