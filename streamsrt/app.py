@@ -101,6 +101,7 @@ class KafkaStreams(Queryable):
         self._process_queries: ProcessQueries | None = None
         self._failed_threads = 0
         self._metrics = InstanceMetrics()
+        self._process_id = ""
         self._past = Progress()
         """What threads did that failed and were replaced."""
         self._is_paused = False
@@ -174,21 +175,24 @@ class KafkaStreams(Queryable):
         config, loop = self.config, self._loop
         processes = None if self._processes is None else self._processes.summary
         client = {"client-id": config.client_id or f"streamsrt-{config.application_id}"}
+        of_workers = [] if self._process_queries is None else self._process_queries.metrics()
+        # Of stream threads that are processes it is they who have opened the state directory.
+        process_id = self._process_id or next((m.tags["process-id"] for m in of_workers if "process-id" in m.tags), "")
         found = list(
             client_metrics(
                 {**client, "application-id": config.application_id},
                 self._state,
-                About(config.application_id, self.topology.describe(), config.metrics_recording_level),
+                About(config.application_id, self.topology.describe(), config.metrics_recording_level, process_id),
                 alive=int(self._state in (State.RUNNING, State.REBALANCING)) if processes is None else processes.alive,
                 failed=self._failed_threads if processes is None else processes.failed,
             )
         )
-        if self._process_queries is not None:
-            # What a stream thread says of itself as a client of its own is of no use beside what is said of the whole.
-            found += [metric for metric in self._process_queries.metrics() if metric.group != CLIENT]
+        # What a stream thread says of itself as a client of its own is of no use beside what is said of the whole.
+        found += [metric for metric in of_workers if metric.group != CLIENT]
         if loop is not None:
             name = client["client-id"] if self._worker else f"{client['client-id']}-StreamThread-{self._thread_number}"
-            found += self._metrics.of_thread({**client, "thread-id": name}, loop, self._queries)
+            thread = {**client, "thread-id": name}
+            found += self._metrics.of_thread(thread, loop, self._queries, state=self._state, process_id=process_id)
         return found
 
     def local_queries(self) -> StoreQueries:
@@ -495,6 +499,7 @@ class KafkaStreams(Queryable):
                         config.state_dir, config.application_id, rocksdb=rocksdb, shared=self._worker is not None
                     )
                 )
+                self._process_id = str(directory.process_id)
                 if self._worker is None:
                     without_old_state(directory, config)
                 logger.info("%s", budget_text(config))

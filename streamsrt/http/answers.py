@@ -377,7 +377,12 @@ def health(instance: Instance) -> Answer:
 def readiness(instance: Instance) -> Answer:
     """``/readyz``: 503 until all of its tasks process."""
     why = instance.why_not_ready()
-    return (_RETRY if why else 200), {"ready": not why, "state": instance.state.value, "why": why}
+    return (_RETRY if why else 200), {
+        "ready": not why,
+        "state": instance.state.value,
+        "restore_eta_s": instance.progress.restore_eta_s,
+        "why": why,
+    }
 
 
 def failure(error: StreamsError) -> Answer:

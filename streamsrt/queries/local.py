@@ -109,6 +109,12 @@ class LocalQueries(StoreQueries):
         """What ``work`` finds out of the tasks, while nobody else touches them. Raises InvalidStateStoreError."""
         return self._desk.run(lambda: work(self._tasks), timeout_s)
 
+    def look_at_globals(self, work: Callable[[GlobalConsumer], None], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """Does ``work`` with what keeps the global stores, where there are any. Raises InvalidStateStoreError."""
+        consumer = self._global_consumer()
+        if consumer is not None:
+            self._desk.run(lambda: work(consumer), timeout_s)
+
     def store_sizes(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[StoreSize]:
         """What each store of this instance takes."""
 

@@ -38,7 +38,9 @@ def why_task(task: TaskProgress) -> str:
         return f"{what}: it waits for its offsets and topics, or for the store that another task is closing"
     if task.phase == "restoring":
         stores = ", ".join(each.store for each in task.restoring if each.remaining_records)
-        return f"{what}: {left} changelog records are left" + (f" ({stores})" if stores else "")
+        eta_s = max((each.eta_s for each in task.restoring if each.eta_s is not None), default=None)
+        time_left = f", about {eta_s:.0f} s" if left and eta_s is not None else ""
+        return f"{what}: {left} changelog records are left" + (f" ({stores})" if stores else "") + time_left
     if task.phase == "standby":
         return f"{what}: {left} changelog records behind"
     return f"{what}: {task.lag_records} records of input are waiting" if task.lag_records else f"{what}: nothing waits"

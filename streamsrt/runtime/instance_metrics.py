@@ -16,10 +16,18 @@ from streamsrt.measures import Rates
 from streamsrt.membership.values import Task as TaskKey
 from streamsrt.queries.errors import InvalidStateStoreError
 from streamsrt.queries.local import LocalQueries
-from streamsrt.runtime.metrics import Metric, MetricList, memory_metrics, thread_metrics, updater_metrics
-from streamsrt.runtime.store_metrics import store_metrics
+from streamsrt.runtime.metrics import (
+    Metric,
+    MetricList,
+    memory_metrics,
+    thread_metrics,
+    thread_state_metrics,
+    updater_metrics,
+)
+from streamsrt.runtime.store_metrics import global_store_metrics, store_metrics
 from streamsrt.runtime.stream_thread import StreamThread
 from streamsrt.runtime.task_metrics import shares_of_time, task_metrics
+from streamsrt.runtime.values import State
 from streamsrt.tasks.owned_task import OwnedTask
 
 _TASKS_AT_ONCE = 8
@@ -32,12 +40,21 @@ class InstanceMetrics:
     def __init__(self) -> None:
         self._rates = Rates(time.monotonic_ns())
 
-    def of_thread(self, tags: Mapping[str, str], loop: StreamThread, queries: LocalQueries | None) -> list[Metric]:
-        """Of the processing thread with its tasks and stores."""
+    def of_thread(
+        self,
+        tags: Mapping[str, str],
+        loop: StreamThread,
+        queries: LocalQueries | None,
+        *,
+        state: State,
+        process_id: str,
+    ) -> list[Metric]:
+        """Of the processing thread with its tasks and stores. ``state``: of the application that has this one thread."""
         board = MetricList(self._rates, time.monotonic_ns(), loop.now_ms())
         progress = loop.progress
         thread_metrics(board, tags, progress, loop.meter)
-        updater_metrics(board, tags, progress)
+        thread_state_metrics(board, tags, process_id, progress.thread_state(state))
+        updater_metrics(board, tags, progress, loop.restore_meter)
         board.found += memory_metrics(tags, progress.memory)
         if queries is not None:
             with suppress(InvalidStateStoreError):
@@ -52,6 +69,7 @@ class InstanceMetrics:
             queries.look(
                 partial(_read, board, tags, {owned.key for owned in tasks[at : at + _TASKS_AT_ONCE]}), _TIMEOUT_S
             )
+        queries.look_at_globals(partial(global_store_metrics, board, tags), _TIMEOUT_S)
 
 
 def _read(board: MetricList, tags: Mapping[str, str], wanted: Collection[TaskKey], tasks: Iterable[OwnedTask]) -> None:

@@ -12,11 +12,12 @@ import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
-from math import isnan
+from math import isnan, nan
 
 from streamsrt.measures import Rates, Reading, Spread, Work
 from streamsrt.runtime.meter import ThreadMeter
-from streamsrt.runtime.values import MemoryUse, Progress, State
+from streamsrt.runtime.values import MemoryUse, Progress, State, ThreadState
+from streamsrt.tasks.changelog_work import StepMeter
 
 CLIENT, THREAD, TASK, NODE, TOPIC, STORE, CACHE, UPDATER, MEMORY = (
     "stream-metrics",
@@ -98,14 +99,14 @@ class About:
     application_id: str
     topology: str
     recording_level: str
-    process_id: str = ""
+    process_id: str
+    """Of the state directory; empty until that is open."""
 
 
 def client_metrics(tags: Mapping[str, str], state: State, about: About, *, alive: int, failed: int) -> Iterator[Metric]:
     """Of the instance."""
-    yield Metric(
-        "client-state", CLIENT, list(State).index(state), {**tags, "state": state.value}, "state of the client"
-    )
+    of_state = {**tags, "process-id": about.process_id, "state": state.value}
+    yield Metric("client-state", CLIENT, list(State).index(state), of_state, "state of the client")
     version, commit = installed()
     level = ["INFO", "DEBUG", "TRACE"].index(about.recording_level)
     yield Metric("recording-level", CLIENT, level, {**tags, "level": about.recording_level}, "metrics.recording.level")
@@ -153,6 +154,12 @@ def thread_metrics(board: MetricList, tags: Mapping[str, str], progress: Progres
     board.add(THREAD, "thread-start-time", meter.started_ms, tags, "when it started, epoch milliseconds")
 
 
+def thread_state_metrics(board: MetricList, tags: Mapping[str, str], process_id: str, state: ThreadState) -> None:
+    """Source: KIP-1091."""
+    of_state = {**tags, "process-id": process_id, "state": state.value}
+    board.add(THREAD, "thread-state", list(ThreadState).index(state), of_state, "state of the stream thread")
+
+
 def memory_metrics(tags: Mapping[str, str], memory: MemoryUse) -> Iterator[Metric]:
     """Of all state of the process, beside its budget. These are this runtime's: Java has no budget over all."""
     yield Metric("memory-limit-bytes", MEMORY, memory.limit_bytes, tags, "cache.max.bytes")
@@ -163,13 +170,35 @@ def memory_metrics(tags: Mapping[str, str], memory: MemoryUse) -> Iterator[Metri
     yield Metric("state-bytes", MEMORY, memory.state_bytes, tags, "bytes that all stores hold, on disk and in memory")
 
 
-def updater_metrics(board: MetricList, tags: Mapping[str, str], progress: Progress) -> None:
-    """Of what is being restored and followed."""
+def updater_metrics(board: MetricList, tags: Mapping[str, str], progress: Progress, meter: StepMeter) -> None:
+    """Of what is being restored and followed. Source: DefaultStateUpdater, whose thread the restore thread is here."""
     restoring = [task for task in progress.tasks if task.role == "active" and task.phase == "restoring"]
     standbys = [task for task in progress.tasks if task.role != "active"]
     board.add(UPDATER, "active-restoring-tasks", len(restoring), tags, "active tasks that are being restored")
     board.add(UPDATER, "standby-updating-tasks", len(standbys), tags, "standbys that follow their changelogs")
+    for role in ("active", "standby"):
+        what = f"{role} tasks whose restoring is paused: pausing the application stops what they process only"
+        board.add(UPDATER, f"{role}-paused-tasks", 0, tags, what)
     board.counted(UPDATER, "restore-records", progress.restored_records, tags, "records restored")
+    board.rate(UPDATER, "restore-call", meter.active.count + meter.standby.count, tags, "steps of restoring")
+    eta_s = progress.restore_eta_s
+    board.add(UPDATER, "restore-eta-s", nan if eta_s is None else eta_s, tags, "seconds until all is restored, about")
+    _shares_of_restoring(board, tags, meter)
+
+
+def _shares_of_restoring(board: MetricList, tags: Mapping[str, str], meter: StepMeter) -> None:
+    active = _share(board, tags, "active-restore-ratio", meter.active)
+    standby = _share(board, tags, "standby-update-ratio", meter.standby)
+    for name, value, what in (
+        ("active-restore-ratio", active, "restoring active tasks"),
+        ("standby-update-ratio", standby, "following changelogs for standbys"),
+        ("idle-ratio", max(0.0, 1.0 - active - standby), "nothing to restore, and waiting"),
+    ):
+        board.add(UPDATER, name, value if meter.is_timed else nan, tags, f"part of the restore thread's time: {what}")
+
+
+def _share(board: MetricList, tags: Mapping[str, str], name: str, work: Work) -> float:
+    return min(1.0, board.per_second((UPDATER, name, *tags.values()), work.time_ns) / 1e9)
 
 
 def prometheus_text(metrics: Iterable[Metric]) -> str:

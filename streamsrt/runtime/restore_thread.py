@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -24,7 +25,7 @@ from streamsrt.client.interface import Fetching
 from streamsrt.client.signal import Signal
 from streamsrt.client.values import TopicPartition
 from streamsrt.errors import StateError
-from streamsrt.tasks.changelog_work import STEP_RECORDS, Applied, ChangelogWork, Followed, Report
+from streamsrt.tasks.changelog_work import STEP_RECORDS, Applied, ChangelogWork, Followed, Report, StepMeter
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +104,7 @@ class RestoreThread:
         step_records: int = STEP_RECORDS,
     ) -> None:
         self.standing_still = Turns(self.doing, patience_s)
+        self.meter = StepMeter(is_timed=True)
         self._fetcher = fetcher
         self._arrived = arrived
         self._wake = wake
@@ -201,7 +203,9 @@ class RestoreThread:
         """Whether there was something to do."""
         work, turns = self._work, self.standing_still
         passed: set[TopicPartition] = set()
+        is_over = False
         turns.begin()
+        began_ns = time.monotonic_ns()
         try:
             if not work.has_work:
                 taken = self._fetcher.poll(0.0, FETCHES_AT_ONCE)
@@ -209,15 +213,18 @@ class RestoreThread:
                 if not taken:
                     return False
                 passed = work.take(taken)
-            ended = work.step()
-            if ended is not None:
-                self._fetcher.remove_partitions([ended])
-                self._let_go.add(ended)
+            step = work.step()
+            if step is not None:
+                self.meter.add(step, began_ns, time.monotonic_ns())
+                is_over = step.is_over
+                if is_over:
+                    self._fetcher.remove_partitions([step.changelog])
+                    self._let_go.add(step.changelog)
         finally:
             turns.end()
         if passed:
             self._hold_back(passed)
-        if passed or ended is not None:
+        if passed or is_over:
             self._wake()
         return True
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Final
 
 from streamsrt.measures import Reading
 from streamsrt.operators.plan import own_store
 from streamsrt.runtime.metrics import CACHE, STORE, MetricList
 from streamsrt.state import rocksdb_statistics as rocksdb
 from streamsrt.state.buffer import SuppressionBuffer
-from streamsrt.state.kinds import rocksdb_of, scope
+from streamsrt.state.kinds import Cache, rocksdb_of, scope
 from streamsrt.state.rocksdb import RocksDBStore
 from streamsrt.state.timed import StoreMeter
+from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.owned_task import OwnedTask
 from topology.nodes import ProcessorNode
 
+GLOBAL_TASK_ID: Final = "-1_-1"
 _RATIO = 1e6
 
 
@@ -24,9 +27,7 @@ def store_metrics(board: MetricList, tags: Mapping[str, str], owned: OwnedTask) 
         name, store = spec.name, owned.stores[spec.name]
         of_store = {**tags, "task-id": str(owned), f"{scope(spec)}-state-id": name}
         cache = owned.task.caches[name]
-        board.add(STORE, "estimate-num-keys", store.approximate_count(), of_store, "entries in the store, about")
-        board.add(STORE, "size-bytes", store.approximate_size_bytes(), of_store, "bytes on disk and in memtables")
-        board.add(STORE, "cache-size-bytes-total", cache.size_bytes(), of_store, "bytes of its record cache, about")
+        _store(board, of_store, store, cache)
         progress = owned.changelogs.get(name)
         if progress is not None:
             left = progress.remaining_records
@@ -41,10 +42,22 @@ def store_metrics(board: MetricList, tags: Mapping[str, str], owned: OwnedTask) 
             _suppression(board, of_store, owned, name)
         elif meter is not None:
             _latency(board, of_store, owned, name)
-        found = rocksdb_of(store)
-        if found is not None:
-            _properties(board, of_store, found)
-            _statistics(board, of_store, found)
+
+
+def global_store_metrics(board: MetricList, tags: Mapping[str, str], consumer: GlobalConsumer) -> None:
+    """Of the global stores of one stream thread, under the task id that they have in Kafka Streams."""
+    for spec, store, cache in consumer.open_stores():
+        _store(board, {**tags, "task-id": GLOBAL_TASK_ID, f"{scope(spec)}-state-id": spec.name}, store, cache)
+
+
+def _store(board: MetricList, of_store: Mapping[str, str], store: Any, cache: Cache | SuppressionBuffer) -> None:
+    board.add(STORE, "estimate-num-keys", store.approximate_count(), of_store, "entries in the store, about")
+    board.add(STORE, "size-bytes", store.approximate_size_bytes(), of_store, "bytes on disk and in memtables")
+    board.add(STORE, "cache-size-bytes-total", cache.size_bytes(), of_store, "bytes of its record cache, about")
+    found = rocksdb_of(store)
+    if found is not None:
+        _properties(board, of_store, found)
+        _statistics(board, of_store, found)
 
 
 def _operations(board: MetricList, of_store: Mapping[str, str], meter: StoreMeter) -> None:

@@ -64,6 +64,7 @@ from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Res
 from streamsrt.runtime.meter import ThreadMeter
 from streamsrt.runtime.tracing import OnWork, no_spans
 from streamsrt.runtime.values import MemoryUse, Progress, RestoreProgress, State, TaskProgress
+from streamsrt.tasks.changelog_work import StepMeter
 from streamsrt.tasks.damage import damaged_store
 from streamsrt.tasks.owned_task import OwnedTask
 from streamsrt.tasks.task_manager import TaskManager
@@ -556,6 +557,11 @@ class StreamThread:
     def now_ms(self) -> int:
         """What its clock shows."""
         return self._now_ms()
+
+    @property
+    def restore_meter(self) -> StepMeter:
+        """What restoring took. For any thread."""
+        return self._manager.restoring.meter
 
     @property
     def member_id(self) -> str:

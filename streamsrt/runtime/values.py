@@ -22,6 +22,18 @@ class State(Enum):
     ERROR = "ERROR"
 
 
+class ThreadState(Enum):
+    """The state of a stream thread, as in ``StreamThread.State``."""
+
+    CREATED = "CREATED"
+    STARTING = "STARTING"
+    PARTITIONS_REVOKED = "PARTITIONS_REVOKED"
+    PARTITIONS_ASSIGNED = "PARTITIONS_ASSIGNED"
+    RUNNING = "RUNNING"
+    PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
+    DEAD = "DEAD"
+
+
 STATE_TRANSITIONS: Mapping[State, frozenset[State]] = MappingProxyType(
     {
         State.CREATED: frozenset({State.REBALANCING, State.PENDING_SHUTDOWN, State.PENDING_ERROR}),
@@ -31,6 +43,18 @@ STATE_TRANSITIONS: Mapping[State, frozenset[State]] = MappingProxyType(
         State.NOT_RUNNING: frozenset(),
         State.PENDING_ERROR: frozenset({State.ERROR}),
         State.ERROR: frozenset(),
+    }
+)
+
+
+_THREAD_STATES: Mapping[State, ThreadState] = MappingProxyType(
+    {
+        State.CREATED: ThreadState.CREATED,
+        State.RUNNING: ThreadState.RUNNING,
+        State.PENDING_SHUTDOWN: ThreadState.PENDING_SHUTDOWN,
+        State.PENDING_ERROR: ThreadState.PENDING_SHUTDOWN,
+        State.NOT_RUNNING: ThreadState.DEAD,
+        State.ERROR: ThreadState.DEAD,
     }
 )
 
@@ -106,6 +130,15 @@ class Progress:
     memory: MemoryUse = MemoryUse()
     moves: tuple[TaskMove, ...] = ()
     """Which tasks came, went and changed their role lately, and why; of each stream thread the newest last."""
+
+    def thread_state(self, state: State) -> ThreadState:
+        """Of the one stream thread whose progress this is. ``state``: the application's."""
+        if state is State.REBALANCING:
+            if self.member_epoch > 0:
+                return ThreadState.PARTITIONS_ASSIGNED
+            # Without membership: it has not come that far, or has lost it with all its tasks.
+            return ThreadState.PARTITIONS_REVOKED if self.opened_tasks else ThreadState.STARTING
+        return _THREAD_STATES[state]
 
     def of_the_past(self) -> Progress:
         """What is left of it when it has ended: the totals."""

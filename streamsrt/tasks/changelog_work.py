@@ -20,10 +20,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from streamsrt.client.interface import Fetching
 from streamsrt.client.values import Fetched, TopicPartition
+from streamsrt.measures import Work
 from streamsrt.wire.records import RecordColumns, iter_columns
 
 Apply = Callable[[RecordColumns], None]
@@ -138,6 +139,16 @@ class _Life:
         return self.end_offset is not None and self.position >= self.end_offset
 
 
+class Step(NamedTuple):
+    """What was done in a step. ``is_restoring``: for an active task, and not for a standby."""
+
+    changelog: TopicPartition
+    is_restoring: bool
+    records: int
+    is_over: bool
+    """The changelog needs no more fetching: it is at its end, or something is wrong."""
+
+
 @dataclass(slots=True)
 class _Fetch:
     """A fetch that is being applied."""
@@ -145,6 +156,25 @@ class _Fetch:
     life: _Life
     fetched: Fetched
     batches: Iterator[RecordColumns]
+
+
+class StepMeter:
+    """How often stores were brought on and how long that took, by what for. Written by who drives the work.
+
+    ``is_timed``: whether that has a thread of its own, whose time is told.
+    """
+
+    __slots__ = ("active", "is_timed", "standby")
+
+    def __init__(self, *, is_timed: bool) -> None:
+        self.is_timed = is_timed
+        self.active = Work()
+        """Restoring active tasks. Its items are records."""
+        self.standby = Work()
+        """Following changelogs for standbys."""
+
+    def add(self, step: Step, began_ns: int, ended_ns: int) -> None:
+        (self.active if step.is_restoring else self.standby).add(began_ns, ended_ns, step.records)
 
 
 class ChangelogWork:
@@ -197,22 +227,22 @@ class ChangelogWork:
                 self._waiting.append((life, each))
         return passed
 
-    def step(self) -> TopicPartition | None:
-        """Applies some of what was taken. The result is a changelog that needs no more fetching, if one has come to that."""
+    def step(self) -> Step | None:
+        """Applies some of what was taken; None where there was nothing to apply."""
         current = self._current = self._current or self._next()
         if current is None:
             return None
-        life = current.life
+        life, records = current.life, 0
         if life.is_over:
             self._current = None
             return None
         try:
-            self._apply_some(current)
+            records = self._apply_some(current)
         except Exception as error:  # noqa: BLE001  # told to whoever takes the reports, who raises it
             self._current = None
             life.is_over = True
             self.reports.add(Failed(life.changelog, current.fetched.offset, error))
-        return life.changelog if life.is_over else None
+        return Step(life.changelog, life.end_offset is not None, records, life.is_over)
 
     def _next(self) -> _Fetch | None:
         if not self._waiting:
@@ -221,7 +251,7 @@ class ChangelogWork:
         batches = iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted)
         return _Fetch(life, fetched, batches)
 
-    def _apply_some(self, current: _Fetch) -> None:
+    def _apply_some(self, current: _Fetch) -> int:
         life, fetched, records = current.life, current.fetched, 0
         if fetched.error is not None:
             raise fetched.error
@@ -237,14 +267,17 @@ class ChangelogWork:
                     break
                 if records >= self._step_records:
                     self._tell(current, records, 0)
-                    return
+                    return records
         except BaseException:
             self._tell(current, records, 0)
             raise
         self._current = None
-        life.position = max(life.position, fetched.next_offset)
+        if not life.is_at_end:
+            # Behind the last record there may be markers, and what was compacted away.
+            life.position = max(life.position, fetched.next_offset)
         life.is_over = life.is_at_end
         self._tell(current, records, len(fetched.buffer))
+        return records
 
     def _tell(self, current: _Fetch, records: int, fetched_bytes: int) -> None:
         life = current.life
@@ -261,6 +294,10 @@ def _before(columns: RecordColumns, end_offset: int) -> RecordColumns:
 
 class Restoring(Protocol):
     """Who drives the work. Called by the processing thread, or by who has the turn (:mod:`streamsrt.queries.desk`)."""
+
+    @property
+    def meter(self) -> StepMeter:
+        """What it took. For any thread to read."""
 
     @property
     def standing_still(self) -> AbstractContextManager[None]:
@@ -292,6 +329,7 @@ class InlineRestoring:
 
     def __init__(self, fetcher: Fetching) -> None:
         self.standing_still: AbstractContextManager[None] = nullcontext()
+        self.meter = StepMeter(is_timed=False)
         self._fetcher = fetcher
         self._work = ChangelogWork()
 
@@ -318,9 +356,12 @@ class InlineRestoring:
         for fetched in self._fetcher.poll(0.0):
             self._work.take([fetched])
             while self._work.has_work:
-                ended = self._work.step()
-                if ended is not None:
-                    self._fetcher.remove_partitions([ended])
+                step = self._work.step()
+                if step is None:
+                    continue
+                self.meter.add(step, 0, 0)
+                if step.is_over:
+                    self._fetcher.remove_partitions([step.changelog])
             yield from self._work.reports.take()
 
     def close(self) -> None:

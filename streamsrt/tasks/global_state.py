@@ -17,7 +17,7 @@ Source: GlobalStateManagerImpl, GlobalStateUpdateTask and GlobalStreamThread of 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -231,6 +231,11 @@ class GlobalConsumer:
             logger.warning("global store: %s; it is wiped, and filled from its topic", error)
             self._directory.wipe(spec.name, self._replica)
             return self._directory.open_store(spec, self._replica)
+
+    def open_stores(self) -> Iterator[tuple[StoreSpec, Any, Cache]]:
+        """Each store with its cache."""
+        for name, spec in self.state.specs.items():
+            yield spec, self._stores[name], self.state.store(name)[1]
 
     def gives_up(self, error: StreamsError) -> bool:
         """Whether the error is that a store of these is damaged: it is wiped by :meth:`close` then."""

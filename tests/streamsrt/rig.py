@@ -112,7 +112,13 @@ class Rig:
             global_consumer=self.global_consumer,
         )
         self.routing = Routing(StoreDirectory(self.topology, APPLICATION_ID), self._count, own_host)
-        self.queries = LocalQueries(self.manager, self.desk, self.routing, restoring=self.manager.restoring)
+        self.queries = LocalQueries(
+            self.manager,
+            self.desk,
+            self.routing,
+            lambda: self.manager.global_consumer,
+            restoring=self.manager.restoring,
+        )
         self.member = InProcessMember()
         self.committer = Committer(APPLICATION_ID, self.network, self.collector, idle=self.desk.idle)
         self.thread = StreamThread(

@@ -136,6 +136,7 @@ def test_every_kind_of_store_from_any_instance_and_from_standbys(scene: Scene) -
                 )
 
             wait_until(lambda: all(roles(each, "active") and roles(each, "standby") for each in (one, two)), "standbys")
+            wait_until(lambda: _global_rows(one) == {("-1_-1", "rocksdb-state-id")}, "metrics of the global store")
             position = orjson.dumps(get(servers[0], f"/stores/counts/keys/{KEYS[0]}")[1]["position"]).decode()
             asked = ("--server", servers[1], "--position", position)
             assert [row["value"] for row in cli("key", "counts", KEYS[0], *asked)] == [2]
@@ -157,6 +158,16 @@ def test_every_kind_of_store_from_any_instance_and_from_standbys(scene: Scene) -
             servers[0], f"/stores/counts/keys/{gone[0]}?stale=true&position={orjson.dumps(ahead).decode()}"
         )
         assert (status, body["error"]) == (412, "NOT_UP_TO_BOUND")
+
+
+def _global_rows(streams: KafkaStreams) -> set[tuple[str, str]]:
+    """Task and kind of store in the metrics of the global store."""
+    return {
+        (metric.tags["task-id"], tag)
+        for metric in streams.metrics()
+        for tag, value in metric.tags.items()
+        if value == "everywhere"
+    }
 
 
 def _standbys_have_all(*instances: KafkaStreams) -> bool:

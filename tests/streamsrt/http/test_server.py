@@ -127,6 +127,8 @@ def _check_views(one: KafkaStreams, servers: list[str]) -> None:
     assert sum(consumed) == mine
     assert any("_bytes_consumed_total" in name and number > 0 for name, number in values.items())
     assert any("_record_e2e_latency_max" in name and 'processor_node_id="' in name for name in values)
+    assert any("_thread_state{" in name and 'process_id="' in name and number == 4 for name, number in values.items())
+    assert any("_idle_ratio" in name and 0 <= number <= 1 for name, number in values.items()), "the restore thread's"
     assert any("_num_live_versions" in name and 'rocksdb_state_id="counts"' in name for name in values)
     assert any("_topology_description" in name and "Sub-topology: 0" in name for name in values)
     found = run_command("query", "key", "counts", KEYS[0], "--server", servers[1], "--json")

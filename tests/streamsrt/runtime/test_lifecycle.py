@@ -153,6 +153,8 @@ def test_why_a_task_waits() -> None:
     assert (
         why_task(task("restoring", left=7)) == "task a_0 (active) is restoring: 7 changelog records are left (counts)"
     )
+    known = replace(task("restoring", left=7), restoring=(RestoreProgress("counts", 1, 1, 7, 1, 2.0, 3.5),))
+    assert why_task(known).endswith("7 changelog records are left (counts), about 4 s"), "where its speed is known"
     assert why_task(task("standby", role="standby", left=3)).endswith("3 changelog records behind")
     assert why_task(task("running", lag=5)).endswith("5 records of input are waiting")
     assert why_task(task("running")).endswith("nothing waits")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from streamsrt.client.values import Fetched
 from streamsrt.measures import Rates
+from streamsrt.membership.values import Tasks
 from streamsrt.runtime.meter import ThreadMeter
 from streamsrt.runtime.metrics import (
     About,
@@ -21,20 +24,24 @@ from streamsrt.runtime.metrics import (
     memory_metrics,
     prometheus_text,
     thread_metrics,
+    thread_state_metrics,
     updater_metrics,
 )
-from streamsrt.runtime.store_metrics import store_metrics
+from streamsrt.runtime.store_metrics import global_store_metrics, store_metrics
 from streamsrt.runtime.task_metrics import shares_of_time, task_metrics
-from streamsrt.runtime.values import MemoryUse, Progress, State
+from streamsrt.runtime.values import MemoryUse, Progress, RestoreProgress, State, TaskProgress, ThreadState
 from streamsrt.state.kinds import lay_out
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
+from streamsrt.tasks.changelog_work import Step, StepMeter
 from streamsrt.tasks.input_buffer import InputBuffer
 from streamsrt.tasks.owned_task import OwnedTask, Phase
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.tasks.restore import ChangelogProgress
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.records import RecordColumns, encode_batch
+from tests.streamsrt.in_process_network import InProcessNetwork
+from tests.streamsrt.rig import Rig
 from topology import StreamsBuilder, Topology, serdes
 from topology.processor import Processor, Record
 from topology.stores import Store
@@ -43,7 +50,7 @@ from topology.windows import EmitStrategy, TimeWindows
 
 PAGE = Path(__file__).resolve().parents[3] / "examples" / "metrics.md"
 NOW_MS = 1_700_000_000_000
-ABOUT = About("shop", "Topologies:\n", "DEBUG")
+ABOUT = About("shop", "Topologies:\n", "DEBUG", "1-2-3")
 
 
 class Remembering(Processor[str, str, str, str]):
@@ -162,7 +169,8 @@ def of_level(path: Path, level: str) -> set[tuple[str, str]]:
 def test_the_page_names_every_metric_and_no_other(tmp_path: Path) -> None:
     others = board()
     thread_metrics(others, {}, Progress(), ThreadMeter())
-    updater_metrics(others, {}, Progress())
+    thread_state_metrics(others, {}, "1-2-3", ThreadState.RUNNING)
+    updater_metrics(others, {}, Progress(), StepMeter(is_timed=True))
     rest = [
         *client_metrics({}, State.RUNNING, ABOUT, alive=1, failed=0),
         *others.found,
@@ -292,3 +300,92 @@ def test_texts_of_prometheus_are_escaped_and_numbers_that_are_none_are_said() ->
     assert 'topology_description="Topologies:\\n"} 1\n' in text
     assert "# HELP kafka_streams_stream_task_metrics_a_avg a\\\\b\\nc\n" in text
     assert "kafka_streams_stream_task_metrics_a_avg{} NaN\n" in text
+
+
+def updater(meter: StepMeter, at_s: int, progress: Progress | None = None) -> dict[str, float]:
+    found = board(at_s * 1_000_000_000)
+    updater_metrics(found, {}, progress or Progress(), meter)
+    return {metric.name: metric.value for metric in found.found}
+
+
+def test_the_time_of_the_restore_thread_is_told_by_what_it_was_for() -> None:
+    meter, ms = StepMeter(is_timed=True), 1_000_000
+    meter.add(Step(("log", 0), is_restoring=True, records=100, is_over=False), 0, 3_000 * ms)
+    meter.add(Step(("log", 0), is_restoring=True, records=50, is_over=True), 4_000 * ms, 5_000 * ms)
+    meter.add(Step(("log", 1), is_restoring=False, records=7, is_over=False), 6_000 * ms, 7_000 * ms)
+    found = updater(meter, 10)
+    assert found["active-restore-ratio"] == pytest.approx(0.4)
+    assert found["standby-update-ratio"] == pytest.approx(0.1)
+    assert found["idle-ratio"] == pytest.approx(0.5)
+    assert found["restore-call-rate"] == pytest.approx(0.3)
+    assert (found["active-paused-tasks"], found["standby-paused-tasks"]) == (0, 0)
+
+
+def test_shares_of_time_are_unknown_where_restoring_has_no_thread() -> None:
+    meter = StepMeter(is_timed=False)
+    meter.add(Step(("log", 0), is_restoring=True, records=100, is_over=True), 0, 0)
+    found = updater(meter, 10)
+    assert found["restore-call-rate"] == pytest.approx(0.1)
+    assert all(isnan(found[name]) for name in ("active-restore-ratio", "standby-update-ratio", "idle-ratio"))
+
+
+def test_how_long_restoring_will_take_is_a_metric() -> None:
+    stores = tuple(RestoreProgress(name, 10, 0, 20, 10, 1.0, eta_s) for name, eta_s in (("a", 20.0), ("b", 8.0)))
+    progress = Progress(tasks=(TaskProgress("0_0", "active", "restoring", 0, 0, {}, stores),))
+    found = updater(StepMeter(is_timed=True), 10, progress)
+    assert (found["restore-eta-s"], found["active-restoring-tasks"]) == (20.0, 1)
+    assert isnan(updater(StepMeter(is_timed=True), 10)["restore-eta-s"])
+
+
+@pytest.mark.parametrize(
+    ("state", "progress", "expected"),
+    [
+        (State.CREATED, Progress(), (0, "CREATED")),
+        (State.REBALANCING, Progress(), (1, "STARTING")),
+        (State.REBALANCING, Progress(member_epoch=0, opened_tasks=2), (2, "PARTITIONS_REVOKED")),
+        (State.REBALANCING, Progress(member_epoch=3, opened_tasks=2), (3, "PARTITIONS_ASSIGNED")),
+        (State.RUNNING, Progress(member_epoch=3), (4, "RUNNING")),
+        (State.PENDING_SHUTDOWN, Progress(member_epoch=3), (5, "PENDING_SHUTDOWN")),
+        (State.PENDING_ERROR, Progress(member_epoch=3), (5, "PENDING_SHUTDOWN")),
+        (State.NOT_RUNNING, Progress(), (6, "DEAD")),
+        (State.ERROR, Progress(), (6, "DEAD")),
+    ],
+)
+def test_the_state_of_the_thread_has_the_ordinals_of_java(
+    state: State, progress: Progress, expected: tuple[int, str]
+) -> None:
+    found = board()
+    thread_state_metrics(found, {"thread-id": "t"}, "1-2-3", progress.thread_state(state))
+    (metric,) = found.found
+    assert (metric.value, metric.tags["state"]) == expected
+    assert (metric.tags["thread-id"], metric.tags["process-id"]) == ("t", "1-2-3")
+
+
+def test_the_state_of_the_client_names_its_process() -> None:
+    told = {m.name: m for m in client_metrics({"client-id": "c"}, State.RUNNING, ABOUT, alive=1, failed=0)}
+    assert (told["client-state"].value, told["client-state"].tags["process-id"]) == (2, "1-2-3")
+
+
+def test_global_stores_are_told_of_as_stores_of_a_task_of_their_own(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    names = builder.global_table("names", key=serdes.string, value=serdes.string, store="names")
+    joined = builder.stream("in", key=serdes.string, value=serdes.string).join(
+        names, lambda one, other: other, on=lambda key, value: key
+    )
+    joined.to("out", key=serdes.string, value=serdes.string)
+    network = InProcessNetwork({"in": 1, "names": 1, "out": 1})
+    network.write(("names", 0), [(b"a", b"1"), (b"b", b"2")])
+    rig = Rig(tmp_path, builder.build(), network)
+    rig.give(Tasks(active=rig.tasks(0)))
+    rig.turn(6)
+    found = board()
+    with rig.desk.idle:
+        rig.queries.look_at_globals(partial(global_store_metrics, found, {"thread-id": "t"}))
+    rig.close()
+    values = {metric.name: metric.value for metric in found.found}
+    assert {tuple(metric.tags.items()) for metric in found.found} == {
+        (("thread-id", "t"), ("task-id", "-1_-1"), ("rocksdb-state-id", "names"))
+    }
+    assert values["num-live-versions"] >= 1, "properties of RocksDB"
+    assert (values["num-open-iterators"], values["size-bytes"] > 0) == (0, True)
+    assert {"estimate-num-keys", "cache-size-bytes-total"} < set(values)

@@ -37,6 +37,12 @@ def fetch(place: tuple[str, int], *batches: tuple[int, int], offset: int | None 
     return Fetched(*place, memoryview(data), batches[0][0] if offset is None else offset, end, 99, 99, 0)
 
 
+def ended(work: ChangelogWork) -> tuple[str, int] | None:
+    """Makes a step; the changelog that needs no more fetching after it."""
+    step = work.step()
+    return step.changelog if step is not None and step.is_over else None
+
+
 def run(work: ChangelogWork) -> None:
     while work.has_work:
         work.step()
@@ -46,7 +52,7 @@ def test_a_step_ends_with_the_batch_that_makes_it_long_enough() -> None:
     work, stores = ChangelogWork(step_records=4), Stores()
     stores.follow(work, A)
     work.take([fetch(A, (0, 3), (3, 3), (6, 2))])
-    assert work.step() is None
+    assert work.step() == (A, False, 6, False)
     assert (stores.offsets[A], work.position(A), work.has_work) == ([0, 1, 2, 3, 4, 5], 6, True)
     work.step()
     assert (stores.offsets[A], work.position(A), work.has_work) == (list(range(8)), 8, False)
@@ -84,7 +90,7 @@ def test_an_error_is_told_and_ends_only_the_changelog_that_it_is_about() -> None
     stores.follow(work, B)
     stores.broken.add(A)
     work.take([fetch(A, (0, 2)), fetch(B, (0, 2)), fetch(A, (2, 2))])
-    assert work.step() == A, "it needs no more fetching"
+    assert ended(work) == A, "it needs no more fetching"
     stores.broken.clear()
     run(work)
     assert stores.offsets == {A: [], B: [0, 1]}
@@ -99,7 +105,7 @@ def test_what_the_broker_refuses_is_told() -> None:
     stores.follow(work, A)
     refused: FetchError = OffsetOutOfRangeError("gone", 1)
     work.take([Fetched(*A, memoryview(b""), 7, 7, 0, 0, 0, error=refused)])
-    assert work.step() == A
+    assert ended(work) == A
     assert work.reports.take() == [Failed(A, 7, refused)]
 
 
@@ -124,8 +130,8 @@ def test_many_changelogs_are_at_work_at_once() -> None:
     stores.follow(work, A, end=4)
     stores.follow(work, B, end=2)
     work.take([fetch(A, (0, 2)), fetch(B, (0, 2)), fetch(A, (2, 2))])
-    ended = [work.step() for _ in range(6)]
-    assert [place for place in ended if place is not None] == [B, A], "the one does not wait for the other"
+    places = [ended(work) for _ in range(6)]
+    assert [place for place in places if place is not None] == [B, A], "the one does not wait for the other"
     assert stores.offsets == {A: [0, 1, 2, 3], B: [0, 1]}
 
 
@@ -178,7 +184,7 @@ def test_what_was_aborted_is_not_applied_and_markers_are_passed() -> None:
     data = transactional(0, 2, 1) + transactional(2, 2, 2)
     data += marker(4, 2, ControlType.ABORT) + marker(5, 1, ControlType.COMMIT) + marker(6, 3, ControlType.COMMIT)
     work.take([Fetched(*A, memoryview(data), 0, 7, 7, 7, 0, ((2, 2),))])
-    assert work.step() == A, "the markers at the end are a part of the changelog's end"
+    assert ended(work) == A, "the markers at the end are a part of the changelog's end"
     assert stores.offsets[A] == [0, 1]
     (told,) = work.reports.take()
     assert isinstance(told, Applied)
@@ -190,7 +196,7 @@ def test_nothing_but_markers_moves_the_position() -> None:
     stores.follow(work, A, end=2)
     data = marker(0, 2, ControlType.ABORT) + marker(1, 1, ControlType.COMMIT)
     work.take([Fetched(*A, memoryview(data), 0, 2, 2, 2, 0, ())])
-    assert work.step() == A
+    assert ended(work) == A
     assert (stores.offsets[A], work.position(A)) == ([], 2)
 
 
@@ -210,5 +216,39 @@ def test_compaction_leaves_gaps_within_batches_between_them_and_at_the_end() -> 
     thinned = encode_batch([b"a", b"b"], [b"1", b"2"], [1, 1], base_offset=2, offsets=[3, 6], last_offset=8)
     last = encode_batch([b"c"], [b"3"], [1], base_offset=12, offsets=[12], last_offset=19)
     work.take([Fetched(*A, memoryview(thinned + last), 0, 20, 20, 20, 0)])
-    assert work.step() == A, "the last records were compacted away"
+    assert ended(work) == A, "the last records were compacted away"
     assert (stores.offsets[A], work.position(A)) == ([3, 6, 12], 20)
+
+
+def test_a_fetch_whose_records_are_all_compacted_away_moves_the_position() -> None:
+    work, stores = ChangelogWork(), Stores()
+    stores.follow(work, A, position=3, end=9)
+    work.take([Fetched(*A, memoryview(b""), 3, 9, 9, 9, 0)])
+    assert ended(work) == A, "else it would be fetched for ever"
+    assert (stores.offsets[A], work.position(A)) == ([], 9)
+    (told,) = work.reports.take()
+    assert told == Applied(A, 9, 9, 0, 0)
+
+
+def test_a_fetch_that_brings_nothing_does_not_take_the_position_back() -> None:
+    work, stores = ChangelogWork(), Stores()
+    stores.follow(work, A, position=5)
+    work.take([Fetched(*A, memoryview(b""), 3, 3, 9, 9, 0)])
+    run(work)
+    assert work.position(A) == 5
+
+
+def test_the_position_does_not_pass_the_end_of_a_source_topic_that_serves_as_changelog() -> None:
+    work, stores = ChangelogWork(), Stores()
+    stores.follow(work, A, end=3)
+    work.take([fetch(A, (0, 2), (2, 2), (4, 2))])
+    assert ended(work) == A
+    assert (stores.offsets[A], work.position(A)) == ([0, 1, 2], 3), "what lies behind it was not restored"
+
+
+def test_a_step_says_what_it_was_for() -> None:
+    work, stores = ChangelogWork(), Stores()
+    stores.follow(work, A, end=2)
+    stores.follow(work, B)
+    work.take([fetch(A, (0, 2)), fetch(B, (0, 3))])
+    assert [work.step(), work.step(), work.step()] == [(A, True, 2, True), (B, False, 3, False), None]
