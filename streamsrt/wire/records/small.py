@@ -2,10 +2,10 @@
 
 Rules of this module:
 - A record begins behind the zero that ends the one before (no headers), and its own length of one byte is followed by a zero
-  (no attributes). In a batch of texts no other place looks like that. So the places that do are the records: if there are
-  as many, and each one's length leads to the next. Where that is not so (numbers in binary, headers, long records), the
-  batch is not read here but by the codec for any records, which is also who says what is wrong with it: here nothing is an
-  error.
+  (no attributes). In texts no other place looks like that, in random bytes hardly any does. So the places that do, and to
+  which a length leads, are the records: if there are as many, and each one's length leads to the next. Where that is not so
+  (numbers in binary, headers, long records), the batch is not read here but by the codec for any records, which is also who
+  says what is wrong with it: here nothing is an error.
 - What is read here is what that codec reads, for all bytes, not only for those that a producer writes.
 - Keys that are the same bytes as their values are made once.
 """
@@ -26,6 +26,7 @@ RECORDS_MIN = 768
 _RECORD_BYTES_MAX = 64  # of one with a length of one byte
 _AVERAGE_BYTES_MAX = 40  # larger records gain nothing
 _SAMPLE_BYTES = 512
+_MISTAKEN_SHARE = 8  # one in so many places may look like a record and be none
 _RECORD_ZEROS_MAX = 3  # attributes, a timestamp's delta, header count
 _RECORDS_MAX = 1 << 13  # whose offset deltas take two bytes
 _AT_LENGTH_MIN = 6  # attributes, two deltas, two lengths, header count
@@ -87,9 +88,12 @@ def _starts(table: _Bytes, end: int, count: int) -> tuple[_Numbers, _Numbers] | 
     starts = (zeros[:-2] & zeros[2:]).nonzero()[0]
     # Both deltas of the first record may be zero, which looks like a record.
     starts = starts[starts.searchsorted(int(table[0]) >> 1) :]
+    starts += 1
+    if count <= len(starts) <= count + count // _MISTAKEN_SHARE:
+        starts = _reached(starts, table, end)
     if len(starts) != count - 1:
         return None
-    starts = np.concatenate(([0], starts + 1))
+    starts = np.concatenate(([0], starts))
     lengths = table[starts]
     if np.bitwise_or.reduce(lengths) & 0x81 or np.minimum.reduce(lengths) < 2 * _AT_LENGTH_MIN:
         return None
@@ -97,6 +101,14 @@ def _starts(table: _Bytes, end: int, count: int) -> tuple[_Numbers, _Numbers] | 
     if ends[-1] != end or not _are_equal(starts[1:], ends[:-1]):
         return None
     return starts, ends
+
+
+def _reached(starts: _Numbers, table: _Bytes, end: int) -> _Numbers:
+    """Without the places that merely look like a record: no length leads there, but for that of another such place."""
+    is_reached = np.zeros(end + 256, np.bool_)
+    is_reached[starts + 1 + (table[starts] >> 1)] = True
+    is_reached[1 + (int(table[0]) >> 1)] = True
+    return starts[is_reached[starts]]
 
 
 def _deltas(data: bytes, table: _Bytes, at: _Numbers) -> tuple[_Numbers, _Numbers]:

@@ -149,6 +149,16 @@ def test_small_texts_of_many_sizes_are_read(step_ms: int, longest: int) -> None:
     assert small(encode_batch(keys, values, times)) == (keys, values, times)
 
 
+def test_a_few_places_that_look_like_records_do_no_harm() -> None:
+    keys, values = texts(1), texts(2)
+    for index in (1, 300, COUNT - 1):
+        keys[index], values[index] = b"a\0\x0c\0b", b"\0\x10\0"
+    assert small(encode_batch(keys, values, times_of())) == (keys, values, times_of())
+    chance = random.Random(1)
+    keys = [chance.randbytes(chance.randint(2, 16)) for _ in keys]
+    assert small(encode_batch(keys, values, times_of())) == (keys, values, times_of())
+
+
 def test_keys_that_are_their_values_are_made_once() -> None:
     words = texts(1)
     found = small(encode_batch(words, words, times_of()))
