@@ -14,7 +14,10 @@ SuspendReason = Literal["promoted", "migrated"]
 
 
 class RestoreListener:
-    """Told of stores that are restored before their task runs. Override what is of interest; offsets are the changelog's."""
+    """Told of stores that are restored before their task runs. Override what is of interest; offsets are the changelog's.
+
+    How quickly that goes, and how long it will take, is in ``KafkaStreams.progress``, which a listener may read.
+    """
 
     def on_restore_start(self, changelog: TopicPartition, store: str, start_offset: int, end_offset: int) -> None:
         """Restoring begins at ``start_offset``; the task runs when ``end_offset`` is reached."""

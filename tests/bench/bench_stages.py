@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
-from typing import Any
+from typing import Any, Literal
 
 from streamsrt.runtime.tuning import tune_process
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
@@ -37,8 +37,8 @@ PARTITIONS = 6
 T0 = 1_700_000_040_000
 pack8 = Struct(">q").pack
 DIRECTORIES: list[str] = []
-OPTIONS = RocksDBOptions()
 
+Level = Literal["INFO", "DEBUG", "TRACE"]
 Row = tuple[bytes | None, bytes, int]
 
 
@@ -47,7 +47,7 @@ class Workload:
     title: str
     batches: list[bytes]
     records: int
-    task: Callable[[], Task]
+    task: Callable[[Level], Task]
     bare: Callable[[], Callable[[], object]]
     prototype: Callable[[], object]
 
@@ -112,17 +112,17 @@ def sink(key: Any = serdes.bytes, value: Any = serdes.bytes) -> nodes.SinkNode:
     return nodes.SinkNode(name="sink", topic="out", key_serde=key, value_serde=value)
 
 
-def new_store(spec: nodes.StoreSpec) -> Any:
+def new_store(spec: nodes.StoreSpec, *, statistics: bool = False) -> Any:
     directory = tempfile.mkdtemp(prefix="bench-stages-")
     DIRECTORIES.append(directory)
-    store = RocksDBStore(Path(directory) / spec.name, spec.name, OPTIONS)
+    store = RocksDBStore(Path(directory) / spec.name, spec.name, RocksDBOptions(statistics=statistics))
     if spec.kind == "window":
         assert spec.retention_ms is not None
         return WindowBytesStore(store, retention_ms=spec.retention_ms)
     return store
 
 
-def new_task(subtopology: nodes.Subtopology, cache_bytes: int = 64 << 20) -> Task:
+def new_task(subtopology: nodes.Subtopology, level: Level = "INFO", cache_bytes: int = 64 << 20) -> Task:
     def written(topic: str, partition: int, batch: bytes, count: int) -> None:
         pass
 
@@ -131,9 +131,9 @@ def new_task(subtopology: nodes.Subtopology, cache_bytes: int = 64 << 20) -> Tas
         subtopology,
         0,
         application_id="bench",
-        stores={spec.name: new_store(spec) for spec in subtopology.stores},
+        stores={spec.name: new_store(spec, statistics=level != "INFO") for spec in subtopology.stores},
         collector=collector,
-        config=TaskConfig(cache_max_bytes=cache_bytes, write_buffer_max_bytes=64 << 20),
+        config=TaskConfig(cache_max_bytes=cache_bytes, write_buffer_max_bytes=64 << 20, recording_level=level),
         partitions_of_topic=lambda topic: PARTITIONS,
     )
 
@@ -238,8 +238,8 @@ def profiles() -> list[bytes]:
     return encoded([(b"user-%06d" % i, b"|profile-%06d-xxxxxxxxxxxxxxxxxxx" % i, T0) for i in range(100_000)])
 
 
-def join_task() -> Task:
-    task = new_task(join())
+def join_task(level: Level) -> Task:
+    task = new_task(join(), level)
     for batch in profiles():
         for columns in decode_batches(batch):
             task.restore("profiles", columns)
@@ -349,7 +349,7 @@ def workloads() -> dict[str, Callable[[], Workload]]:
     def plain(
         title: str, made: Any, batches: list[bytes], bare: Any, best: Callable[[], object], records: int = RECORDS
     ) -> Workload:
-        return Workload(title, batches, records, lambda: new_task(made()), bare, best)
+        return Workload(title, batches, records, lambda level: new_task(made(), level), bare, best)
 
     def map_filter() -> Workload:
         b = encoded(rows())
@@ -362,7 +362,7 @@ def workloads() -> dict[str, Callable[[], Workload]]:
 
     def uncached() -> Workload:
         b = encoded(rows())
-        task = lambda: new_task(count(), 0)  # noqa: E731
+        task = lambda level: new_task(count(), level, 0)  # noqa: E731
         return Workload("count, caching off", b, RECORDS, task, lambda: bare_count(b), prototype_count(b))
 
     def windows() -> Workload:
@@ -405,7 +405,7 @@ def main(chosen: list[str]) -> None:
     try:
         for name in chosen or list(known):
             workload = known[name]()
-            task = drive(workload.task(), workload.batches)
+            task = drive(workload.task("INFO"), workload.batches)
             sides = {"task": task, "bare": workload.bare(), "prototype": workload.prototype}
             seconds = compare(sides, rounds=5)
             task_ns, bare_ns, best_ns = (seconds[side] / workload.records * 1e9 for side in sides)

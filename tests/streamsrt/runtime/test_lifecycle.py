@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from streamsrt.errors import ProcessingError, StreamsError
+from streamsrt.http.answers import readiness
+from streamsrt.http.instance import Instance
 from streamsrt.membership.statuses import ADVICE
 from streamsrt.membership.values import (
     Leave,
@@ -170,6 +174,16 @@ def test_why_an_instance_is_not_ready() -> None:
         "MISSING_INTERNAL_TOPICS: x",
     ]
     assert why_not_ready(State.RUNNING, waiting)[0] == "not all tasks run"
+
+
+def test_the_readiness_probe_says_how_long_restoring_takes() -> None:
+    store = RestoreProgress("counts", 10, 100, 20, 10, 2.0, 10.0)
+    progress = Progress(tasks=(replace(task("restoring"), restoring=(store,)),))
+    why = why_not_ready(State.REBALANCING, progress)
+    instance = SimpleNamespace(progress=progress, state=State.REBALANCING, why_not_ready=lambda: why)
+    status, body = readiness(cast(Instance, instance))
+    assert (status, body["ready"], body["restore_eta_s"]) == (503, False, 10.0)
+    assert "20 changelog records are left (counts), about 10 s" in body["why"][1]
 
 
 @pytest.mark.parametrize("code", StatusCode)

@@ -1,0 +1,27 @@
+"""What ``streamsrt run`` says now and then of what it does."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from streamsrt.cli.run import _show
+from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgress
+
+
+def restoring(eta_s: float | None) -> Progress:
+    store = RestoreProgress("counts", 300, 9_000, 700, 300, 100.0, eta_s)
+    return Progress(tasks=(TaskProgress("0_1", "active", "restoring", 0, 0, {}, (store,)),), restored_records=5)
+
+
+def test_what_is_left_to_restore_and_how_long_that_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    _show(restoring(7.2), State.REBALANCING, as_json=False)
+    assert "5 restored, 700 to restore, about 7 s left" in capsys.readouterr().err
+    _show(restoring(None), State.REBALANCING, as_json=False)
+    assert "s left" not in capsys.readouterr().err, "its speed is not known yet"
+
+
+def test_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    _show(restoring(7.2), State.REBALANCING, as_json=True)
+    told = orjson.loads(capsys.readouterr().out)
+    assert (told["restoring_records"], told["restore_eta_s"]) == (700, 7.2)
