@@ -102,6 +102,41 @@ def as_many(outputs: Outputs, expected: Outputs) -> str | None:
     return None if found >= wanted else f"{found} totals, expected {wanted} at least"
 
 
+def cached_counts() -> Topology:
+    """Counts per key and per window, out of caches: what is shown is what there was at a commit."""
+    builder = StreamsBuilder()
+    (
+        builder.stream("lines", value=serdes.string)
+        .flat_map_values(lambda line: re.findall("[a-z]+", line))
+        .group_by(lambda _, word: word, key=serdes.string, value=serdes.string)
+        .windowed_by(TimeWindows(200, grace=10_000))
+        .count(store="per-window")
+        .to_stream()
+        .map(lambda window, count: (f"{window.key}@{window.start_ms}", count))
+        .to("window-counts", key=serdes.string, value=serdes.long)
+    )
+    builder.stream("numbers").group_by_key().count(store="counts").to_stream().to("counts", value=serdes.long)
+    return builder.build()
+
+
+COUNTED: Inputs = {**LINES, "numbers": [Input(b"%d" % (n % 11), b"", 1_000 + n) for n in range(80)]}
+
+
+def same_in_the_end(outputs: Outputs, expected: Outputs) -> str | None:
+    """The last result of each key is right, and no result of a key is below the one before it."""
+    for topic, wanted in expected.items():
+        last: dict[bytes | None, int] = {}
+        for record in outputs[topic]:
+            count = int.from_bytes(record.value or b"")
+            if count < last.get(record.key, 0):
+                return f"{topic}: {record.key!r} goes back from {last[record.key]} to {count}"
+            last[record.key] = count
+        right = {record.key: int.from_bytes(record.value or b"") for record in wanted}
+        if last != right:
+            return f"{topic}: {sorted(last.items() ^ right.items(), key=str)} differ"
+    return None
+
+
 def _last(outputs: Outputs) -> dict[bytes | None, int]:
     return {record.key: int.from_bytes(record.value or b"") for record in outputs["totals-by-city"]}
 
@@ -121,4 +156,5 @@ PROGRAMS = {
     "join": Program(joined, CLICKS, {"check": conserved}, {"check": as_many}),
     "on close": Program(partial(windowed, on_close=True), LINES, {}, {}),
     "suppressed": Program(partial(windowed, on_close=False), LINES, {}, {}),
+    "cached": Program(cached_counts, COUNTED, {"check": same_in_the_end}, {}),
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pytest
 
+from streamsrt.operators import counting
 from streamsrt.testing.simulator import simulate_seeds
 from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, PROGRAMS
 
@@ -34,6 +35,22 @@ def test_exactly_once(name: str, first: int) -> None:
         seeds=range(first, first + _AT_ONCE),
         inputs=program.inputs,
         config=EXACTLY_ONCE,
+        **program.exactly_once,
+    )
+    assert len({result.digest for result in results}) == _AT_ONCE
+
+
+@pytest.mark.parametrize("first", range(0, 50, _AT_ONCE))
+def test_exactly_once_out_of_caches(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are a few records here; they are counted as a whole all the same."""
+    monkeypatch.setattr(counting, "SHORT_RUN_RECORDS", 1)
+    monkeypatch.setattr(counting, "_WINDOW_RECORDS", 1)
+    program = PROGRAMS["cached"]
+    results = simulate_seeds(
+        program.topology(),
+        seeds=range(first, first + _AT_ONCE),
+        inputs=program.inputs,
+        config={**EXACTLY_ONCE, "statestore.cache.max.bytes": 1 << 20},
         **program.exactly_once,
     )
     assert len({result.digest for result in results}) == _AT_ONCE
