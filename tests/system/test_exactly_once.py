@@ -17,6 +17,9 @@ from tests.system.storm_programs import JOINS, PARTITIONS, WINDOWS, WORDS, Progr
 from tests.tcp_proxy import TcpProxy
 
 BLOWS = 3
+WITHOUT_ZOMBIES = tuple(fault for fault in FAULTS if not fault.name.endswith(("frozen", "held")))
+"""Under at least once what was given up and comes back may overwrite newer rows of a changelog, as in Kafka Streams; then
+whoever restores them next counts on from less. Only exactly once refuses such writes."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +49,7 @@ def stormy(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         pytest.param(WORDS, "exactly_once_v2", 7, (SCALE_UP_AND_DOWN, ROLL, KILL_BROKER), id="words"),
         pytest.param(WINDOWS, "exactly_once_v2", 23, FAULTS, id="windows"),
         pytest.param(JOINS, "exactly_once_v2", 13, FAULTS, id="joins"),
-        pytest.param(WORDS, "at_least_once", 1, FAULTS, id="words at least once"),
+        pytest.param(WORDS, "at_least_once", 1, WITHOUT_ZOMBIES, id="words at least once"),
     ],
 )
 def test_results_are_right_after_a_storm(
