@@ -181,7 +181,8 @@ def check_queries() -> None:
     per_thread = {m.tags.get("thread-id") for m in streams.metrics() if m.name == "poll-total"}
     assert len(per_thread) == 2, per_thread
     consuming = {m.tags["thread-id"] for m in streams.metrics() if m.name == "records-consumed-total" and m.value}
-    assert consuming == per_thread, consuming
+    # One of them may have processed everything before the other one got tasks.
+    assert consuming and consuming <= per_thread, consuming
     assert sum(m.value for m in streams.metrics() if m.name == "estimate-num-keys") > 0
 
 
