@@ -88,7 +88,7 @@ class KeyCounting:
         keys, timestamps, values = columns.keys, columns.timestamps, columns.values
         # What is not empty is not None, which is the quicker test.
         if (all(keys) or None not in keys) and (all(values) or None not in values):
-            self.cache.count(keys, timestamps)  # type: ignore[arg-type]
+            self.cache.count(keys, timestamps if columns.times is None else columns.times)  # type: ignore[arg-type]
             return True
         some, their_times = _without(columns, values=True)
         self._counters.dropped_null += len(keys) - len(some)
@@ -129,7 +129,8 @@ class WindowCounting:
         time = self._time
         if some is keys and last_ms < start + size_ms and start + self._lasts_ms > time.ms:
             time.ms = max(time.ms, last_ms)
-            self.cache.count(start, keys, timestamps)  # type: ignore[arg-type]
+            times = timestamps if columns.times is None else columns.times
+            self.cache.count(start, keys, times)  # type: ignore[arg-type]
         else:
             self._count_each(some, their_times)  # type: ignore[arg-type]
         return True

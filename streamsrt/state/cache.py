@@ -24,7 +24,7 @@ from struct import Struct
 from typing import Any, Final, Protocol
 
 from streamsrt.state.columns import ChangelogColumns
-from streamsrt.state.counts import CountedRows, Row
+from streamsrt.state.counts import CountedRows, Row, Timestamps
 
 ENTRY_OVERHEAD_BYTES: Final = 230
 UNREAD: Final = object()
@@ -238,7 +238,7 @@ class KeyValueCache(dict[bytes, Entry]):
         """Whether rows were counted since the last flush."""
         return self.counts is not None and self.counts.has_changes
 
-    def count(self, keys: Sequence[bytes], timestamps: Sequence[int]) -> None:
+    def count(self, keys: Sequence[bytes], timestamps: Timestamps) -> None:
         """Adds 1 to a key's row for each time that it is there. For a cache whose entries are all unchanged."""
         if self.counts is None:
             self.counts = CountedRows(self._adopted)

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 Row: TypeAlias = tuple[bytes, int, int]
 """Key, count and time."""
+Timestamps: TypeAlias = Sequence[int] | NDArray[np.int64]
+"""Those that numpy has need not be gone through one by one."""
 Adopt: TypeAlias = Callable[[list[bytes]], Iterable[Row]]
 _Column: TypeAlias = NDArray[np.int64]
 
@@ -55,14 +57,15 @@ class CountedRows:
         """Whether something was counted since the last flush."""
         return self._taken > self._flushed
 
-    def take(self, keys: Sequence[bytes], timestamps: Sequence[int]) -> None:
+    def take(self, keys: Sequence[bytes], timestamps: Timestamps) -> None:
         """Counts records."""
         records = len(keys)
+        times = timestamps if isinstance(timestamps, np.ndarray) else np.fromiter(timestamps, np.int64, records)
         numbers = np.fromiter(map(self._numbers.__getitem__, keys), np.intp, records)
         if len(self._numbers) > len(self._keys):
             self._add_new()
         np.add.at(self._totals, numbers, 1)
-        np.maximum.at(self._times, numbers, np.fromiter(timestamps, np.int64, records))
+        np.maximum.at(self._times, numbers, times)
         np.maximum.at(self._changed_at, numbers, np.arange(self._taken, self._taken + records))
         self._taken += records
 

@@ -20,7 +20,7 @@ from streamsrt.state.cache import (
     changed_entries,
 )
 from streamsrt.state.columns import ChangelogColumns
-from streamsrt.state.counts import CountedRows, Row
+from streamsrt.state.counts import CountedRows, Row, Timestamps
 
 _pack_timestamp = Struct(">q").pack
 _by_start = attrgetter("start")
@@ -199,7 +199,7 @@ class WindowCache(dict[int, WindowRows]):
         """Whether rows were counted since the last flush."""
         return bool(self._counted)
 
-    def count(self, start: int, keys: Sequence[bytes], timestamps: Sequence[int]) -> None:
+    def count(self, start: int, keys: Sequence[bytes], timestamps: Timestamps) -> None:
         """Adds 1 to a key's row of that window for each time that it is there (see :meth:`KeyValueCache.count`)."""
         counts = self.counts.get(start)
         if counts is None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
@@ -14,7 +17,7 @@ class RecordColumns:
 
     `offsets` is None where the offsets are `base_offset`, `base_offset + 1`, ...; `headers` is None where no record has
     one. `next_offset` is the position to read from after these records. `timestamp_bounds`: the lowest and the highest
-    timestamp, where that is known.
+    timestamp, where that is known; `times`: the timestamps as numpy has them, where it read them.
     """
 
     keys: list[bytes | None]
@@ -25,6 +28,7 @@ class RecordColumns:
     offsets: list[int] | None = None
     headers: list[Headers] | None = None
     timestamp_bounds: tuple[int, int] | None = None
+    times: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.keys)

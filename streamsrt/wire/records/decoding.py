@@ -76,13 +76,13 @@ def decode_records(
         records = view[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp
         found = read_uniform(*records) or read_small(*records)
         if found is not None:
-            keys, values, timestamps, bounds = found
+            keys, values, times = found
             if header.is_log_append_time:
-                timestamps = [header.max_timestamp] * header.records_count
-                bounds = header.max_timestamp, header.max_timestamp
-            return RecordColumns(
-                keys, values, timestamps, header.base_offset, header.next_offset, timestamp_bounds=bounds
-            )
+                times.fill(header.max_timestamp)
+            columns = RecordColumns(keys, values, times.tolist(), header.base_offset, header.next_offset)
+            columns.times = times
+            columns.timestamp_bounds = int(times.min()), int(times.max())
+            return columns
     try:
         batch = DefaultRecordBatch(view)
         if header.records_count <= header.last_offset_delta:

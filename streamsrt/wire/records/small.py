@@ -13,7 +13,7 @@ Rules of this module:
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -42,10 +42,7 @@ _LOWEST_BYTES = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.
 
 
 def read_small(records: memoryview, count: int, base_timestamp: int) -> Uniform | None:
-    """Keys, values, timestamps, and the lowest and highest one, of ``count`` records that fill the buffer.
-
-    None where they are not such as rule 1 says.
-    """
+    """The columns of ``count`` records that fill the buffer; None where they are not such as the first rule says."""
     end = len(records)
     if not RECORDS_MIN <= count <= _RECORDS_MAX or end > count * _AVERAGE_BYTES_MAX:
         return None
@@ -76,8 +73,7 @@ def read_small(records: memoryview, count: int, base_timestamp: int) -> Uniform 
     else:
         values = _items(data, table, value_words, values_at, value_sizes)
     deltas += base_timestamp
-    bounds = int(np.minimum.reduce(deltas)), int(np.maximum.reduce(deltas))
-    return keys, values, cast(list[int], deltas.tolist()), bounds
+    return keys, values, deltas
 
 
 def _starts(table: _Bytes, end: int, count: int) -> tuple[_Numbers, _Numbers] | None:

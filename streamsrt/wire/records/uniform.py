@@ -41,7 +41,8 @@ def _short_deltas() -> npt.NDArray[np.int16]:
 
 SHORT_DELTAS = _short_deltas()
 
-Uniform: TypeAlias = tuple[list[bytes | None], list[bytes | None], list[int], tuple[int, int]]
+Uniform: TypeAlias = tuple[list[bytes | None], list[bytes | None], npt.NDArray[np.int64]]
+"""Keys, values and timestamps."""
 
 
 class _Run(NamedTuple):
@@ -63,10 +64,7 @@ class _Run(NamedTuple):
 
 
 def read_uniform(records: memoryview, count: int, base_timestamp: int) -> Uniform | None:
-    """Keys, values, timestamps, and the lowest and highest one, of ``count`` records that fill the buffer.
-
-    None where they are not uniform.
-    """
+    """The columns of ``count`` records that fill the buffer; None where they are not uniform."""
     if count < RECORDS_MIN or not _looks_uniform(records):
         return None
     runs = _runs(records, count)
@@ -77,9 +75,7 @@ def read_uniform(records: memoryview, count: int, base_timestamp: int) -> Unifor
     for run in runs:
         keys += _column(records, run, run.key_at, run.key_size)
         values += _column(records, run, run.value_at, run.value_size)
-    timestamps = _timestamps(records, runs, base_timestamp)
-    bounds = int(np.minimum.reduce(timestamps)), int(np.maximum.reduce(timestamps))
-    return keys, values, cast(list[int], timestamps.tolist()), bounds
+    return keys, values, _timestamps(records, runs, base_timestamp)
 
 
 def _looks_uniform(records: memoryview) -> bool:

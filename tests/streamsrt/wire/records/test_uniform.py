@@ -32,9 +32,8 @@ def uniform(batch: bytes) -> Columns | None:
     found = read_uniform(memoryview(batch)[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp)
     if found is None:
         return None
-    keys, values, timestamps, bounds = found
-    assert bounds == (min(timestamps), max(timestamps))
-    return keys, values, timestamps
+    keys, values, times = found
+    return keys, values, times.tolist()
 
 
 def read_one_by_one(batch: bytes) -> Columns | None:
