@@ -191,8 +191,9 @@ class StreamsConfig(BaseModel):
     state_cleanup_dir_max_age_ms: int = Field(default=-1, ge=-1)
     """State that nothing was written to for that long is deleted when the application starts (KIP-1259); -1: none is."""
     dsl_store_format: Literal["default", "headers"] = "default"
-    dsl_store_suppliers_class: str = "rocks_db"
-    """``in_memory``: stores that name no kind are in memory. ``rocks_db``: on disk."""
+    dsl_store_suppliers_class: Any = "rocks_db"
+    """``in_memory``: stores that name no kind are in memory. ``rocks_db``: on disk. Or a callable ``(name) -> store`` that
+    makes a ``streamsrt.state.store.BytesStore`` of the program's own."""
     windowstore_changelog_additional_retention_ms: Milliseconds = Field(default=86_400_000, ge=0)
     repartition_purge_interval_ms: Milliseconds = Field(default=30_000, ge=1)
 

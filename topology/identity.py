@@ -24,7 +24,7 @@ from topology.nodes import InternalTopic, Node, StoreSpec, Subtopology
 ID_DIGITS = 8
 DIGEST_DIGITS = 32
 
-_CODE_ONLY = {"with_key", "negate", "splits_changes", "wrapped_by"}
+_CODE_ONLY = {"with_key", "negate", "splits_changes", "wrapped_by", "supplier"}
 
 
 def subtopology_id(

@@ -159,6 +159,8 @@ class StoreSpec:
     deletion of a session has its record's headers in the changelog."""
     plain_rows: bool = False
     """Rows have no room for timestamps, though the values of the store may have some: they are -1 when they are read."""
+    supplier: Function | None = field(default=None, repr=False)
+    """``(name) -> store`` of the application's own, instead of those that there are; it is restored as one in memory."""
     source_topic: str | None = None
     """The source topic that is this store's changelog, where the topology is optimised."""
     site: CallSite | None = field(default=None, compare=False, repr=False)
@@ -311,7 +313,7 @@ class Topology:
     global_subtopologies: tuple[Subtopology, ...] = ()
     """Those that fill global stores: no tasks, and the group does not know of them."""
     open_serdes: tuple[OpenSerde, ...] = field(default=(), compare=False, repr=False)
-    settings: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
+    settings: tuple[tuple[str, Any], ...] = field(default=(), compare=False, repr=False)
     """The settings of the application's configuration that are in its topics and stores."""
     is_wrapped: bool = field(default=False, compare=False, repr=False)
     """Whether a ``processor.wrapper.class`` was asked about its nodes."""

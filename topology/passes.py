@@ -89,7 +89,10 @@ def build(plan: Plan, config: Mapping[str, Any] | None, epoch: int) -> Topology:
 
 def configure(topology: Topology, config: Mapping[str, Any]) -> Topology:
     """See :meth:`topology.nodes.Topology.configured`."""
-    config = {**dict(topology.settings), **{key: str(value) for key, value in config.items() if is_setting(key)}}
+    config = {
+        **dict(topology.settings),
+        **{key: _as_setting(value) for key, value in config.items() if is_setting(key)},
+    }
     configured = tuple(_configured(each, config) for each in topology.subtopologies)
     return replace(
         topology,
@@ -99,10 +102,16 @@ def configure(topology: Topology, config: Mapping[str, Any]) -> Topology:
     )
 
 
+def _as_setting(value: Any) -> Any:
+    return value if callable(value) else str(value)
+
+
 def _configured(subtopology: Subtopology, config: Mapping[str, Any]) -> Subtopology:
-    persistent, with_headers = not _in_memory_by_default(config), _with_headers_by_default(config)
+    supplier = config.get(STORE_SUPPLIERS_KEY)
+    own = supplier if callable(supplier) else None
+    persistent, with_headers = not (own or _in_memory_by_default(config)), _with_headers_by_default(config)
     stores = tuple(
-        replace(store, persistent=persistent, keeps_headers=store.keeps_headers or with_headers)
+        replace(store, persistent=persistent, supplier=own, keeps_headers=store.keeps_headers or with_headers)
         if store.default_persistence
         else store
         for store in subtopology.stores

@@ -6,7 +6,7 @@ kind, whether values carry timestamps, whether it is cached).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
@@ -40,6 +40,9 @@ class Store:
     its directory. ``changelog_config``: topic settings of the changelog. ``in_memory`` None: as the application is
     configured (``dsl.store.suppliers.class``). ``timestamped`` None: on in the DSL's operators, off otherwise.
 
+    ``supplier``: ``(name) -> store`` of the program's own, a ``streamsrt.state.store.BytesStore``; each task makes one, and
+    restores it from its changelog when it starts.
+
     Raises IllegalNameError, WindowError, UnsupportedError. Source: Materialized, Stores and StoreBuilder of Kafka Streams.
     """
 
@@ -60,6 +63,7 @@ class Store:
     changelog_config: Mapping[str, str] = field(default_factory=dict)
     in_memory: bool | None = None
     timestamped: bool | None = None
+    supplier: Callable[[str], Any] | None = None
 
     def __init__(
         self,
@@ -81,6 +85,7 @@ class Store:
         changelog_config: Mapping[str, str | int] | None = None,
         in_memory: bool | None = None,
         timestamped: bool | None = None,
+        supplier: Callable[[str], Any] | None = None,
     ) -> None:
         if name is not None:
             check_name(name, "store")
@@ -89,6 +94,12 @@ class Store:
                 f"stores of kind {kind!r} are not supported: use one of {', '.join(KINDS)}", call_site()
             )
         _check_max_entries(max_entries, kind, in_memory)
+        if supplier is not None and (not callable(supplier) or in_memory is not None or max_entries is not None):
+            raise UnsupportedError(
+                "supplier= is a callable (name) that returns a store, without in_memory= and max_entries=: how it keeps its "
+                "data is its own business",
+                call_site(),
+            )
         if ttl is not None and (kind != "key_value" or max_entries is not None or plain_rows or caching):
             raise UnsupportedError(
                 "ttl= is for key-value stores with timestamps, without caching and max_entries; other kinds have retention=",
@@ -114,6 +125,7 @@ class Store:
             "changelog_config": {str(k): str(v) for k, v in (changelog_config or {}).items()},
             "in_memory": in_memory,
             "timestamped": timestamped,
+            "supplier": supplier,
         }
         for attribute, value_ in values.items():
             object.__setattr__(self, attribute, value_)

@@ -30,8 +30,7 @@ from typing import NamedTuple
 
 from streamsrt.errors import ConfigError, StateDirectoryLockedError, StateError, StoreCorruptedError
 from streamsrt.state.failures import delete_tree, storage_error
-from streamsrt.state.kinds import LaidOut, check_kind, lay_out
-from streamsrt.state.memory import MemoryStore
+from streamsrt.state.kinds import LaidOut, check_kind, lay_out, make_store
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_changelog_offset
 from streamsrt.state.store import BytesStore
 from topology.nodes import StoreSpec
@@ -95,7 +94,7 @@ class StateDirectory:
             raise StateError(f"state store {spec.name!r} of partition {partition} is already open in this process")
         check_kind(spec)
         path = self.store_path(*place)
-        store = RocksDBStore(path, spec.name, self.rocksdb) if spec.persistent else MemoryStore(spec.name)
+        store = RocksDBStore(path, spec.name, self.rocksdb) if spec.persistent else make_store(spec)
         opened = self._open[place] = _laid_out(spec, store)
         return opened
 

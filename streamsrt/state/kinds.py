@@ -14,6 +14,7 @@ from streamsrt.state.cache import KeyValueCache, RowFormat
 from streamsrt.state.duplicates import DuplicatesBytesStore, DuplicatesCache
 from streamsrt.state.expiring import ExpiringCache
 from streamsrt.state.lru import LruCache
+from streamsrt.state.memory import MemoryStore
 from streamsrt.state.rocksdb import RocksDBStore
 from streamsrt.state.session_cache import SessionCache
 from streamsrt.state.sessions import SessionBytesStore
@@ -26,6 +27,9 @@ from topology.nodes import StoreSpec
 
 LaidOut: TypeAlias = BytesStore | WindowBytesStore | DuplicatesBytesStore | SessionBytesStore | VersionedBytesStore
 Cache: TypeAlias = KeyValueCache | WindowCache | DuplicatesCache | SessionCache | VersionedCache | SuppressionBuffer
+
+
+_MEMBERS = {name for kind in BytesStore.__mro__ for name in vars(kind) if not name.startswith("_")}
 
 
 def check_kind(spec: StoreSpec) -> None:
@@ -42,6 +46,21 @@ def check_kind(spec: StoreSpec) -> None:
         raise ConfigError(f"window store {spec.name!r} retains duplicates: it can't keep timestamps beside them")
     if spec.kind not in ("key_value", "buffer") and spec.retention_ms is None:
         raise ConfigError(f"{spec.kind} store {spec.name!r} has no retention: give it one with retention=")
+
+
+def make_store(spec: StoreSpec) -> BytesStore:
+    """The byte store of what is not on disk: the program's own, or one in memory. Raises ConfigError."""
+    if spec.supplier is None:
+        return MemoryStore(spec.name)
+    store = spec.supplier(spec.name)
+    missing = sorted(name for name in _MEMBERS if not hasattr(store, name))
+    if missing:
+        raise ConfigError(
+            f"state store {spec.name!r}: its supplier made a {type(store).__name__}, which has no {', '.join(missing)}. A "
+            "store does what streamsrt.state.store.BytesStore says"
+        )
+    own: BytesStore = store
+    return own
 
 
 def lay_out(spec: StoreSpec, store: BytesStore) -> LaidOut:
@@ -98,7 +117,7 @@ def scope(spec: StoreSpec) -> str:
     """What a store is called in the tags of metrics, before ``-state-id`` (Kafka's ``metricsScope``)."""
     if spec.kind == "buffer":
         return "in-memory-suppression"
-    where = "rocksdb" if spec.persistent else "in-memory"
+    where = "rocksdb" if spec.persistent else "in-memory" if spec.supplier is None else "custom"
     if spec.kind in ("window", "session"):
         return f"{where}-{spec.kind}"
     return f"{where}-lru" if spec.max_entries is not None else where

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from streamsrt.errors import UserError
 from streamsrt.operators.store_access import store_access
 from streamsrt.state.cache import RowFormat
-from streamsrt.state.kinds import cache_over, lay_out
-from streamsrt.state.memory import MemoryStore
+from streamsrt.state.kinds import cache_over, lay_out, make_store
 from topology.materialize import added_store
 from topology.processor import PunctuationType, Record, RecordMetadata
 from topology.stores import Store
@@ -153,7 +152,7 @@ class MockProcessorContext:
         value = spec.value_serde
         timestamped = spec.timestamped and not spec.plain_rows
         row_format = RowFormat(value.serialize, value.deserialize, timestamped=timestamped)
-        cache = cache_over(spec, lay_out(spec, MemoryStore(spec.name)), row_format)
+        cache = cache_over(spec, lay_out(spec, make_store(spec)), row_format)
         self._stores[spec.name] = store_access(spec, cache, spec.key_serde, self._now, None, timestamped=True)
         return self._stores[spec.name]
 

@@ -24,8 +24,7 @@ from streamsrt.errors import UserError
 from streamsrt.operators.environment import RefusedRecordError
 from streamsrt.operators.handlers import handler_of
 from streamsrt.operators.store_access import KeyValueAccess, SessionAccess, VersionedAccess, WindowAccess, store_access
-from streamsrt.state.kinds import Cache, lay_out
-from streamsrt.state.memory import MemoryStore
+from streamsrt.state.kinds import Cache, lay_out, make_store
 from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.placement import check_partitions, picked, spread
 from streamsrt.tasks.record_collector import Keys
@@ -594,4 +593,4 @@ def _without_generation(config: TaskConfig) -> TaskConfig:
 
 
 def _memory_store(spec: StoreSpec) -> Any:
-    return lay_out(spec, MemoryStore(spec.name))
+    return lay_out(spec, make_store(spec))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from streamsrt.errors import StateError
 from streamsrt.state.directory import LocalStore, StateDirectory
-from streamsrt.state.kinds import LaidOut, check_kind, lay_out
+from streamsrt.state.kinds import LaidOut, check_kind, lay_out, make_store
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.rocksdb import RocksDBOptions
 from topology.nodes import StoreSpec
@@ -138,7 +138,7 @@ class SimulatedDirectory(StateDirectory):
             self._stores.append(store)
             opened = self._opened[place] = lay_out(spec, store)
         else:
-            opened = self._opened[place] = lay_out(spec, MemoryStore(spec.name))
+            opened = self._opened[place] = lay_out(spec, make_store(spec))
         return opened
 
     def is_open(self, store: str, partition: int) -> bool:

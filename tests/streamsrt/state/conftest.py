@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.sqlite_store import SqliteStore
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
 from streamsrt.state.store import BytesStore
@@ -22,6 +23,10 @@ def make_memory_store(path: Path) -> BytesStore:
     return MemoryStore("counts")
 
 
+def make_store_of_the_example(path: Path) -> BytesStore:
+    return SqliteStore("counts")
+
+
 def make_rocksdb_store(path: Path) -> BytesStore:
     return RocksDBStore(path, "counts", DEFAULTS)
 
@@ -30,7 +35,9 @@ def make_rocksdb_store_with_small_buffers(path: Path) -> BytesStore:
     return RocksDBStore(path, "counts", SMALL_BUFFERS)
 
 
-@pytest.fixture(params=[make_memory_store, make_rocksdb_store, make_rocksdb_store_with_small_buffers])
+@pytest.fixture(
+    params=[make_memory_store, make_store_of_the_example, make_rocksdb_store, make_rocksdb_store_with_small_buffers]
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BytesStore]:
     opened: BytesStore = request.param(tmp_path / "store")
     yield opened
