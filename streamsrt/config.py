@@ -4,7 +4,7 @@
 2. Values may be text, as from a properties file, or Python values; durations are milliseconds or ``timedelta``.
 3. Settings that people carry around for Kafka's and librdkafka's clients (``security.protocol``, ``sasl.*``, ``ssl.*``)
    are taken as they are. Keys in front of which stands ``topic.`` go to the internal topics that the group coordinator
-   creates, keys with ``client.tag.`` in front are this instance's tags.
+   creates, keys with ``client.tag.`` in front are this instance's tags, and those with ``app.`` are the program's own.
 4. What a setting asks for and this runtime can't do is refused here, not ignored. Only what the group coordinator decides
    (KIP-1071: assignment, sessions) is passed over, with a warning that names the setting of the group.
 """
@@ -46,7 +46,8 @@ EXACTLY_ONCE_COMMIT_INTERVAL_MS = 100
 _RECORD_CACHES_BYTES, _STORES_BYTES, _UNCOMMITTED_BYTES = 64 << 20, 64 << 20, 16 << 20
 _LEAST_MEMORY_BYTES, _LEAST_ROCKSDB_BYTES = 4 << 20, 1 << 20
 _ALL_ADDRESSES = ("0.0.0.0", "[::]", "::", "")
-_TOPIC_PREFIX, _TAG_PREFIX = "topic.", "client.tag."
+_TOPIC_PREFIX, _TAG_PREFIX, _PROGRAM_PREFIX = "topic.", "client.tag.", "app."
+_BELOW_PREFIXES = {"topic_configs": _TOPIC_PREFIX, "client_tags": _TAG_PREFIX, "app_configs": _PROGRAM_PREFIX}
 
 
 _OF_THE_GROUP = {
@@ -242,6 +243,8 @@ class StreamsConfig(BaseModel):
     """``topic.KEY``: settings of internal topics."""
     client_tags: dict[str, str] = Field(default_factory=dict)
     """``client.tag.KEY``: tags for rack-aware standbys."""
+    app_configs: dict[str, Any] = Field(default_factory=dict)
+    """``app.KEY``: settings of the program's own, for its processors (``context.app_configs_with_prefix("app.")``)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -251,13 +254,16 @@ class StreamsConfig(BaseModel):
         plain: dict[str, Any] = {}
         topics = _mapping(values, "topic_configs", "topic.KEY")
         tags = _mapping(values, "client_tags", "client.tag.KEY")
+        own = _mapping(values, "app_configs", "app.KEY")
         for key, value in values.items():
-            if key in {"topic_configs", "topic.configs", "client_tags", "client.tags"}:
+            if key in {"topic_configs", "topic.configs", "client_tags", "client.tags", "app_configs", "app.configs"}:
                 continue
             if key.startswith(_TOPIC_PREFIX):
                 topics[key.removeprefix(_TOPIC_PREFIX)] = str(value)
             elif key.startswith(_TAG_PREFIX):
                 tags[key.removeprefix(_TAG_PREFIX)] = str(value)
+            elif key.startswith(_PROGRAM_PREFIX):
+                own[key.removeprefix(_PROGRAM_PREFIX)] = value
             else:
                 plain[key] = value
         guarantee = plain.get("processing.guarantee", plain.get("processing_guarantee"))
@@ -266,7 +272,7 @@ class StreamsConfig(BaseModel):
                 plain["commit.interval.ms"] = EXACTLY_ONCE_COMMIT_INTERVAL_MS
             if not {"isolation.level", "isolation_level"} & plain.keys():
                 plain["isolation.level"] = "read_committed"
-        return {**plain, "topic_configs": topics, "client_tags": tags}
+        return {**plain, "topic_configs": topics, "client_tags": tags, "app_configs": own}
 
     @field_validator("default_key_serde", "default_value_serde", mode="before")
     @classmethod
@@ -327,6 +333,16 @@ class StreamsConfig(BaseModel):
     def is_exactly_once(self) -> bool:
         return self.processing_guarantee == "exactly_once_v2"
 
+    def settings(self, *, only_given: bool = False) -> dict[str, Any]:
+        """The settings by their names in Kafka's form; ``only_given``: without those that have their defaults."""
+        found: dict[str, Any] = {}
+        for name in type(self).model_fields:
+            if name in _BELOW_PREFIXES:
+                found |= {_BELOW_PREFIXES[name] + key: value for key, value in getattr(self, name).items()}
+            elif not only_given or name in self.model_fields_set:
+                found[_dotted(name)] = getattr(self, name)
+        return found
+
     @classmethod
     def of(cls, *sources: Mapping[str, Any] | StreamsConfig | None, **values: Any) -> StreamsConfig:
         """The configuration out of mappings, later ones over earlier ones. Raises :class:`ConfigError`."""
@@ -350,23 +366,30 @@ class StreamsConfig(BaseModel):
             raise ConfigError(_explain(error)) from None
 
 
+def below(prefix: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings whose names begin with a prefix, without it."""
+    return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
+
+
 def known_keys() -> list[str]:
     """Every key that may be set, in Kafka's form."""
-    return sorted({_dotted(name) for name in StreamsConfig.model_fields} - {"topic.configs", "client.tags"})
+    return sorted(
+        {_dotted(name) for name in StreamsConfig.model_fields} - {"topic.configs", "client.tags", "app.configs"}
+    )
 
 
-def _mapping(values: Mapping[str, Any], name: str, form: str) -> dict[str, str]:
+def _mapping(values: Mapping[str, Any], name: str, form: str) -> dict[str, Any]:
     """The settings below a prefix that were given as one mapping."""
     found = values.get(name, values.get(_dotted(name), {}))
     if not isinstance(found, Mapping):
         raise ValueError(
             f"{_dotted(name)} is a mapping of keys to values, not {found!r}: give {form}=VALUE for each key"
         )
-    return {str(key): str(value) for key, value in found.items()}
+    return {str(key): value if name == "app_configs" else str(value) for key, value in found.items()}
 
 
 def _canonical(key: str) -> str:
-    if key.startswith((_TOPIC_PREFIX, _TAG_PREFIX)):
+    if key.startswith((_TOPIC_PREFIX, _TAG_PREFIX, _PROGRAM_PREFIX)):
         return key
     return _dotted(key) if key in StreamsConfig.model_fields else key
 

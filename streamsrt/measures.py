@@ -35,15 +35,15 @@ class Spread:
         self._window = window
         self.count = 0
         """How many there were since the start."""
-        self.total = 0
+        self.total: float = 0
         """Their sum since the start."""
         self._began = 0
         # Counts and sums at the start of the window, and of the one before.
-        self._marks = (0, 0, 0, 0)
+        self._marks: tuple[int, float, int, float] = (0, 0, 0, 0)
         self._low = self._low_before = inf
         self._high = self._high_before = -inf
 
-    def add(self, now: int, count: int, total: int, low: float, high: float) -> None:
+    def add(self, now: int, count: int, total: float, low: float, high: float) -> None:
         """So many numbers with that sum, of which the least and the greatest are these."""
         if now - self._began > self._window:
             self._turn(now)
@@ -54,7 +54,7 @@ class Spread:
         if high > self._high:
             self._high = high
 
-    def one(self, now: int, value: int) -> None:
+    def one(self, now: int, value: float) -> None:
         """One number."""
         self.add(now, 1, value, value, value)
 

@@ -36,6 +36,7 @@ from topology.processor import (
     ValueTransformer,
 )
 from topology.processor_api import TopologyBuilder
+from topology.processor_metrics import MetricCounter, MetricLatency, ProcessorMetrics
 from topology.stores import (
     KeyValueStore,
     ReadOnlyKeyValueStore,
@@ -80,6 +81,8 @@ __all__ = [
     "Last",
     "Max",
     "Mean",
+    "MetricCounter",
+    "MetricLatency",
     "Min",
     "MissingSerdeError",
     "NameInUseError",
@@ -90,6 +93,7 @@ __all__ = [
     "OperatorProcessor",
     "Processor",
     "ProcessorContext",
+    "ProcessorMetrics",
     "ProcessorWrapper",
     "PunctuationType",
     "ReadOnlyKeyValueStore",

@@ -9,11 +9,16 @@ Source: org.apache.kafka.streams.processor.api.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from topology.codecs import Serde
+from topology.processor_metrics import ProcessorMetrics
 from topology.windows import Duration, Time
+
+if TYPE_CHECKING:
+    from pydantic import DirectoryPath
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -88,6 +93,35 @@ class ProcessorContext(Protocol[K, V]):
     @property
     def record_metadata(self) -> RecordMetadata | None:
         """None in a punctuation."""
+
+    @property
+    def key_serde(self) -> Serde[Any]:
+        """``default.key.serde`` (ConfigError where none is set)."""
+
+    @property
+    def value_serde(self) -> Serde[Any]:
+        """``default.value.serde`` (ConfigError where none is set)."""
+
+    @property
+    def state_dir(self) -> DirectoryPath:
+        """A directory of the task's own (a ``pathlib.Path``), which is made when it is first asked for.
+
+        What is in it is the program's: it stays where it is when the task goes elsewhere, until
+        :meth:`streamsrt.KafkaStreams.clean_up`. In tests it is a passing one. StateError where it can't be made.
+        """
+
+    @property
+    def metrics(self) -> ProcessorMetrics:
+        """Makes metrics of the program's own."""
+
+    def app_configs(self) -> Mapping[str, Any]:
+        """All settings of the application by their names in Kafka's form, those that were not given too."""
+
+    def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
+        """The settings that were given whose names begin with ``prefix``, without it.
+
+        ``app.`` is for settings of the program's own: any key below it may be given.
+        """
 
     def forward(self, record: Record[K, V], child: str | None = None) -> None:
         """Gives the record to every following step, or to the one named ``child``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from streamsrt.errors import ProcessingError, ProductionError, RecordError, StateError
 from streamsrt.operators.handlers import ErrorContext, ExceptionHandler, ExceptionHandlers, HandlerResponse
@@ -13,10 +13,14 @@ from streamsrt.operators.node_meter import NodeMeter
 from streamsrt.operators.plan import Counters, Plan, StreamTime
 from streamsrt.operators.punctuation_queue import PunctuationQueue, Schedule
 from streamsrt.operators.table_views import View
+from streamsrt.operators.user_metrics import UserMetrics
 from streamsrt.state.timed import StoreMeter
 from streamsrt.state.versioned_cache import VersionPut
 from topology.operations import MapAsync
 from topology.processor import PunctuationType, RecordMetadata
+
+if TYPE_CHECKING:
+    from pydantic import DirectoryPath
 
 
 class Outcome(NamedTuple):
@@ -67,8 +71,13 @@ class Environment:
         task_partition: int,
         partitions_of_topic: Callable[[str], int],
         global_stores: GlobalStores | None = None,
+        *,
+        task_dir: Callable[[], DirectoryPath],
     ) -> None:
         self.plan = plan
+        self.task_dir = task_dir
+        """Makes the task's directory for user's processors, if it is not there yet."""
+        self.user_metrics = UserMetrics(lambda: self.system_time_ms)
         self.global_stores = global_stores
         self.caches = caches
         self.collect = collect

@@ -73,6 +73,9 @@ class Plan:
     handlers: ExceptionHandlers = field(default_factory=ExceptionHandlers)
     outer_join_emit_interval_ms: int = 0
     """How long, by the wall clock, a stream-stream join waits at least between two scans for unmatched records."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    given_settings: Mapping[str, Any] = field(default_factory=dict)
+    """All settings of the application, and those that were given, by their names in Kafka's form."""
     specs: Mapping[str, StoreSpec] = field(init=False)
     flushed_stores: tuple[str, ...] = field(init=False)
 

@@ -6,9 +6,10 @@ does what the generated code does, with objects instead of columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
+from streamsrt.config import below
 from streamsrt.errors import RecordError, StateError, UserError
 from streamsrt.operators.aggregate import pack_start
 from streamsrt.operators.environment import Environment
@@ -17,6 +18,7 @@ from streamsrt.operators.plan import own_store
 from streamsrt.operators.punctuation_queue import Schedule, anchored
 from streamsrt.operators.store_access import store_access
 from streamsrt.operators.table_views import derived, table_view, table_view_as_of
+from streamsrt.operators.user_metrics import NodeMetrics
 from streamsrt.state.cache import Entry
 from streamsrt.state.lru import LruCache
 from streamsrt.state.sessions import session_key
@@ -26,6 +28,9 @@ from topology.processor import PunctuationType, Record, RecordContext, RecordMet
 from topology.serdes import Serde
 from topology.windows import Duration, Time, Windowed, to_epoch_ms, to_ms
 from topology.wrapping import TableRecord
+
+if TYPE_CHECKING:
+    from pydantic import DirectoryPath
 
 Process = Callable[[Any, Any, int, Any, Any], None]
 
@@ -451,6 +456,28 @@ class Context:
     @property
     def record_metadata(self) -> RecordMetadata | None:
         return self._env.metadata
+
+    @property
+    def key_serde(self) -> Serde[Any]:
+        return self._env.plan.serde_or_default(None, "key", self._node.name)
+
+    @property
+    def value_serde(self) -> Serde[Any]:
+        return self._env.plan.serde_or_default(None, "value", self._node.name)
+
+    @property
+    def state_dir(self) -> DirectoryPath:
+        return self._env.task_dir()
+
+    @property
+    def metrics(self) -> NodeMetrics:
+        return self._env.user_metrics.of_node(self._node.name)
+
+    def app_configs(self) -> Mapping[str, Any]:
+        return self._env.plan.settings
+
+    def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
+        return below(prefix, self._env.plan.given_settings)
 
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
         if self._fixed_key and self.current is not None and record.key != self.current.key:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
 from operator import length_hint
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamsrt.errors import DeserializationError, RecordError, StateError
 from streamsrt.operators import (  # noqa: F401  # they register their operations
@@ -67,6 +67,9 @@ from topology import nodes, operations
 from topology.processor import PunctuationType, RecordMetadata
 from topology.windows import Windowed
 
+if TYPE_CHECKING:
+    from pydantic import DirectoryPath
+
 _EMPTY_HEADERS: tuple[()] = ()
 
 
@@ -81,6 +84,7 @@ class Runner:
         task_partition: int,
         partitions_of_topic: Callable[[str], int],
         *,
+        task_dir: Callable[[], DirectoryPath],
         system_time_ms: int = 0,
         generate: bool = True,
         call_all: CallAll | None = None,
@@ -94,7 +98,15 @@ class Runner:
         self._collect = collect
         self._task_partition = task_partition
         self.env = Environment(
-            plan, caches, collect, self.counters, {}, task_partition, partitions_of_topic, global_stores
+            plan,
+            caches,
+            collect,
+            self.counters,
+            {},
+            task_partition,
+            partitions_of_topic,
+            global_stores,
+            task_dir=task_dir,
         )
         self.env.system_time_ms = system_time_ms
         self.env.call_all = call_all

@@ -102,7 +102,7 @@ def assemble(
         restoring=_restoring(network),
         on_restore=listeners[0],
         on_standby=listeners[1],
-        global_consumer=_global_consumer(config, topology, network, directory, replica),
+        global_consumer=_global_consumer(config, topology, network, directory, replica, surroundings.now_ms()),
     )
     routing = Routing(stores, partitions, own_host(config))
     on_disk = SetTaskOffsets(*manager.task_offsets())
@@ -153,7 +153,12 @@ def _bury(refused: RefusedRecords, network: NetworkThread) -> None:
 
 
 def _global_consumer(
-    config: StreamsConfig, topology: Topology, network: NetworkThread, directory: StateDirectory, replica: int
+    config: StreamsConfig,
+    topology: Topology,
+    network: NetworkThread,
+    directory: StateDirectory,
+    replica: int,
+    now_ms: int,
 ) -> GlobalConsumer | None:
     if not topology.global_subtopologies:
         return None
@@ -165,6 +170,7 @@ def _global_consumer(
         config=TaskConfig.of(config),
         cache_max_bytes=max(config.uncommitted_bytes // _GLOBAL_PART, _LEAST_GLOBAL_CACHE_BYTES),
         replica=replica,
+        now_ms=now_ms,
     )
 
 

@@ -26,8 +26,9 @@ from streamsrt.runtime.metrics import (
 )
 from streamsrt.runtime.store_metrics import global_store_metrics, store_metrics
 from streamsrt.runtime.stream_thread import StreamThread
-from streamsrt.runtime.task_metrics import shares_of_time, task_metrics
+from streamsrt.runtime.task_metrics import shares_of_time, task_metrics, user_metrics
 from streamsrt.runtime.values import State
+from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.owned_task import OwnedTask
 
 _TASKS_AT_ONCE = 8
@@ -69,7 +70,13 @@ class InstanceMetrics:
             queries.look(
                 partial(_read, board, tags, {owned.key for owned in tasks[at : at + _TASKS_AT_ONCE]}), _TIMEOUT_S
             )
-        queries.look_at_globals(partial(global_store_metrics, board, tags), _TIMEOUT_S)
+        queries.look_at_globals(partial(_read_globals, board, tags), _TIMEOUT_S)
+
+
+def _read_globals(board: MetricList, tags: Mapping[str, str], consumer: GlobalConsumer) -> None:
+    global_store_metrics(board, tags, consumer)
+    for task, metrics in consumer.state.user_metrics().items():
+        user_metrics(board, {**tags, "task-id": task}, metrics)
 
 
 def _read(board: MetricList, tags: Mapping[str, str], wanted: Collection[TaskKey], tasks: Iterable[OwnedTask]) -> None:

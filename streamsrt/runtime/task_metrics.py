@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from streamsrt.operators.plan import emits_on_close
+from streamsrt.operators.user_metrics import UserLatency, UserMetrics, UserRate
 from streamsrt.runtime.metrics import NODE, TASK, TOPIC, MetricList
 from streamsrt.tasks.owned_task import OwnedTask
 from topology.nodes import ProcessorNode
@@ -24,10 +25,25 @@ def task_metrics(board: MetricList, tags: Mapping[str, str], owned: OwnedTask) -
     _counters(board, of_task, owned.task.counters())
     _buffers(board, of_task, owned)
     _topics(board, of_task, owned)
+    user_metrics(board, of_task, owned.task.user_metrics)
     if owned.task.meter.exact:
         meter = owned.task.meter
         board.spread(TASK, "record-lateness", meter.lateness, board.now_ms, of_task, "stream time minus timestamp")
         _nodes(board, of_task, owned)
+
+
+def user_metrics(board: MetricList, of_task: Mapping[str, str], metrics: UserMetrics) -> None:
+    """What the processors of a task count by themselves."""
+    for key, meter in metrics.meters.items():
+        tags = {**of_task, "processor-node-id": key.node, **dict(key.tags)}
+        what = metrics.descriptions[key] or "a metric of the program's"
+        if isinstance(meter, UserLatency):
+            board.spread(key.group, f"{key.name}-latency", meter.spread, metrics.now_ms(), tags, what)
+            board.counted(key.group, key.name, meter.count, tags, what)
+        elif isinstance(meter, UserRate):
+            board.counted(key.group, key.name, meter.total, tags, what)
+        else:
+            board.add(key.group, f"{key.name}-total", meter.total, tags, what)
 
 
 def shares_of_time(board: MetricList, tags: Mapping[str, str], tasks: Iterable[OwnedTask]) -> None:

@@ -82,6 +82,15 @@ class StateDirectory:
         """Where a persistent store lies."""
         return self.path / "stores" / _legal(store, "the name of a state store") / str(partition)
 
+    def task_directory(self, name: str) -> Path:
+        """The directory that the processors of a task may use; it is made if it is not there. Raises StateError."""
+        path = self.path / "tasks" / _legal(name, "the name of a task")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise storage_error(str(error), f"the directory {path} of a task", "written") from error
+        return path
+
     def open_store(self, spec: StoreSpec, partition: int) -> LaidOut:
         """Opens the store of a task: a byte store, or what its kind lays over it (:func:`lay_out`).
 
@@ -170,7 +179,10 @@ class StateDirectory:
             path.parent.rmdir()
 
     def clean_up(self) -> None:
-        """Deletes all stores (``KafkaStreams.cleanUp()``). Raises :class:`StateError` while one is open."""
+        """Deletes all stores, and the directories of tasks (``KafkaStreams.cleanUp()``).
+
+        Raises :class:`StateError` while a store is open.
+        """
         opened = [f"{store}/{partition}" for store, partition in self._open if self.is_open(store, partition)]
         if opened:
             raise StateError(
@@ -178,6 +190,8 @@ class StateDirectory:
             )
         for store, partition in self._on_disk():
             self.wipe(store, partition)
+        for path in (self.path / "tasks").glob("*"):
+            delete_tree(path, path.name)
 
     def clean_obsolete(self, now_ms: int, cleanup_delay_ms: int) -> list[tuple[str, int]]:
         """Deletes the stores that are not open and that nobody changed for ``state.cleanup.delay.ms``; says which."""

@@ -17,8 +17,10 @@ Source: GlobalStateManagerImpl, GlobalStateUpdateTask and GlobalStreamThread of 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from streamsrt.client.interface import Network
@@ -35,9 +37,11 @@ from streamsrt.operators.plan import Plan
 from streamsrt.operators.runner import Runner
 from streamsrt.operators.store_access import store_access
 from streamsrt.operators.table_views import View, stored_view
+from streamsrt.operators.user_metrics import UserMetrics
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.kinds import Cache, cache_over
+from streamsrt.state.passing_directory import PassingDirectory
 from streamsrt.state.store import StoreClosedError
 from streamsrt.tasks.task import TaskConfig
 from streamsrt.wire.primitives import DecodeError
@@ -91,11 +95,13 @@ class GlobalState:
         stores: Mapping[str, Any],
         config: TaskConfig,
         now_ms: int = 0,
+        task_dir: Callable[[], Path] | None = None,
     ) -> None:
+        task_dir = task_dir or PassingDirectory()
         self._parts: dict[str, _Part] = {}
         self._by_topic: dict[str, tuple[_Part, str]] = {}
         for subtopology in subtopologies:
-            part = _part(subtopology, application_id, stores, config, now_ms)
+            part = _part(subtopology, application_id, stores, config, now_ms, task_dir)
             self._parts[part.spec.name] = part
             for source in subtopology.sources:
                 self._by_topic.update(dict.fromkeys(source.topics, (part, source.name)))
@@ -132,6 +138,11 @@ class GlobalState:
         spec, cache, serde = self.store(name)
         return ReadOnlyStore(store_access(spec, cache, serde, lambda: (0, (), 0), None, timestamped=True))
 
+    def tell_time(self, now_ms: int) -> None:
+        """What the wall clock shows to the processors."""
+        for part in self._parts.values():
+            part.runner.env.system_time_ms = now_ms
+
     def apply(self, topic: str, partition: int, columns: RecordColumns) -> None:
         """Takes in records of one partition. Raises RecordError."""
         part, source = self._by_topic[topic]
@@ -148,6 +159,10 @@ class GlobalState:
         for part in self._parts.values():
             part.cache.evict(limit_bytes // len(self._parts))
 
+    def user_metrics(self) -> dict[str, UserMetrics]:
+        """What the processors of the program count, by the id of a task."""
+        return {part.runner.env.task_id: part.runner.env.user_metrics for part in self._parts.values()}
+
     def counters(self) -> dict[str, int]:
         """Totals since the start, by name."""
         counted = [part.runner.counters for part in self._parts.values()]
@@ -160,7 +175,12 @@ class GlobalState:
 
 
 def _part(
-    subtopology: Subtopology, application_id: str, stores: Mapping[str, Any], config: TaskConfig, now_ms: int
+    subtopology: Subtopology,
+    application_id: str,
+    stores: Mapping[str, Any],
+    config: TaskConfig,
+    now_ms: int,
+    task_dir: Callable[[], Path],
 ) -> _Part:
     (spec,) = subtopology.stores
     if spec.kind != "key_value":
@@ -172,12 +192,21 @@ def _part(
         default_value_serde=config.default_value_serde,
         caching=False,
         handlers=config.handlers.of_global_stores(processing=config.handles_global_processing),
+        settings=config.settings,
+        given_settings=config.given_settings,
     )
     serde = plan.value_serde(spec)
     row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=spec.timestamped)
     cache = cache_over(spec, stores[spec.name], row_format)
     runner = Runner(
-        plan, {spec.name: cache}, _nowhere, 0, _no_partitions, system_time_ms=now_ms, generate=config.generate
+        plan,
+        {spec.name: cache},
+        _nowhere,
+        0,
+        _no_partitions,
+        task_dir=task_dir,
+        system_time_ms=now_ms,
+        generate=config.generate,
     )
     runner.begin(now_ms)
     return _Part(subtopology, spec, plan, cache, runner)
@@ -207,6 +236,7 @@ class GlobalConsumer:
         config: TaskConfig,
         cache_max_bytes: int,
         replica: int = 0,
+        now_ms: int = 0,
     ) -> None:
         parts = tuple(subtopologies)
         self._replica = replica
@@ -215,7 +245,14 @@ class GlobalConsumer:
         self._cache_max_bytes = cache_max_bytes
         self._stores = {spec.name: self._open(spec) for part in parts for spec in part.stores}
         self._damaged: str | None = None
-        self.state = GlobalState(parts, application_id=application_id, stores=self._stores, config=config)
+        self.state = GlobalState(
+            parts,
+            application_id=application_id,
+            stores=self._stores,
+            config=config,
+            now_ms=now_ms,
+            task_dir=partial(directory.task_directory, f"global-{replica}"),
+        )
         self._positions: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] | None = None
         self._written_at_ms = 0
@@ -323,7 +360,8 @@ class GlobalConsumer:
         return True
 
     def keep(self, now_ms: int) -> None:
-        """Writes the stores now and then."""
+        """Tells the processors the time, and writes the stores now and then."""
+        self.state.tell_time(now_ms)
         if self._changed and now_ms - self._written_at_ms >= WRITE_INTERVAL_MS:
             self._written_at_ms = now_ms
             self.write()

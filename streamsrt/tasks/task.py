@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from streamsrt.config import RecordingLevel, StreamsConfig
@@ -27,8 +28,10 @@ from streamsrt.operators.environment import GlobalStores
 from streamsrt.operators.handlers import ExceptionHandlers, handler_of
 from streamsrt.operators.plan import Plan, StreamTime, stores_behind_caches
 from streamsrt.operators.runner import Runner
+from streamsrt.operators.user_metrics import UserMetrics
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.kinds import Cache, cache_over
+from streamsrt.state.passing_directory import PassingDirectory
 from streamsrt.tasks.async_calls import call_all
 from streamsrt.tasks.offset_metadata import full_names, parse_mark, parse_partition_metadata, partition_metadata
 from streamsrt.tasks.partition_group import PartitionGroup, Run, TopicPartition
@@ -68,6 +71,8 @@ class TaskConfig:
     max_task_idle_ms: int = 0
     handlers: ExceptionHandlers = field(default_factory=ExceptionHandlers)
     handles_global_processing: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    given_settings: Mapping[str, Any] = field(default_factory=dict)
     default_timestamp_extractor: Callable[[Any, int], int] | None = None
     generate: bool = True
     outer_join_emit_interval_ms: int = 0
@@ -91,6 +96,8 @@ class TaskConfig:
             default_timestamp_extractor=timestamp_extractor(config.default_timestamp_extractor),
             outer_join_emit_interval_ms=config.emit_interval_ms_kstreams_outer_join_spurious_results_fix,
             recording_level=config.metrics_recording_level,
+            settings=config.settings(),
+            given_settings=config.settings(only_given=True),
         )
 
 
@@ -117,7 +124,8 @@ class CommitState:
 class Task:
     """One active task. ``stores``: the byte store of every store of the subtopology, by name, open.
 
-    ``partitions_of_topic``: how many partitions an output topic has. ``now_ms``: the wall clock at the start.
+    ``partitions_of_topic``: how many partitions an output topic has. ``now_ms``: the wall clock at the start. ``task_dir``
+    makes the directory that its processors may use; None: a passing one.
     """
 
     def __init__(
@@ -133,6 +141,7 @@ class Task:
         now_ms: int = 0,
         source_topics: Mapping[str, tuple[str, ...]] | None = None,
         global_stores: GlobalStores | None = None,
+        task_dir: Callable[[], Path] | None = None,
     ) -> None:
         self.task_id = TaskId(subtopology.id, partition)
         self.subtopology = subtopology
@@ -146,6 +155,8 @@ class Task:
             caching=config.cache_max_bytes > 0,
             handlers=config.handlers,
             outer_join_emit_interval_ms=config.outer_join_emit_interval_ms,
+            settings=config.settings,
+            given_settings=config.given_settings,
         )
         self._stores = stores
         self.meter = task_meter(self._plan, collector, config.recording_level)
@@ -156,6 +167,7 @@ class Task:
             collector.add,
             partition,
             partitions_of_topic,
+            task_dir=task_dir or PassingDirectory(),
             system_time_ms=now_ms,
             generate=config.generate,
             call_all=call_all,
@@ -508,6 +520,11 @@ class Task:
             "failed_processing": counted.failed_processing,
             "failed_production": counted.failed_production,
         }
+
+    @property
+    def user_metrics(self) -> UserMetrics:
+        """What its processors count."""
+        return self._runner.env.user_metrics
 
     @property
     def last_skipped(self) -> Mapping[str, str]:

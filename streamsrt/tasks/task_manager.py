@@ -247,6 +247,7 @@ class TaskManager:
             config=self._settings.task_config,
             partitions_of_topic=self._settings.partitions_of_topic,
             global_stores=None if self._globals is None else self._globals.state,
+            task_dir=partial(self._directory.task_directory, f"{subtopology.id}_{partition}"),
         )
 
     def _open_store(self, subtopology: Subtopology, name: str, partition: int) -> Any:

@@ -13,16 +13,21 @@ the key by ``context.process(processor, record)``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from streamsrt.errors import UserError
+from streamsrt.config import StreamsConfig, below
+from streamsrt.errors import ConfigError, UserError
 from streamsrt.operators.store_access import store_access
+from streamsrt.operators.user_metrics import UserMetrics
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.kinds import cache_over, lay_out, make_store
+from streamsrt.state.passing_directory import PassingDirectory
 from topology.materialize import added_store
 from topology.processor import PunctuationType, Record, RecordMetadata
+from topology.serdes import Serde
 from topology.stores import Store
 from topology.windows import Duration, Time, to_epoch_ms, to_ms
 
@@ -53,14 +58,34 @@ class CapturedPunctuator:
         self.cancelled = True
 
 
+def _given(serde: Serde[Any] | None, setting: str) -> Serde[Any]:
+    if serde is None:
+        raise ConfigError(f"{setting} is not set: MockProcessorContext(config={{{setting!r}: ...}})")
+    return serde
+
+
 class MockProcessorContext:
     """A :class:`topology.processor.ProcessorContext` that keeps what a processor does. Times are epoch milliseconds.
 
-    ``fixed_key``: as for a processor of ``process_values``. Source: MockProcessorContext and MockFixedKeyProcessorContext.
+    ``fixed_key``: as for a processor of ``process_values``. ``config``: settings of the application. ``state_dir``: the
+    task's directory; None: a passing one. What is counted is asked of the metric: ``context.metrics.counter("seen").total``.
+    Source: MockProcessorContext and MockFixedKeyProcessorContext.
     """
 
-    def __init__(self, *, application_id: str = "mock", task_id: str = "0_0", fixed_key: bool = False) -> None:
-        self.application_id = application_id
+    def __init__(
+        self,
+        *,
+        application_id: str = "mock",
+        task_id: str = "0_0",
+        fixed_key: bool = False,
+        config: Mapping[str, Any] | StreamsConfig | None = None,
+        state_dir: Path | None = None,
+    ) -> None:
+        self.config = StreamsConfig.of({"application.id": application_id}, config)
+        self.application_id = self.config.application_id
+        self._state_dir = state_dir
+        self._passing_directory = PassingDirectory()
+        self.metrics = UserMetrics(self.current_system_time_ms).of_node("mock")
         self.task_id = task_id
         self._fixed_key = fixed_key
         self._current: Record[Any, Any] | None = None
@@ -88,6 +113,24 @@ class MockProcessorContext:
             if record.key != self._current.key:
                 raise UserError("process_values must not change the key; use process")
         self._forwarded.append(CapturedForward(record, child))
+
+    @property
+    def state_dir(self) -> Path:
+        return self._passing_directory() if self._state_dir is None else self._state_dir
+
+    @property
+    def key_serde(self) -> Serde[Any]:
+        return _given(self.config.default_key_serde, "default.key.serde")
+
+    @property
+    def value_serde(self) -> Serde[Any]:
+        return _given(self.config.default_value_serde, "default.value.serde")
+
+    def app_configs(self) -> Mapping[str, Any]:
+        return self.config.settings()
+
+    def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
+        return below(prefix, self.config.settings(only_given=True))
 
     def get_state_store(self, name: str) -> Any:
         """The store that :meth:`add_state_store` added. Raises KeyError."""

@@ -21,9 +21,12 @@ from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, 
 
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import UserError
+from streamsrt.measures import Rates
 from streamsrt.operators.environment import RefusedRecordError
 from streamsrt.operators.handlers import handler_of
 from streamsrt.operators.store_access import KeyValueAccess, SessionAccess, VersionedAccess, WindowAccess, store_access
+from streamsrt.runtime.metrics import Metric, MetricList
+from streamsrt.runtime.task_metrics import user_metrics
 from streamsrt.state.kinds import Cache, lay_out, make_store
 from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.placement import check_partitions, picked, spread
@@ -255,7 +258,7 @@ class TopologyTestDriver:
             config = StreamsConfig.of({**_DEFAULT_CONFIG, **(config or {})})
         self.config = config
         topology = topology.with_default_serdes(config.default_key_serde, config.default_value_serde)
-        self._now_ms = initial_wall_clock_ms
+        self._now_ms = self._began_ms = initial_wall_clock_ms
         self._commit_each = commit == "each record"
         self._topology = topology
         self._partitions = partitions
@@ -443,6 +446,7 @@ class TopologyTestDriver:
     def advance_wall_clock_time(self, duration: timedelta | int) -> None:
         """Moves the wall clock (milliseconds or timedelta), and runs the punctuations that are due then."""
         self._now_ms += _milliseconds(duration)
+        self._globals.tell_time(self._now_ms)
         for task in self._tasks:
             task.punctuate(self._now_ms)
             if self._commit_each:
@@ -563,6 +567,16 @@ class TopologyTestDriver:
             for name, count in task.counters().items():
                 total[name] = total.get(name, 0) + count
         return total
+
+    def metrics(self) -> list[Metric]:
+        """What the processors count by themselves. Rates are over a second of the wall clock at least."""
+        passed_ns = max(1_000, self._now_ms - self._began_ms) * 1_000_000
+        board = MetricList(Rates(0), passed_ns, self._now_ms)
+        for task in self._tasks:
+            user_metrics(board, {"task-id": str(task.task_id)}, task.user_metrics)
+        for name, metrics in self._globals.user_metrics().items():
+            user_metrics(board, {"task-id": name}, metrics)
+        return board.found
 
     def close(self) -> None:
         """Closes the user's processors."""

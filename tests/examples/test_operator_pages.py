@@ -62,10 +62,10 @@ OPERATORS = (
 )
 OTHERS = {
     "Buffer", "Cancellable", "Collect", "Count", "CountWindows", "EmitStrategy", "FailedValue", "First",
-    "FixedKeyProcessor", "Headers", "JoinWindows", "KeyValueStore", "Last", "Max", "Mean", "Min", "NamedAggregate",
-    "NamedAggregates", "OpenWindow", "OpenWindows", "OperatorProcessor", "Processor", "ProcessorContext",
-    "ProcessorWrapper", "PunctuationType", "ReadOnlyKeyValueStore", "Record", "RecordContext", "RecordMetadata",
-    "Serde", "SessionStore", "SessionWindows",
+    "FixedKeyProcessor", "Headers", "JoinWindows", "KeyValueStore", "Last", "Max", "Mean", "MetricCounter",
+    "MetricLatency", "Min", "NamedAggregate", "NamedAggregates", "OpenWindow", "OpenWindows", "OperatorProcessor",
+    "Processor", "ProcessorContext", "ProcessorMetrics", "ProcessorWrapper", "PunctuationType",
+    "ReadOnlyKeyValueStore", "Record", "RecordContext", "RecordMetadata", "Serde", "SessionStore", "SessionWindows",
     "SlidingWindows", "Store", "Subtopology", "Sum", "TableRecord", "TimeWindows", "Topology", "UnlimitedWindows",
     "ValueAndTimestamp", "ValueTransformer", "VersionedKeyValueStore", "VersionedRecord", "WindowStore", "Windowed",
     "agg", "serdes",

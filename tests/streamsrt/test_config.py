@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from streamsrt.config import StreamsConfig, known_keys
+from streamsrt.config import _OF_THE_GROUP, StreamsConfig, known_keys
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.assembly import client_config, topology_settings
 from topology import serdes
@@ -175,7 +175,10 @@ def test_settings_below_a_prefix_are_given_as_a_mapping(key: str) -> None:
 
 @given(st.text(max_size=20).filter(lambda key: key.replace("_", ".") not in known_keys()), st.integers())
 def test_any_other_key_gives_a_config_error_and_nothing_else(key: str, value: int) -> None:
-    if key.startswith(("topic.", "client.tag.")) or key.replace("_", ".") in {"topic.configs", "client.tags"}:
+    of_mappings = {"topic.configs", "client.tags", "app.configs"}
+    if key.startswith(("topic.", "client.tag.", "app.")) or key.replace("_", ".") in of_mappings:
+        return
+    if key in _OF_THE_GROUP:
         return
     with pytest.raises(ConfigError, match="unknown setting"):
         StreamsConfig.of(APP, {key: value})
@@ -238,3 +241,19 @@ def test_default_serdes_are_objects_or_names(key: str, setting: object, serde: o
 def test_what_is_no_serde_is_refused(key: str, setting: object, said: str) -> None:
     with pytest.raises(ConfigError, match=f"^{key}=.*{re.escape(said)}"):
         StreamsConfig.of({"application.id": "a", key: setting})
+
+
+def test_settings_by_their_names() -> None:
+    given = {"application_id": "a", "topic.retention.ms": 5, "client.tag.zone": "z", "app.limit": 3}
+    config = StreamsConfig.of(given, {"app_configs": {"mode": "x"}}, linger_ms=timedelta(seconds=1))
+    assert config.settings(only_given=True) == {
+        "application.id": "a",
+        "linger.ms": 1000,
+        "topic.retention.ms": "5",
+        "client.tag.zone": "z",
+        "app.limit": 3,
+        "app.mode": "x",
+    }
+    assert config.settings()["num.stream.threads"] == 1
+    assert set(config.settings()) >= set(known_keys())
+    assert StreamsConfig.of(config).settings() == config.settings()

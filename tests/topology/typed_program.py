@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, assert_type
 
 from topology import (
@@ -23,10 +25,13 @@ from topology import (
     KGroupedTable,
     KStream,
     KTable,
+    MetricCounter,
+    MetricLatency,
     Processor,
     ProcessorContext,
     PunctuationType,
     Record,
+    Serde,
     SessionWindowedKStream,
     SessionWindows,
     SlidingWindows,
@@ -61,6 +66,13 @@ class Deduplicate(Processor[str, Order, str, Order]):
             1000, PunctuationType.WALL_CLOCK_TIME, self.punctuate, start_time=datetime(2024, 1, 1, tzinfo=UTC)
         )
 
+        assert_type(context.state_dir, Path)
+        assert_type(context.key_serde, Serde[Any])
+        assert_type(context.app_configs_with_prefix("app."), Mapping[str, Any])
+        self.dropped = context.metrics.counter("dropped", group="shop", reason="twice")
+        assert_type(self.dropped, MetricCounter)
+        assert_type(context.metrics.latency("age", description="milliseconds"), MetricLatency)
+
     def punctuate(self, timestamp: int) -> None:
         self.context.commit()
 
@@ -75,8 +87,10 @@ class Total:
 
     def init(self, context: ProcessorContext[str, int]) -> None:
         self.context = context
+        self.cents: MetricCounter = context.metrics.rate("cents")
 
     def process(self, record: Record[str, Order]) -> None:
+        self.cents.add(record.value.cents)
         self.context.forward(record.with_value(record.value.cents))
 
     def close(self) -> None:

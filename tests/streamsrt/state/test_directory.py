@@ -111,6 +111,21 @@ def test_damaged_store_is_wiped_and_opens_again(directory: StateDirectory) -> No
     assert directory.open_store(WINDOWS, 0).changelog_offset() is None
 
 
+def test_a_task_has_a_directory_until_all_is_cleaned_up(directory: StateDirectory) -> None:
+    path = directory.task_directory("0_1")
+    (path / "file").write_text("x", encoding="utf-8")
+    assert directory.task_directory("0_1") == path
+    assert (path / "file").read_text(encoding="utf-8") == "x"
+    assert path.is_relative_to(directory.path)
+    assert directory.list_stores() == []
+    directory.clean_up()
+    assert not path.exists()
+    path.parent.rmdir()
+    path.parent.write_text("in the way", encoding="utf-8")
+    with pytest.raises(StateError, match=r"the directory .* of a task can't be written"):
+        directory.task_directory("0_1")
+
+
 def test_clean_up_deletes_every_store_but_not_the_process_id(directory: StateDirectory, tmp_path: Path) -> None:
     store = directory.open_store(COUNTS, 4)
     with pytest.raises(StateError, match=r"in use \(counts/4\): close the application first"):

@@ -1,0 +1,173 @@
+"""What a processor is told of its application and its task, and the metrics that it makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamsrt.errors import ConfigError, UserError
+from streamsrt.testing.mock_processor_context import MockProcessorContext
+from streamsrt.testing.topology_test_driver import TopologyTestDriver
+from topology import Processor, ProcessorContext, Record, Store, StreamsBuilder, Topology, serdes
+
+CONFIG = {"application.id": "shop", "app.limit": 3, "app.mode": "strict", "default.key.serde": "string"}
+
+
+class Counts(Processor[str, str, str, str]):
+    """Counts what comes, how quickly, and how long values are; keeps values in a file of the task's."""
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        self.context = context
+        metrics = context.metrics
+        self.seen = metrics.counter("seen", group="shop", description="all values", currency="EUR")
+        self.orders = metrics.rate("orders", group="shop")
+        self.lengths = metrics.latency("length", group="shop")
+
+    def process(self, record: Record[str, str]) -> None:
+        self.seen.add()
+        self.orders.add(2)
+        self.lengths.record(len(record.value))
+        with open(self.context.state_dir / "values", "a", encoding="utf-8") as file:
+            file.write(record.value)
+        self.context.forward(record)
+
+
+class Fills(Counts):
+    """The same, for a global store."""
+
+    def process(self, record: Record[str, str]) -> None:
+        self.seen.add(10)
+        self.time_ms = self.context.current_system_time_ms()
+
+
+def program(made: list[Any], kind: str) -> Topology:
+    def supplier() -> Any:
+        made.append(Fills() if kind == "global" else Counts())
+        return made[-1]
+
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.string, value=serdes.string)
+    if kind == "global":
+        names = Store("names", key=serdes.string, value=serdes.string)
+        builder.add_global_store(names, "names", supplier, key=serdes.string, value=serdes.string, name="count")
+        stream.to("out")
+    elif kind == "process":
+        stream.process(supplier, name="count").to("out", key=serdes.string, value=serdes.string)
+    else:
+        stream.process_values(supplier, name="count").to("out", key=serdes.string, value=serdes.string)
+    return builder.build()
+
+
+@pytest.mark.parametrize("kind", ["process", "process_values", "global"])
+def test_a_processor_knows_the_settings(kind: str) -> None:
+    made: list[Any] = []
+    with TopologyTestDriver(program(made, kind), CONFIG):
+        context = made[0].context
+        assert context.app_configs_with_prefix("app.") == {"limit": 3, "mode": "strict"}
+        assert context.app_configs_with_prefix("application.") == {"id": "shop"}
+        assert context.app_configs_with_prefix("commit.") == {}
+        everything = context.app_configs()
+        assert (everything["application.id"], everything["app.limit"]) == ("shop", 3)
+        assert everything["commit.interval.ms"] == 30_000
+        assert context.key_serde is serdes.string
+        with pytest.raises(ConfigError, match=r"no value serde for 'count'.*default\.value\.serde"):
+            _ = context.value_serde
+
+
+@pytest.mark.parametrize("kind", ["process", "process_values"])
+def test_each_task_has_a_directory_that_ends_with_the_driver(kind: str) -> None:
+    made: list[Any] = []
+    driver = TopologyTestDriver(program(made, kind), CONFIG, partitions=2)
+    source = driver.create_input_topic("in", serdes.string, serdes.string)
+    for partition, value in ((0, "a"), (1, "b"), (0, "c")):
+        source.pipe_input("k", value, partition=partition)
+    places: list[Path] = [processor.context.state_dir for processor in made]
+    assert [(place / "values").read_text() for place in places] == ["ac", "b"]
+    driver.restart()
+    driver.create_input_topic("in", serdes.string, serdes.string).pipe_input("k", "d", partition=0)
+    assert (made[2].context.state_dir / "values").read_text() == "d"
+    driver.close()
+
+
+@pytest.mark.parametrize("kind", ["process", "process_values"])
+def test_what_a_processor_counts_is_a_metric(kind: str) -> None:
+    made: list[Any] = []
+    with TopologyTestDriver(program(made, kind), CONFIG, initial_wall_clock_ms=50_000) as driver:
+        source = driver.create_input_topic("in", serdes.string, serdes.string)
+        source.pipe_key_values([("k", "four"), ("k", "tw"), ("k", "six six")])
+        driver.advance_wall_clock_time(2_000)
+        found = {each.name: each for each in driver.metrics()}
+        assert {name: metric.value for name, metric in found.items()} == {
+            "seen-total": 3,
+            "orders-total": 6,
+            "orders-rate": 3.0,
+            "length-latency-avg": pytest.approx(13 / 3),
+            "length-latency-max": 7,
+            "length-total": 3,
+            "length-rate": 1.5,
+        }
+        assert {each.group for each in found.values()} == {"shop"}
+        tags = {"task-id": made[0].context.task_id, "processor-node-id": "count"}
+        assert found["seen-total"].tags == {**tags, "currency": "EUR"}
+        assert found["orders-rate"].tags == tags
+        assert found["seen-total"].description == "all values"
+        assert (made[0].lengths.count, made[0].lengths.total) == (3, 13)
+
+
+def test_processors_of_global_stores_count_too_and_know_the_time() -> None:
+    made: list[Any] = []
+    with TopologyTestDriver(program(made, "global"), CONFIG, initial_wall_clock_ms=7) as driver:
+        assert made[0].context.current_system_time_ms() == 7
+        driver.advance_wall_clock_time(5)
+        driver.create_input_topic("names", serdes.string, serdes.string).pipe_input("k", "v")
+        values = {each.name: each.value for each in driver.metrics()}
+        assert (values["seen-total"], made[0].time_ms) == (10, 12)
+        assert made[0].context.state_dir.is_dir()
+
+
+def test_the_same_metric_is_the_same_object() -> None:
+    metrics = MockProcessorContext().metrics
+    counter = metrics.counter("seen", kind="a")
+    counter.add()
+    assert metrics.counter("seen", kind="a") is counter
+    assert metrics.counter("seen", kind="b") is not counter
+    assert metrics.counter("seen", group="other", kind="a").total == 0
+    assert metrics.counter("seen", kind="a").total == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda metrics: metrics.counter("a b"), "mock: 'a b' is no name of a metric: give a letter"),
+        (lambda metrics: metrics.rate("a", group=""), "'' is no name of a group"),
+        (lambda metrics: metrics.latency("a", é="1"), "'é' is no name of a tag"),
+        (lambda metrics: metrics.counter("a", group="stream-task-metrics"), "are the runtime's"),
+        (lambda metrics: metrics.counter("a", task_id="1"), "task_id are tags that the runtime sets"),
+        (lambda metrics: (metrics.counter("a"), metrics.rate("a")), "is there already, as one of another kind"),
+    ],
+)
+def test_metrics_that_can_not_be_are_refused(wrong: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        wrong(MockProcessorContext().metrics)
+
+
+def test_the_context_of_a_test_has_it_all(tmp_path: Path) -> None:
+    context = MockProcessorContext(application_id="shop", config={"app.limit": 3, "default.key.serde": serdes.long})
+    processor = Counts()
+    processor.init(context)
+    context.set_current_system_time(99)
+    context.process(processor, Record("k", "four", 5))
+    context.process(processor, Record("k", "tw", 5))
+    assert context.app_configs_with_prefix("app.") == {"limit": 3}
+    assert context.app_configs()["application.id"] == "shop"
+    assert context.key_serde is serdes.long
+    with pytest.raises(ConfigError, match=r"default\.value\.serde is not set"):
+        _ = context.value_serde
+    assert (context.state_dir / "values").read_text() == "fourtw"
+    assert context.metrics.counter("seen", group="shop", currency="EUR").total == 2
+    assert context.metrics.latency("length", group="shop").total == 6
+    own = MockProcessorContext(state_dir=tmp_path)
+    assert own.state_dir == tmp_path
+    assert own.application_id == "mock"
