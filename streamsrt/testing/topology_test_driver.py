@@ -255,6 +255,7 @@ class TopologyTestDriver:
         partitions: int | Mapping[str, int] = 1,
     ) -> None:
         if not isinstance(config, StreamsConfig):
+            topology = topology.configured(config or {})
             config = StreamsConfig.of({**_DEFAULT_CONFIG, **(config or {})})
         self.config = config
         topology = topology.with_default_serdes(config.default_key_serde, config.default_value_serde)

@@ -12,7 +12,7 @@ from streamsrt.errors import ConfigError
 from streamsrt.state.kinds import make_store, scope
 from streamsrt.testing.mock_processor_context import MockProcessorContext
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
-from tests.streamsrt.operators.test_every_operator import Row, outcome, topology_of
+from tests.streamsrt.operators.test_every_operator import PROGRAMS, Row, outcome, topology_of
 from topology import Store, StreamsBuilder, Topology, UnsupportedError, serdes
 
 KEY = "dsl.store.suppliers.class"
@@ -31,7 +31,7 @@ PIPED: list[Row] = [
 ]
 
 
-@pytest.mark.parametrize("program", ["count", "aggregate", "table grouped anew", "tables made of tables"])
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_they_do_what_stores_in_memory_do(program: str) -> None:
     made: set[str] = set()
 
@@ -66,6 +66,18 @@ def test_one_store_of_a_topology() -> None:
         driver.restart()
         driver.pipe_raw("in", b"a", b"x", 1)
         assert list(driver.get_key_value_store("counts").all()) == [("a", 3), ("b", 1)]
+
+
+def test_the_test_driver_goes_by_the_setting() -> None:
+    made: list[str] = []
+
+    def supplier(name: str) -> SqliteStore:
+        made.append(name)
+        return SqliteStore(name)
+
+    with TopologyTestDriver(counting(), {KEY: supplier}) as driver:
+        driver.pipe_raw("in", b"a", b"x", 1)
+        assert made == ["counts"]
 
 
 def test_a_setting_goes_over_that_of_the_build() -> None:
