@@ -13,7 +13,7 @@ from streamsrt.errors import StreamsError
 from streamsrt.membership import session as machine
 from streamsrt.membership import state as states
 from streamsrt.membership.state import MEMBER_STATES, MemberState, OffsetReport, Session, Step
-from streamsrt.membership.statuses import status_text
+from streamsrt.membership.statuses import passes_by_itself, status_text
 from streamsrt.membership.values import (
     Command,
     Event,
@@ -26,7 +26,6 @@ from streamsrt.membership.values import (
     SetTaskOffsets,
     Status,
     StatusChanged,
-    StatusCode,
     TasksLost,
     UnknownStatus,
 )
@@ -101,7 +100,7 @@ class Member:
             case StatusChanged(statuses):
                 for status in statuses:
                     if status not in known:
-                        level = logging.INFO if status.code is StatusCode.ASSIGNMENT_DELAYED else logging.WARNING
+                        level = logging.INFO if passes_by_itself(status) else logging.WARNING
                         log.log(level, "Group %s: %s", group, status_text(status))
             case UnknownStatus(code, detail):
                 log.warning("Group %s: status %d, which this version does not know: %s", group, code, detail)

@@ -56,3 +56,10 @@ NO_TASKS_BY = (
 def status_text(status: Status) -> str:
     """The status by its name, what the coordinator says of it, and what to do."""
     return f"{status.code.name}: {status.detail.rstrip('. ')}. {ADVICE[status.code]}"
+
+
+def passes_by_itself(status: Status) -> bool:
+    """Whether it is only the way that a group takes: internal topics that are about to be made, an assignment to come."""
+    if status.code is StatusCode.MISSING_INTERNAL_TOPICS:
+        return "failed" not in status.detail
+    return status.code is StatusCode.ASSIGNMENT_DELAYED

@@ -1,0 +1,21 @@
+"""What is told of the statuses of a group."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamsrt.membership.statuses import passes_by_itself
+from streamsrt.membership.values import Status, StatusCode
+
+
+@pytest.mark.parametrize(
+    ("code", "detail", "passes"),
+    [
+        (StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: a, b", True),
+        (StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: a; Creation failed: a (no disk).", False),
+        (StatusCode.ASSIGNMENT_DELAYED, "The initial assignment waits", True),
+        (StatusCode.MISSING_SOURCE_TOPICS, "Source topics are missing: lines", False),
+    ],
+)
+def test_what_passes_by_itself_is_no_warning(code: StatusCode, detail: str, passes: bool) -> None:
+    assert passes_by_itself(Status(code, detail)) is passes
