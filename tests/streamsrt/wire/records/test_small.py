@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsrt.wire.compression import Compression
-from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import (
     HEADER_SIZE_BYTES,
     Headers,
@@ -18,7 +17,7 @@ from streamsrt.wire.records import (
     rewrite_log_append_time,
 )
 from streamsrt.wire.records.small import RECORDS_MIN, read_small
-from tests.streamsrt.wire.records.test_uniform import Columns, read_one_by_one, resealed
+from tests.streamsrt.wire.records.reference import Columns, check_damaged, check_whole, read_one_by_one, resealed
 
 T0 = 1_700_000_000_000
 COUNT = RECORDS_MIN + 40
@@ -78,11 +77,7 @@ def batches(draw: st.DrawFn) -> bytes:
 @given(batches())
 @settings(max_examples=60)
 def test_small_or_not_the_records_are_the_same(batch: bytes) -> None:
-    found = small(batch)
-    assert found is None or found == read_one_by_one(batch)
-    columns = decode_batch(batch)
-    if columns.headers is None:
-        assert (columns.keys, columns.values, columns.timestamps) == read_one_by_one(batch)
+    check_whole(small, batch)
 
 
 @given(
@@ -97,20 +92,7 @@ def test_small_or_not_the_records_are_the_same(batch: bytes) -> None:
 def test_what_is_damaged_is_read_as_records_one_by_one_or_not_at_all(
     whole: bytes, damages: list[tuple[int, int]], missing: int
 ) -> None:
-    batch = bytearray(whole[: len(whole) - missing])
-    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
-    for position, value in damages:
-        batch[HEADER_SIZE_BYTES + position % (len(batch) - HEADER_SIZE_BYTES)] = value
-    sealed = resealed(batch)
-    expected = read_one_by_one(sealed)
-    found = small(sealed)
-    assert found is None or found == expected
-    try:
-        columns = decode_batch(sealed)
-    except DecodeError:
-        assert expected is None
-    else:
-        assert columns.headers is not None or (columns.keys, columns.values, columns.timestamps) == expected
+    check_damaged(small, whole, damages, missing)
 
 
 # Lengths lead from record to record, and a zero stands on either side of each: what is between them is noise.

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
-from aiokafka.errors import KafkaError
-from aiokafka.record.default_records import DefaultRecordBatch
-from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsrt.wire.compression import Compression
-from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import (
     HEADER_SIZE_BYTES,
     Headers,
@@ -20,11 +16,9 @@ from streamsrt.wire.records import (
     rewrite_log_append_time,
 )
 from streamsrt.wire.records.uniform import RECORDS_MIN, read_uniform
+from tests.streamsrt.wire.records.reference import Columns, check_damaged, check_whole, read_one_by_one, resealed
 
 T0 = 1_700_000_000_000
-SLACK = bytes(40)
-
-Columns: TypeAlias = tuple[list[bytes | None], list[bytes | None], list[int]]
 
 
 def uniform(batch: bytes) -> Columns | None:
@@ -34,25 +28,6 @@ def uniform(batch: bytes) -> Columns | None:
         return None
     keys, values, times = found
     return keys, values, times.tolist()
-
-
-def read_one_by_one(batch: bytes) -> Columns | None:
-    """What aiokafka reads; None where it refuses, or finds headers."""
-    rows = []
-    try:
-        for record in DefaultRecordBatch(memoryview(batch + SLACK)[: len(batch)]):
-            if record.headers:
-                return None
-            rows.append((record.key, record.value, -1 if record.timestamp is None else record.timestamp))
-    except (KafkaError, ValueError, OverflowError, MemoryError):
-        return None
-    keys, values, timestamps = map(list, zip(*rows, strict=True))
-    return keys, values, timestamps
-
-
-def resealed(batch: bytearray) -> bytes:
-    batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
-    return bytes(batch)
 
 
 def column(count: int, size: int | None) -> list[bytes | None]:
@@ -91,11 +66,7 @@ def batches(draw: st.DrawFn) -> bytes:
 @given(batches())
 @settings(max_examples=60)
 def test_uniform_or_not_the_records_are_the_same(batch: bytes) -> None:
-    found = uniform(batch)
-    assert found is None or found == read_one_by_one(batch)
-    columns = decode_batch(batch)
-    if columns.headers is None:
-        assert (columns.keys, columns.values, columns.timestamps) == read_one_by_one(batch)
+    check_whole(uniform, batch)
 
 
 @given(
@@ -107,20 +78,7 @@ def test_uniform_or_not_the_records_are_the_same(batch: bytes) -> None:
 def test_what_is_damaged_is_read_as_records_one_by_one_or_not_at_all(
     whole: bytes, changes: list[tuple[int, int]], missing: int
 ) -> None:
-    batch = bytearray(whole[: len(whole) - missing])
-    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
-    for position, value in changes:
-        batch[HEADER_SIZE_BYTES + position % (len(batch) - HEADER_SIZE_BYTES)] = value
-    sealed = resealed(batch)
-    expected = read_one_by_one(sealed)
-    found = uniform(sealed)
-    assert found is None or found == expected
-    try:
-        columns = decode_batch(sealed)
-    except DecodeError:
-        assert expected is None
-    else:
-        assert columns.headers is not None or (columns.keys, columns.values, columns.timestamps) == expected
+    check_damaged(uniform, whole, changes, missing)
 
 
 @given(st.binary(min_size=7, max_size=24), counts, st.integers(0, 7))

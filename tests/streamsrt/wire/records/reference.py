@@ -1,0 +1,64 @@
+"""What batches are held against: aiokafka's reader, record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from aiokafka.errors import KafkaError
+from aiokafka.record.default_records import DefaultRecordBatch
+from crc32c import crc32c
+
+from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.records import HEADER_SIZE_BYTES, decode_batch
+
+SLACK = bytes(40)
+
+Columns: TypeAlias = tuple[list[bytes | None], list[bytes | None], list[int]]
+Read: TypeAlias = Callable[[bytes], Columns | None]
+
+
+def read_one_by_one(batch: bytes) -> Columns | None:
+    """What aiokafka reads; None where it refuses, or finds headers."""
+    rows = []
+    try:
+        for record in DefaultRecordBatch(memoryview(batch + SLACK)[: len(batch)]):
+            if record.headers:
+                return None
+            rows.append((record.key, record.value, -1 if record.timestamp is None else record.timestamp))
+    except (KafkaError, ValueError, OverflowError, MemoryError):
+        return None
+    keys, values, timestamps = map(list, zip(*rows, strict=True))
+    return keys, values, timestamps
+
+
+def resealed(batch: bytearray) -> bytes:
+    batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+    return bytes(batch)
+
+
+def check_whole(read: Read, batch: bytes) -> None:
+    """``read`` finds what is there or nothing, and so does the decoder."""
+    found = read(batch)
+    assert found is None or found == read_one_by_one(batch)
+    columns = decode_batch(batch)
+    if columns.headers is None:
+        assert (columns.keys, columns.values, columns.timestamps) == read_one_by_one(batch)
+
+
+def check_damaged(read: Read, whole: bytes, damages: list[tuple[int, int]], missing: int) -> None:
+    """The same for a batch that is cut short by ``missing`` bytes, with other bytes at some positions."""
+    batch = bytearray(whole[: len(whole) - missing])
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    for position, value in damages:
+        batch[HEADER_SIZE_BYTES + position % (len(batch) - HEADER_SIZE_BYTES)] = value
+    sealed = resealed(batch)
+    expected = read_one_by_one(sealed)
+    found = read(sealed)
+    assert found is None or found == expected
+    try:
+        columns = decode_batch(sealed)
+    except DecodeError:
+        assert expected is None
+    else:
+        assert columns.headers is not None or (columns.keys, columns.values, columns.timestamps) == expected
