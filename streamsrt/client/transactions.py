@@ -99,6 +99,8 @@ class Transactions:
 
     def _check_ready(self) -> None:
         if not self.is_ready:
+            # What is told here is told once; the transaction stays lost until it is begun anew.
+            self._ready = False
             self._producer.raise_error()
             raise TransactionLostError("The producer must be initialized before it can be used again.")
 

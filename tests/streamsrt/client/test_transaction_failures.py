@@ -16,13 +16,14 @@ from streamsrt.client.values import (
     TransactionLostError,
     UnknownMemberError,
 )
-from streamsrt.errors import ProductionError, RequestFailedError
+from streamsrt.errors import ProductionError, RequestFailedError, StreamsError
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import encode_batch, read_header
 from streamsrt.wire.schema import ApiKey
 from tests.streamsrt.client.conftest import Connect
 from tests.streamsrt.client.scripted_broker import DROP, Hook, ScriptedBroker, failing, produce_error
+from tests.system.processes import wait_until
 
 WAIT_S = 10.0
 BATCH = encode_batch([b"k"], [b"v"], [0], transactional=True)
@@ -184,6 +185,21 @@ def test_a_fenced_producer_ends_its_transaction(coordinator: ScriptedBroker, con
     network.transactions.initialize(WAIT_S)
     coordinator.log("t", 0).recent.clear()
     send_and_commit(network)
+
+
+def test_a_failure_that_is_found_by_the_next_commit_ends_the_transaction_too(
+    coordinator: ScriptedBroker, connect: Connect
+) -> None:
+    coordinator.hooks[ApiKey.ADD_PARTITIONS_TO_TXN] = answer(
+        ApiKey.ADD_PARTITIONS_TO_TXN, ErrorCode.INVALID_PRODUCER_EPOCH
+    )
+    network = begin(connect, coordinator)
+    network.producer.send("t", 0, BATCH, 1)
+    wait_until(lambda: not network.transactions.is_ready, "the producer has failed")
+    for _ in range(2):
+        with pytest.raises(StreamsError):
+            network.transactions.commit("g", OFFSETS, member_id="m", member_epoch=4, timeout_s=WAIT_S)
+        assert not network.transactions.is_ready
 
 
 @pytest.mark.parametrize(
