@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import add, attrgetter
 from struct import Struct
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from streamsrt.state.columns import ChangelogColumns
 from streamsrt.state.counts import CountedRows, Row, Timestamps
@@ -32,7 +32,7 @@ _SAMPLE = 200
 
 _pack_timestamp = Struct(">q").pack
 _unpack_timestamp = Struct(">q").unpack_from
-by_sequence = attrgetter("sequence")
+_by_sequence = attrgetter("sequence")
 
 Serialize = Callable[[Any], bytes]
 Deserialize = Callable[[bytes], Any]
@@ -66,6 +66,9 @@ class Entry:
         self.sequence = 0
         self.old: Any = None
         self.headers: Any = ()
+
+
+E = TypeVar("E", bound=Entry)
 
 
 class Flushed:
@@ -153,6 +156,34 @@ class RowFormat:
         return list(map(add, map(_pack_timestamp, timestamps), raw_values))
 
 
+class ChangedEntries(Generic[E]):
+    """What caches have in common whose entries are always read before they are changed."""
+
+    dirty: list[E]
+    """Those that changed since the last flush."""
+
+    def change(self, entry: E, value: Any, timestamp: int, headers: Any, sequence: int) -> None:
+        """Gives an entry another value; None deletes."""
+        if not entry.dirty:
+            entry.dirty = True
+            entry.old = entry.value
+            self.dirty.append(entry)
+        entry.value = value
+        entry.timestamp = timestamp
+        entry.headers = headers
+        entry.sequence = sequence
+
+    def _take_changed(self, *, forwards: bool) -> list[E]:
+        """Takes them out, in the order of their last changes. Where the flush ``forwards``, what came and went between two
+        flushes is left out."""
+        entries = self.dirty
+        self.dirty = []
+        entries.sort(key=_by_sequence)
+        for entry in entries:
+            entry.dirty = False
+        return [e for e in entries if e.value is not None or e.old is not None] if forwards else entries
+
+
 class KeyValueCache(dict[bytes, Entry]):
     """The cache of a key-value store. ``cache[key]`` never raises KeyError: see rule 2."""
 
@@ -214,7 +245,7 @@ class KeyValueCache(dict[bytes, Entry]):
             return None
         entries = self.dirty
         self.dirty = []
-        entries.sort(key=by_sequence)
+        entries.sort(key=_by_sequence)
         deleted = False
         for entry in entries:
             entry.dirty = False

@@ -13,7 +13,7 @@ from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, Entry, Flushed, RowFormat, average_bytes, by_sequence
+from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, ChangedEntries, Entry, Flushed, RowFormat, average_bytes
 from streamsrt.state.columns import ChangelogColumns
 from streamsrt.state.sessions import SessionPut, session_key
 
@@ -59,7 +59,7 @@ def _by_end(entry: SessionEntry) -> tuple[int, int]:
     return entry.end, entry.start
 
 
-class SessionCache(dict[bytes, list[SessionEntry]]):
+class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]):
     """The cache of a session store. ``newest_end`` is the latest end that was ever seen here, -1 before the first."""
 
     def __init__(self, name: str, store: SessionStore, row_format: RowFormat, *, retention_ms: int) -> None:
@@ -68,7 +68,7 @@ class SessionCache(dict[bytes, list[SessionEntry]]):
         self.store = store
         self.format = row_format
         self.retention_ms = retention_ms
-        self.dirty: list[SessionEntry] = []
+        self.dirty = []
         self.pending: dict[Place, bytes | None] = {}
         self._pending_of_key: dict[bytes, list[tuple[int, int]]] = {}
         self.newest_end = store.stream_time_ms
@@ -126,17 +126,6 @@ class SessionCache(dict[bytes, list[SessionEntry]]):
             self.newest_end = end
         return True
 
-    def change(self, entry: SessionEntry, value: Any, timestamp: int, headers: Any, sequence: int) -> None:
-        """Gives a session another value; None removes it."""
-        if not entry.dirty:
-            entry.dirty = True
-            entry.old = entry.value
-            self.dirty.append(entry)
-        entry.value = value
-        entry.timestamp = timestamp
-        entry.headers = headers
-        entry.sequence = sequence
-
     def count_if_expired(self, end: int) -> None:
         """Counts a session that was just put where it is beyond retention."""
         live = max(0, self.newest_end - self.retention_ms + (self.expires_by_ms == 1))
@@ -145,14 +134,7 @@ class SessionCache(dict[bytes, list[SessionEntry]]):
 
     def flush(self, *, forwards: bool = True) -> Flushed | None:
         """Takes the dirty entries out; None where there are none (see :meth:`KeyValueCache.flush`)."""
-        if not self.dirty:
-            return None
-        entries = self.dirty
-        self.dirty = []
-        entries.sort(key=by_sequence)
-        for entry in entries:
-            entry.dirty = False
-        changed = [e for e in entries if e.value is not None or e.old is not None] if forwards else entries
+        changed = self._take_changed(forwards=forwards)
         if not changed:
             return None
         keys = [session_key(e.key, e.start, e.end) for e in changed]

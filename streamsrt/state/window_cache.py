@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 from streamsrt.state.cache import (
     ENTRY_OVERHEAD_BYTES,
+    ChangedEntries,
     Entry,
     Flushed,
     RowFormat,
     average_bytes,
-    by_sequence,
     changed_entries,
 )
 from streamsrt.state.columns import ChangelogColumns
@@ -67,7 +67,7 @@ class WindowStore(Protocol):
     def stream_time_ms(self) -> int: ...
 
 
-class WindowCache(dict[int, WindowRows]):
+class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
     """The cache of a window store: ``cache[start][key]``. One dictionary per window, no composite key per record.
 
     ``newest_stored_start``: no stored window starts later; None where that is not known.
@@ -87,7 +87,7 @@ class WindowCache(dict[int, WindowRows]):
         self.store = store
         self.format = row_format
         self.retention_ms = retention_ms
-        self.dirty: list[Entry] = []
+        self.dirty = []
         self.pending: dict[int, dict[bytes, bytes | None]] = {}
         """By start of window."""
         self.counts: dict[int, CountedRows] = {}
@@ -130,29 +130,11 @@ class WindowCache(dict[int, WindowRows]):
         self.change(entry, value, timestamp, headers, sequence)
         return entry
 
-    def change(self, entry: Entry, value: Any, timestamp: int, headers: Any, sequence: int) -> None:
-        """Changes a row of a window."""
-        if not entry.dirty:
-            entry.dirty = True
-            entry.old = entry.value
-            self.dirty.append(entry)
-        entry.value = value
-        entry.timestamp = timestamp
-        entry.headers = headers
-        entry.sequence = sequence
-
     def flush(self, *, forwards: bool = True) -> Flushed | None:
         """Takes the dirty entries out; None where there are none (see :meth:`KeyValueCache.flush`)."""
         if self.has_counted:
             return self._flush_counts()
-        if not self.dirty:
-            return None
-        entries = self.dirty
-        self.dirty = []
-        entries.sort(key=by_sequence)
-        for entry in entries:
-            entry.dirty = False
-        changed = [e for e in entries if e.value is not None or e.old is not None] if forwards else entries
+        changed = self._take_changed(forwards=forwards)
         if not changed:
             return None
         starts = [e.start for e in changed]
