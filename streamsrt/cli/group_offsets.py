@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
+from streamsrt.cli.described_group import described_group
 from streamsrt.cli.output import note, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.client.network import NetworkThread
@@ -161,13 +162,7 @@ def _delete(network: NetworkThread, group: str, places: Collection[TopicPartitio
 
 def _stopped(network: NetworkThread, group: str) -> StoppedGroup:
     """Raises ConfigError for a group that has members, and RequestFailedError for one that is not there."""
-    described = network.admin.describe_streams_groups([group])[0]
-    if described.error_code:
-        reason = described.error_message or error_name(described.error_code)
-        raise RequestFailedError(
-            f"group {group!r} can't be described: {reason} (streamsrt groups list shows what there is)",
-            described.error_code,
-        )
+    described = described_group(network, group)
     if described.members:
         raise ConfigError(
             f"group {group!r} has {len(described.members)} members: stop all instances of the application first"

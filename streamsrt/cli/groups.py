@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from streamsrt.cli.described_group import described_group
 from streamsrt.cli.group_offsets import delete_offsets, reset_offsets
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import LATEST
-from streamsrt.errors import ConfigError, RequestFailedError
-from streamsrt.wire.error_codes import error_name
+from streamsrt.errors import ConfigError
 from streamsrt.wire.private_tags import REBALANCES_TAG
 
 app = typer.Typer(help="Streams groups: one per application.", no_args_is_help=True)
@@ -54,20 +54,9 @@ def describe(
         if view == "offsets":
             columns, rows = _offsets(network, group, verbose=verbose)
         else:
-            described = _described(network, group)
+            described = described_group(network, group)
             columns, rows = _DESCRIBED[view](described, verbose=verbose)
     print_rows(columns, rows, as_json=as_json)
-
-
-def _described(network: NetworkThread, group: str) -> Any:
-    described = network.admin.describe_streams_groups([group])[0]
-    if described.error_code:
-        reason = described.error_message or error_name(described.error_code)
-        raise RequestFailedError(
-            f"group {group!r} can't be described: {reason} (streamsrt groups list shows what there is)",
-            described.error_code,
-        )
-    return described
 
 
 def _offsets(network: NetworkThread, group: str, *, verbose: bool) -> tuple[list[str], list[dict[str, object]]]:
