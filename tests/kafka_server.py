@@ -285,14 +285,21 @@ class KafkaServer:
     def _has_more_metadata(self, before: int) -> bool:
         return self._metadata_bytes() > before
 
-    def _properties_of_controller(self) -> dict[str, str]:
+    @property
+    def _identity(self) -> dict[str, str]:
+        """What the node is in all of its roles."""
         return {
-            "process.roles": "controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
-            "listeners": f"CONTROLLER://127.0.0.1:{self._controller_port}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.folder / "data"),
+        }
+
+    def _properties_of_controller(self) -> dict[str, str]:
+        return {
+            **self._identity,
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://127.0.0.1:{self._controller_port}",
             "broker.session.timeout.ms": "500",
             "metadata.max.idle.interval.ms": "100",
         }
@@ -307,14 +314,11 @@ class KafkaServer:
 
     def _properties(self) -> dict[str, str]:
         return {
+            **self._identity,
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
-            "log.dirs": str(self.folder / "data"),
             **self._proxied(),
             **SMALL,
             **{k: v.format(port=self.port, controller_port=self._controller_port) for k, v in self._settings.items()},
