@@ -25,7 +25,7 @@ from topology.late_records import LateSource, late_stream
 from topology.lookup_joins import LookupJoins
 from topology.operations.batches import Frame, MapAsync, MapBatches
 from topology.plan import Carried, OperatorStep, Step
-from topology.printing import Output, TablePrinter
+from topology.printing import Output, ShownTable
 from topology.stores import Store
 from topology.windows import Duration, to_ms
 
@@ -155,14 +155,14 @@ class StreamExtras(LookupJoins[K, V], Generic[K, V]):
         """Shows the last ``size`` records as a table that is redrawn while the program runs; the stream ends here.
 
         Fields of values that are mappings are columns. ``by_key``: a row for each key, with its last record. Where ``to``
-        (as of :meth:`topology.KStream.print`) is no terminal, each record is a line. ``title`` None: the step's name. Each
-        task draws a table of its own, and its subtopology runs record by record. Raises TopologyError for a size below 1.
+        (as of :meth:`topology.KStream.print`) is no terminal, each record is a line. ``title`` None: the step's name. One
+        table has the records of all tasks of a process, and the step's subtopology runs record by record. Raises
+        TopologyError for a size below 1.
         """
         stream = cast("KStream[K, V]", self)
         own = name or stream._plan.number("KSTREAM-PRINTER-")
         shown = own if title is None else title
-        TablePrinter(shown, size, by_key, to)
-        stream.process(lambda: TablePrinter(shown, size, by_key, to), name=own)
+        stream.process(ShownTable(shown, size, by_key, to).printer, name=own)
 
     @overload
     def try_map_values(

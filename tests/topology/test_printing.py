@@ -81,6 +81,52 @@ def test_a_table_is_redrawn_in_place_on_a_terminal() -> None:
     assert terminal.getvalue() == first + "\x1b[5F\x1b[Jt\nkey  n  m\n---  -  -\nc    3\nd       4\n"
 
 
+def test_all_tasks_share_one_table() -> None:
+    terminal = Terminal()
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.json).print_table(5, by_key=True, title="t", to=terminal)
+    with TopologyTestDriver(builder.build(), partitions=3) as driver:
+        source = driver.create_input_topic("in", serdes.string, serdes.json)
+        for partition, key in enumerate("abc"):
+            source.pipe_input(key, partition, partition=partition)
+        driver.advance_wall_clock_time(250)
+        first = "t\nkey  value\n---  -----\na    0\nb    1\nc    2\n"
+        assert terminal.getvalue() == first
+        source.pipe_input("b", 7, partition=1)
+        second = "\x1b[6F\x1b[J" + first.replace("1", "7")
+    assert terminal.getvalue() == first + second
+
+
+def test_tables_of_one_terminal_are_drawn_together() -> None:
+    terminal = Terminal()
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.string, value=serdes.json)
+    stream.print_table(1, title="all", to=terminal)
+    stream.filter(lambda _, value: value > 1).print_table(1, title="large", to=terminal)
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.create_input_topic("in", serdes.string, serdes.json)
+        source.pipe_input("a", 1)
+        driver.advance_wall_clock_time(250)
+        small = "all\nkey  value\n---  -----\na    1\n"
+        assert terminal.getvalue() == small
+        source.pipe_input("b", 2)
+    both = "all\nkey  value\n---  -----\nb    2\n\nlarge\nkey  value\n---  -----\nb    2\n"
+    drawn = terminal.getvalue().removeprefix(small)
+    assert drawn.split("\x1b[J")[-1] == both
+    assert drawn.startswith("\x1b[4F\x1b[J")
+
+
+def test_a_second_run_begins_a_table_of_its_own() -> None:
+    terminal = Terminal()
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.json).print_table(2, title="t", to=terminal)
+    topology = builder.build()
+    for value in (1, 2):
+        with TopologyTestDriver(topology) as driver:
+            driver.create_input_topic("in", serdes.string, serdes.json).pipe_input("a", value)
+    assert terminal.getvalue() == "t\nkey  value\n---  -----\na    1\nt\nkey  value\n---  -----\na    2\n"
+
+
 def test_a_table_by_key_has_a_row_for_each() -> None:
     terminal = Terminal()
     run(
