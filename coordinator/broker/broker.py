@@ -36,6 +36,7 @@ from coordinator.log import Fsync, LogDirectory, LogError, PartitionLog
 from coordinator.txn.config import TransactionConfig
 from streamsrt.wire.messages import RequestHeader
 from streamsrt.wire.primitives import uuid_to_text
+from streamsrt.wire.types import Message
 
 logger = logging.getLogger("coordinator.broker")
 
@@ -54,7 +55,7 @@ class DisconnectError(Exception):
     """A handler has no answer that the client would understand: its connection is closed. The message is for the log."""
 
 
-Answer: TypeAlias = "Any | Awaitable[Any]"
+Answer: TypeAlias = "Message | Awaitable[Message | None] | None"
 Handler: TypeAlias = "Callable[[Broker, Request], Answer]"
 
 

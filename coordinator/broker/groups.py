@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 from inspect import isawaitable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from coordinator.broker.access import EVERYTHING
 from coordinator.broker.broker import Answer, Broker, Handler, Request
@@ -27,6 +27,7 @@ from streamsrt.wire.types import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     ListGroupsResponse,
+    Message,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetFetchRequest,
@@ -130,6 +131,7 @@ def _merged(broker: Broker, refused: list[OffsetCommitResponse.OffsetCommitRespo
     """The shard's answer with topic ids, and with the partitions that were refused before."""
     if isawaitable(answer):
         return _merged_later(broker, refused, answer)
+    assert isinstance(answer, OffsetCommitResponse)
     by_name = {topic.name: topic for topic in answer.topics}
     for topic in answer.topics:
         topic.topic_id = _id_of(broker, topic.name)
@@ -142,9 +144,13 @@ def _merged(broker: Broker, refused: list[OffsetCommitResponse.OffsetCommitRespo
 
 
 async def _merged_later(
-    broker: Broker, refused: list[OffsetCommitResponse.OffsetCommitResponseTopic], answer: Awaitable[Any]
-) -> Any:
-    return _merged(broker, refused, await answer)
+    broker: Broker,
+    refused: list[OffsetCommitResponse.OffsetCommitResponseTopic],
+    answer: Awaitable[Message | None],
+) -> Message | None:
+    merged = _merged(broker, refused, await answer)
+    assert not isawaitable(merged)
+    return merged
 
 
 def _id_of(broker: Broker, name: str) -> bytes:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from coordinator.broker.broker import Answer, Broker, DisconnectError, Handler, Request
 from coordinator.broker.topics import Topic
 from coordinator.log import AppendInfo, Fsync, LogError, PartitionLog
-from coordinator.txn.values import Producer
+from coordinator.machine.values import Producer
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import HEADER_SIZE_BYTES, iter_columns, read_header

@@ -21,6 +21,7 @@ from coordinator.broker.keyed_log import loading
 from coordinator.broker.producer_ids import ProducerIds
 from coordinator.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicRefusedError, TopicRegistry
 from coordinator.log import AppendRefusedError, LogError, PartitionLog
+from coordinator.machine.values import Producer
 from coordinator.shard.journal import AppendFailedError
 from coordinator.shard.transaction_shard import TransactionOutcome, TransactionShard
 from coordinator.txn.config import TransactionConfig
@@ -32,8 +33,7 @@ from coordinator.txn.values import (
     InitProducer,
     MarkersFailed,
     MarkersWritten,
-    Producer,
-    Reply,
+    ProducerReply,
     TopicPartition,
     WriteMarkers,
 )
@@ -150,10 +150,10 @@ class TransactionShards:
 
     # --------------------------------------------------------------------------------------------------------- questions
 
-    def execute(self, event: InitProducer | AddPartitions | EndTransaction) -> Reply:
+    def execute(self, event: InitProducer | AddPartitions | EndTransaction) -> ProducerReply:
         """The answer to what a producer asks."""
         if not self.ensure_topic():
-            return Reply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return ProducerReply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         index = self._index_of(event.transactional_id)
         shard = self._shards[index]
         if isinstance(event, InitProducer) and needs_producer_id(shard.state, event):
@@ -163,7 +163,7 @@ class TransactionShards:
                 )
             except LogError as error:
                 logger.error("no producer id can be given out: %s", error)
-                return Reply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                return ProducerReply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         outcome = shard.execute(event, self._now_ms())
         self._carry_out(index, outcome)
         assert outcome.reply is not None

@@ -16,9 +16,10 @@ from coordinator.broker.groups import context_of
 from coordinator.broker.topics import OFFSETS_TOPIC, Topic
 from coordinator.group.transactional import failed_commit
 from coordinator.log import Fsync, LogError, PartitionLog
+from coordinator.machine.values import Producer
 from coordinator.shard.journal import AppendFailedError
 from coordinator.txn.describe import described, listed, unknown_states
-from coordinator.txn.values import AddPartitions, EndTransaction, InitProducer, Producer, TopicPartition
+from coordinator.txn.values import AddPartitions, EndTransaction, InitProducer, TopicPartition
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import ControlRecord, ControlType, encode_control_batch
 from streamsrt.wire.schema import ApiKey

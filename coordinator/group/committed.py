@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from coordinator.group.values import NO_TOPIC_ID, PendingRecord, Record, TransactionEnd
+from coordinator.group.values import NO_TOPIC_ID, GroupRecord, PendingRecord, TransactionEnd
+from coordinator.machine.values import Record
 from streamsrt.wire import types
 
 NEVER_EXPIRES = -1
@@ -62,7 +63,7 @@ def with_pending(pending: Mapping[int, OffsetsByGroup], group_id: str, committed
     return found
 
 
-def offset_tombstones(group_id: str, partitions: Mapping[str, Iterable[int]]) -> Iterator[Record]:
+def offset_tombstones(group_id: str, partitions: Mapping[str, Iterable[int]]) -> Iterator[GroupRecord]:
     """Tombstones for these partitions of the group, in order."""
     for topic in sorted(partitions):
         for partition in sorted(partitions[topic]):
@@ -78,7 +79,7 @@ class OffsetsDraft:
         self._layers: dict[int, _Layer] = {}
         self._commits = offsets.commits
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: GroupRecord) -> None:
         """A record outside of any transaction."""
         key, value = record
         assert isinstance(key, types.OffsetCommitKey)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from coordinator.group.members import KnownMember
-from coordinator.group.values import Record
+from coordinator.group.values import GroupRecord
 
 G = TypeVar("G")
 
@@ -31,7 +31,7 @@ class Draft(Generic[G]):
         self._fields: dict[str, Any] = {}
         self._copies: dict[str, dict[Any, Any]] = {}
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: GroupRecord) -> None:
         """Applies one record of the group."""
         setter, key = getattr(self, self.setters[record.key.NAME]), record.key
         name = getattr(key, "member_id", None)

@@ -21,7 +21,8 @@ from coordinator.group.committed import NEVER_EXPIRES, CommittedOffset, is_pendi
 from coordinator.group.listing import tombstones
 from coordinator.group.offsets import topics_read_by
 from coordinator.group.state import Group, GroupsState
-from coordinator.group.values import Decision, Record, RetentionDue
+from coordinator.group.values import GroupDecision, GroupRecord, RetentionDue
+from coordinator.machine.values import Decision
 
 RECORDS_MAX = 1000
 """How many tombstones one decision has at most, more or less: a batch must fit into the log."""
@@ -29,9 +30,9 @@ RECORDS_MAX = 1000
 _Base = Callable[[CommittedOffset], int]
 
 
-def expired(state: GroupsState, event: RetentionDue, now_ms: int) -> Decision:
+def expired(state: GroupsState, event: RetentionDue, now_ms: int) -> GroupDecision:
     """Tombstones for what has expired of these groups. To be asked again until there are none."""
-    records: list[Record] = []
+    records: list[GroupRecord] = []
     for group_id in event.group_ids:
         records += _of_group(state, group_id, now_ms - event.retention_ms, now_ms, RECORDS_MAX - len(records))
         if len(records) >= RECORDS_MAX:
@@ -39,7 +40,7 @@ def expired(state: GroupsState, event: RetentionDue, now_ms: int) -> Decision:
     return Decision(records=tuple(records))
 
 
-def _of_group(state: GroupsState, group_id: str, oldest_ms: int, now_ms: int, limit: int) -> list[Record]:
+def _of_group(state: GroupsState, group_id: str, oldest_ms: int, now_ms: int, limit: int) -> list[GroupRecord]:
     group, offsets = state.groups.get(group_id), state.offsets.get(group_id, {})
     gone: dict[str, list[int]] = {}
     count = 0

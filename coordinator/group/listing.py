@@ -14,7 +14,8 @@ from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.state import Group, GroupsState
 from coordinator.group.streams.describe import state_name
 from coordinator.group.streams.records import group_tombstones
-from coordinator.group.values import Decision, Record, Reply, RequestContext, TopicsImage
+from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext, TopicsImage
+from coordinator.machine.values import Decision
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 
@@ -23,7 +24,7 @@ CLASSIC, CONSUMER, STREAMS = "classic", "consumer", "streams"
 
 def list_groups(
     state: GroupsState, request: types.ListGroupsRequest, context: RequestContext, image: TopicsImage
-) -> Decision:
+) -> GroupDecision:
     """ListGroups: the groups that pass the filters, by group id. Filters ignore case."""
     states = {name.lower() for name in request.states_filter}
     kinds = {name.lower() for name in request.types_filter}
@@ -54,10 +55,10 @@ def kind_and_state(group: Group, image: TopicsImage) -> tuple[str, str]:
     return STREAMS, state_name(group, image)
 
 
-def delete_groups(state: GroupsState, request: types.DeleteGroupsRequest, context: RequestContext) -> Decision:
+def delete_groups(state: GroupsState, request: types.DeleteGroupsRequest, context: RequestContext) -> GroupDecision:
     """DeleteGroups: groups without members go, with their offsets."""
     response = types.DeleteGroupsResponse()
-    records: list[Record] = []
+    records: list[GroupRecord] = []
     for group_id in dict.fromkeys(request.groups_names):
         code = _delete_error(state, group_id)
         if code == ErrorCode.NONE:
@@ -68,7 +69,7 @@ def delete_groups(state: GroupsState, request: types.DeleteGroupsRequest, contex
     return Decision(records=tuple(records), replies=(Reply(context.request_id, response),))
 
 
-def tombstones(group: Group | None) -> list[Record]:
+def tombstones(group: Group | None) -> list[GroupRecord]:
     """What ends a group of any type; its offsets stay."""
     if group is None:
         return []

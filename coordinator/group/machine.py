@@ -1,6 +1,6 @@
 """The machine of all groups of one partition of ``__consumer_offsets``.
 
-    handle(state, event, now_ms, image=, config=) -> Decision     reads the state, changes nothing
+    handle(state, event, now_ms, image=, config=) -> GroupDecision     reads the state, changes nothing
     state.apply(state, record)                    -> state        the only transition of hard state, live and at a load
     state.apply_soft(state, update)               -> state        what the log does not hold
 
@@ -44,20 +44,17 @@ from coordinator.group.transactional import commit_in_transaction, failed_commit
 from coordinator.group.values import (
     NO_TOPICS,
     NOTHING,
-    CancelTimer,
-    Decision,
     Event,
+    GroupDecision,
     GroupRequest,
     Reply,
     RequestContext,
     RetentionDue,
     SoftUpdate,
-    Timer,
-    TimerExpired,
-    TimerKey,
     TopicCreationFailed,
     TopicsImage,
 )
+from coordinator.machine.values import CancelTimer, Decision, Timer, TimerExpired, TimerKey
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import Message
@@ -72,7 +69,7 @@ def handle(
     *,
     image: TopicsImage = NO_TOPICS,
     config: GroupConfig,
-) -> Decision:
+) -> GroupDecision:
     """What follows from an event."""
     match event:
         case GroupRequest(context, message):
@@ -94,7 +91,7 @@ def handle(
             return NOTHING
 
 
-def on_loaded(state: GroupsState, now_ms: int, config: GroupConfig) -> Decision:
+def on_loaded(state: GroupsState, now_ms: int, config: GroupConfig) -> GroupDecision:
     """The timers that the state calls for: none of them is in the log."""
     timers: list[Timer | CancelTimer] = []
     soft: list[SoftUpdate] = []
@@ -134,13 +131,13 @@ class _View:
     image: TopicsImage
     config: GroupConfig
 
-    def answer(self, message: Message) -> Decision:
+    def answer(self, message: Message) -> GroupDecision:
         return Decision(replies=(Reply(self.context.request_id, message),))
 
 
-def _expire(state: GroupsState, key: TimerKey, now_ms: int, image: TopicsImage, config: GroupConfig) -> Decision:
+def _expire(state: GroupsState, key: TimerKey, now_ms: int, image: TopicsImage, config: GroupConfig) -> GroupDecision:
     """A timer of a group that is of another type by now is over."""
-    match state.groups.get(key.group_id):
+    match state.groups.get(key.owner_id):
         case StreamsGroup() as group:
             decision = _expire_streams(group, key, now_ms, image, config)
             return with_downgrade(group, decision, now_ms, image, config)
@@ -154,9 +151,9 @@ def _expire(state: GroupsState, key: TimerKey, now_ms: int, image: TopicsImage, 
 
 def _expire_streams(
     group: StreamsGroup, key: TimerKey, now_ms: int, image: TopicsImage, config: GroupConfig
-) -> Decision:
+) -> GroupDecision:
     if key.kind == INITIAL_DELAY:
-        return assign_after_delay(group, now_ms, image=image, config=config.for_group(key.group_id))
+        return assign_after_delay(group, now_ms, image=image, config=config.for_group(key.owner_id))
     if key.kind == REJOIN and key.member_id not in group.soft.asked_to_rejoin:
         return NOTHING
     current = group.current.get(key.member_id)
@@ -165,7 +162,7 @@ def _expire_streams(
     return remove_members(group, [key.member_id])
 
 
-def _heartbeat(view: _View, request: Any) -> Decision:
+def _heartbeat(view: _View, request: Any) -> GroupDecision:
     group = view.state.groups.get(request.group_id)
     image, config = view.image, view.config
     try:
@@ -179,7 +176,9 @@ def _heartbeat(view: _View, request: Any) -> Decision:
     return decision if group is None else with_downgrade(group, decision, view.now_ms, image, config)
 
 
-def _upgrading_heartbeat(view: _View, group: ClassicGroup, request: types.StreamsGroupHeartbeatRequest) -> Decision:
+def _upgrading_heartbeat(
+    view: _View, group: ClassicGroup, request: types.StreamsGroupHeartbeatRequest
+) -> GroupDecision:
     """The first member of the streams protocol joins a classic group."""
     check_request(request)
     topology = requested_topology(request)
@@ -194,7 +193,7 @@ def _upgrading_heartbeat(view: _View, group: ClassicGroup, request: types.Stream
     )
 
 
-def _describe(view: _View, request: types.StreamsGroupDescribeRequest) -> Decision:
+def _describe(view: _View, request: types.StreamsGroupDescribeRequest) -> GroupDecision:
     response = types.StreamsGroupDescribeResponse()
     for group_id in request.group_ids:
         group = view.state.groups.get(group_id)
@@ -212,7 +211,7 @@ def _describe(view: _View, request: types.StreamsGroupDescribeRequest) -> Decisi
     return view.answer(response)
 
 
-def _offset_commit(view: _View, request: types.OffsetCommitRequest) -> Decision:
+def _offset_commit(view: _View, request: types.OffsetCommitRequest) -> GroupDecision:
     group = view.state.groups.get(request.group_id)
     decision = offsets.commit(group, request, view.context, view.now_ms, view.config.offset_metadata_max_bytes)
     if isinstance(group, ClassicGroup):
@@ -220,29 +219,29 @@ def _offset_commit(view: _View, request: types.OffsetCommitRequest) -> Decision:
     return decision
 
 
-def _txn_offset_commit(view: _View, request: types.TxnOffsetCommitRequest) -> Decision:
+def _txn_offset_commit(view: _View, request: types.TxnOffsetCommitRequest) -> GroupDecision:
     group = view.state.groups.get(request.group_id)
     return commit_in_transaction(group, request, view.context, view.now_ms, view.config.offset_metadata_max_bytes)
 
 
-def _offset_fetch(view: _View, request: types.OffsetFetchRequest) -> Decision:
+def _offset_fetch(view: _View, request: types.OffsetFetchRequest) -> GroupDecision:
     return offsets.fetch(view.state.groups, view.state.all_offsets, request, view.context, view.image)
 
 
-def _offset_delete(view: _View, request: types.OffsetDeleteRequest) -> Decision:
+def _offset_delete(view: _View, request: types.OffsetDeleteRequest) -> GroupDecision:
     group = view.state.groups.get(request.group_id)
     return offsets.delete(group, view.state.all_offsets, request, view.context)
 
 
-def _list_groups(view: _View, request: types.ListGroupsRequest) -> Decision:
+def _list_groups(view: _View, request: types.ListGroupsRequest) -> GroupDecision:
     return list_groups(view.state, request, view.context, view.image)
 
 
-def _delete_groups(view: _View, request: types.DeleteGroupsRequest) -> Decision:
+def _delete_groups(view: _View, request: types.DeleteGroupsRequest) -> GroupDecision:
     return delete_groups(view.state, request, view.context)
 
 
-def _consumer_heartbeat(view: _View, request: types.ConsumerGroupHeartbeatRequest) -> Decision:
+def _consumer_heartbeat(view: _View, request: types.ConsumerGroupHeartbeatRequest) -> GroupDecision:
     group = view.state.groups.get(request.group_id)
     try:
         return consumer.heartbeat(group, request, view.context, view.now_ms, image=view.image, config=view.config)
@@ -250,11 +249,11 @@ def _consumer_heartbeat(view: _View, request: types.ConsumerGroupHeartbeatReques
         return view.answer(consumer_error(refused))
 
 
-def _consumer_describe(view: _View, request: types.ConsumerGroupDescribeRequest) -> Decision:
+def _consumer_describe(view: _View, request: types.ConsumerGroupDescribeRequest) -> GroupDecision:
     return view.answer(consumer.describe(view.state.groups, request.group_ids, view.image, view.config.consumer))
 
 
-def _classic_describe(view: _View, request: types.DescribeGroupsRequest) -> Decision:
+def _classic_describe(view: _View, request: types.DescribeGroupsRequest) -> GroupDecision:
     response = types.DescribeGroupsResponse()
     for group_id in request.groups:
         group = view.state.groups.get(group_id)
@@ -271,7 +270,7 @@ def _classic_describe(view: _View, request: types.DescribeGroupsRequest) -> Deci
     return view.answer(response)
 
 
-def _join_group(view: _View, request: types.JoinGroupRequest) -> Decision:
+def _join_group(view: _View, request: types.JoinGroupRequest) -> GroupDecision:
     group = view.state.groups.get(request.group_id)
     if isinstance(group, ConsumerGroup) and not group.is_empty:
         return mixed.join(group, request, view.context, view.now_ms, view.image, view.config)
@@ -282,7 +281,7 @@ def _join_group(view: _View, request: types.JoinGroupRequest) -> Decision:
     return join(group, request, view.context, view.now_ms, view.config.classic)
 
 
-def _join_other(view: _View, group: StreamsGroup | ConsumerGroup, request: types.JoinGroupRequest) -> Decision:
+def _join_other(view: _View, group: StreamsGroup | ConsumerGroup, request: types.JoinGroupRequest) -> GroupDecision:
     """A group of a newer protocol becomes a classic one if nobody is in it; its epoch goes on as the generation."""
     if isinstance(group, StreamsGroup) and not group.is_empty:
         return streams_classic.join(group, request, view.context, view.now_ms, image=view.image, config=view.config)
@@ -295,7 +294,7 @@ def _join_other(view: _View, group: StreamsGroup | ConsumerGroup, request: types
     return replace(decision, records=(*tombstones(group), *decision.records))
 
 
-def _sync_group(view: _View, request: types.SyncGroupRequest) -> Decision:
+def _sync_group(view: _View, request: types.SyncGroupRequest) -> GroupDecision:
     context, now_ms, config = view.context, view.now_ms, view.config
     match view.state.groups.get(request.group_id):
         case ConsumerGroup() as group:
@@ -306,7 +305,7 @@ def _sync_group(view: _View, request: types.SyncGroupRequest) -> Decision:
             return membership.sync(_as_classic(other), request, context, now_ms, config.classic)
 
 
-def _classic_heartbeat(view: _View, request: types.HeartbeatRequest) -> Decision:
+def _classic_heartbeat(view: _View, request: types.HeartbeatRequest) -> GroupDecision:
     match view.state.groups.get(request.group_id):
         case ConsumerGroup() as group:
             return mixed.heartbeat(group, request, view.context, view.now_ms, view.config)
@@ -316,7 +315,7 @@ def _classic_heartbeat(view: _View, request: types.HeartbeatRequest) -> Decision
             return membership.heartbeat(_as_classic(other), request, view.context, view.now_ms)
 
 
-def _leave_group(view: _View, request: types.LeaveGroupRequest) -> Decision:
+def _leave_group(view: _View, request: types.LeaveGroupRequest) -> GroupDecision:
     match view.state.groups.get(request.group_id):
         case ConsumerGroup() as group:
             return mixed.leave(group, request, view.context)
@@ -334,7 +333,7 @@ def _not_of_type(state: GroupsState, group_id: str, kind: str) -> str:
     return f"Group {group_id} is not {kind} group." if group_id in state.groups else f"Group {group_id} not found."
 
 
-_HANDLERS: Mapping[str, Callable[[_View, Any], Decision]] = {
+_HANDLERS: Mapping[str, Callable[[_View, Any], GroupDecision]] = {
     "StreamsGroupHeartbeatRequest": _heartbeat,
     "StreamsGroupDescribeRequest": _describe,
     "OffsetCommitRequest": _offset_commit,

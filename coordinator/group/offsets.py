@@ -27,7 +27,16 @@ from coordinator.group.committed import (
 from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.fencing import commit_error, fetch_error
 from coordinator.group.state import Group
-from coordinator.group.values import NO_TOPIC_ID, NO_TOPICS, Decision, Record, Reply, RequestContext, TopicsImage
+from coordinator.group.values import (
+    NO_TOPIC_ID,
+    NO_TOPICS,
+    GroupDecision,
+    GroupRecord,
+    Reply,
+    RequestContext,
+    TopicsImage,
+)
+from coordinator.machine.values import Decision, Record
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 
@@ -40,11 +49,11 @@ def commit(
     context: RequestContext,
     now_ms: int,
     metadata_bytes_max: int,
-) -> Decision:
+) -> GroupDecision:
     """OffsetCommit: records for the partitions that may be committed, and an error for each other one."""
     refused = commit_error(group, request, context.api_version)
     response = types.OffsetCommitResponse()
-    records: list[Record] = []
+    records: list[GroupRecord] = []
     for topic in request.topics:
         answers = []
         for entry in topic.partitions:
@@ -67,7 +76,7 @@ def _commit_record(
     topic: types.OffsetCommitRequest.OffsetCommitRequestTopic,
     entry: types.OffsetCommitRequest.OffsetCommitRequestPartition,
     now_ms: int,
-) -> Record:
+) -> GroupRecord:
     value = types.OffsetCommitValue(
         offset=entry.committed_offset, metadata=entry.committed_metadata or "", commit_timestamp=now_ms
     )
@@ -121,7 +130,7 @@ def fetch(
     request: types.OffsetFetchRequest,
     context: RequestContext,
     image: TopicsImage = NO_TOPICS,
-) -> Decision:
+) -> GroupDecision:
     """OffsetFetch of one group (up to version 7) or of several (from version 8)."""
     stable = request.require_stable
     if context.api_version >= GROUPS_VERSION:
@@ -195,7 +204,7 @@ def delete(
     offsets: Offsets,
     request: types.OffsetDeleteRequest,
     context: RequestContext,
-) -> Decision:
+) -> GroupDecision:
     """OffsetDelete: not for topics that a group with members reads."""
     response = types.OffsetDeleteResponse()
     removable = with_pending(offsets.pending, request.group_id, offsets.committed.get(request.group_id, {}))

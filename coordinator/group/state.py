@@ -17,7 +17,7 @@ from coordinator.group.classic.state import ClassicDraft, ClassicGroup
 from coordinator.group.committed import Offsets, OffsetsByGroup, OffsetsDraft
 from coordinator.group.consumer.state import CONSUMER_RECORD_NAMES, ConsumerDraft, ConsumerGroup
 from coordinator.group.streams.state import STREAMS_RECORD_NAMES, StreamsDraft, StreamsGroup
-from coordinator.group.values import Entry, PendingRecord, Record, SoftUpdate, TransactionEnd
+from coordinator.group.values import Entry, GroupRecord, PendingRecord, SoftUpdate, TransactionEnd
 from streamsrt.wire import types
 
 Group = StreamsGroup | ClassicGroup | ConsumerGroup
@@ -45,7 +45,7 @@ class UnknownRecordError(Exception):
 
 
 class _Draft(Protocol):
-    def apply(self, record: Record) -> None: ...
+    def apply(self, record: GroupRecord) -> None: ...
 
     def freeze(self) -> Group: ...
 
@@ -96,7 +96,7 @@ class _Drafts:
         self._groups = groups
         self._drafts: dict[str, tuple[_GroupType, _Draft]] = {}
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: GroupRecord) -> None:
         kind = _TYPE_OF_RECORD.get(record.key.NAME)
         if kind is None:
             raise UnknownRecordError(f"a record with the key {record.key!r} belongs to no group type of this broker")

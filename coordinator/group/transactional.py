@@ -13,7 +13,8 @@ from __future__ import annotations
 from coordinator.group.committed import NEVER_EXPIRES
 from coordinator.group.fencing import transactional_commit_error
 from coordinator.group.state import Group
-from coordinator.group.values import Decision, Producer, Record, Reply, RequestContext
+from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext
+from coordinator.machine.values import Decision, Producer, Record
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 
@@ -24,11 +25,11 @@ def commit_in_transaction(
     context: RequestContext,
     now_ms: int,
     metadata_bytes_max: int,
-) -> Decision:
+) -> GroupDecision:
     """TxnOffsetCommit: records for the partitions that may be committed, and an error for each other one."""
     refused = transactional_commit_error(group, request)
     response = types.TxnOffsetCommitResponse()
-    records: list[Record] = []
+    records: list[GroupRecord] = []
     for topic in request.topics:
         answers = []
         for entry in topic.partitions:
@@ -55,7 +56,7 @@ def _record(
     topic: types.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic,
     entry: types.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition,
     now_ms: int,
-) -> Record:
+) -> GroupRecord:
     return Record(
         types.OffsetCommitKey(group=group_id, topic=topic.name, partition=entry.partition_index),
         types.OffsetCommitValue(

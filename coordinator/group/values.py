@@ -1,35 +1,31 @@
 """What goes into a group machine and what comes out of it: values, nothing else.
 
 1. An event is a request, an expired timer or news about topics. Time is an argument beside it, never part of it.
-2. A decision says what to do in this order: append the records, apply them, apply the soft updates, set the timers,
-   send the replies, start the effects. Nothing of it happens if the append fails.
-3. Records are hard state: what a coordinator that takes over knows. Soft updates are what it has to learn again
-   (offsets that members reported, a pending shutdown, a running delay); they are never in the log.
+2. What a decision is, :mod:`coordinator.machine.values` says. Soft updates of groups are offsets that members reported, a
+   pending shutdown, a running delay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
+from coordinator.machine.values import Decision, Record, TimerExpired
 from streamsrt.wire.types import Message
 
 NO_TOPIC_ID = bytes(16)
 
 
-class Record(NamedTuple):
-    """One record of ``__consumer_offsets``: Kafka's key message and value message; the value None is a tombstone."""
-
-    key: Message
-    value: Message | None
+GroupRecord: TypeAlias = Record[Message, Message]
+"""One record of ``__consumer_offsets``."""
 
 
 class PendingRecord(NamedTuple):
     """A record that counts when the transaction of this producer commits."""
 
     producer_id: int
-    record: Record
+    record: GroupRecord
 
 
 class TransactionEnd(NamedTuple):
@@ -39,15 +35,8 @@ class TransactionEnd(NamedTuple):
     committed: bool
 
 
-Entry = Record | PendingRecord | TransactionEnd
+Entry = GroupRecord | PendingRecord | TransactionEnd
 """What a log of groups is made of."""
-
-
-class Producer(NamedTuple):
-    """In whose transaction records are written."""
-
-    id: int
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,27 +112,12 @@ class RequestContext:
         return self.rights is None or self.rights.may_describe(topic)
 
 
-class TimerKey(NamedTuple):
-    """Names a timer. A timer that is set again under its key replaces the old one."""
-
-    kind: str
-    group_id: str
-    member_id: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class GroupRequest:
     """A request of a client, decoded. From version 10 of OffsetCommit and OffsetFetch on, the names are resolved."""
 
     context: RequestContext
     message: Message
-
-
-@dataclass(frozen=True, slots=True)
-class TimerExpired:
-    """The deadline of this timer has passed."""
-
-    key: TimerKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,21 +144,6 @@ class RetentionDue:
 
 
 Event = GroupRequest | TimerExpired | TopicsChanged | TopicCreationFailed | RetentionDue
-
-
-@dataclass(frozen=True, slots=True)
-class Timer:
-    """Set the timer ``key`` to expire at ``deadline_ms``."""
-
-    key: TimerKey
-    deadline_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class CancelTimer:
-    """Forget the timer ``key``, if there is one."""
-
-    key: TimerKey
 
 
 class TopicSpec(NamedTuple):
@@ -221,19 +180,6 @@ class SoftUpdate(NamedTuple):
     changes: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """All that follows from one event, in the order of the fields.
+GroupDecision: TypeAlias = Decision[GroupRecord, SoftUpdate, Reply, Effect]
 
-    With a ``producer`` the records belong to its transaction.
-    """
-
-    records: tuple[Record, ...] = ()
-    soft: tuple[SoftUpdate, ...] = ()
-    timers: tuple[Timer | CancelTimer, ...] = ()
-    replies: tuple[Reply, ...] = ()
-    effects: tuple[Effect, ...] = ()
-    producer: Producer | None = None
-
-
-NOTHING = Decision()
+NOTHING: GroupDecision = Decision()

@@ -19,7 +19,7 @@ import orjson
 from coordinator.group.state import GroupsState
 from coordinator.group.streams.reasons import Places, Rebalance, moves_between, places_of, reasons_between
 from coordinator.group.streams.state import StreamsGroup
-from coordinator.group.values import Decision, Event, GroupRequest, Record
+from coordinator.group.values import Event, GroupDecision, GroupRecord, GroupRequest
 from streamsrt.wire import types
 from streamsrt.wire.private_tags import REBALANCES_TAG, WHY_ASSIGNED_TAG
 
@@ -48,7 +48,7 @@ class RebalanceReasons:
     def __init__(self) -> None:
         self._groups: dict[str, _Known] = {}
 
-    def note(self, event: Event, decision: Decision, before: GroupsState, after: GroupsState, now_ms: int) -> None:
+    def note(self, event: Event, decision: GroupDecision, before: GroupsState, after: GroupsState, now_ms: int) -> None:
         """Learns from an event that was carried out."""
         for group_id in _group_ids(decision.records):
             then, now = before.groups.get(group_id), after.groups.get(group_id)
@@ -114,7 +114,7 @@ class RebalanceReasons:
             message.unknown_tags = {WHY_ASSIGNED_TAG: text.encode()}
 
 
-def _group_ids(records: Iterable[Record]) -> set[str]:
+def _group_ids(records: Iterable[GroupRecord]) -> set[str]:
     """The streams groups whose epoch or assignment these records may change."""
     keys: Iterable[Any] = (key for key, _ in records)
     return {key.group_id for key in keys if type(key) in _KEYS_OF_EPOCHS}

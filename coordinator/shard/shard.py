@@ -22,22 +22,19 @@ from coordinator.group.streams.departure import SESSION
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.values import (
     NO_TOPICS,
-    CancelTimer,
-    Decision,
     Effect,
     Entry,
     Event,
+    GroupDecision,
+    GroupRecord,
     GroupRequest,
     PendingRecord,
-    Record,
     Reply,
-    Timer,
-    TimerExpired,
-    TimerKey,
     TopicsChanged,
     TopicsImage,
     TransactionEnd,
 )
+from coordinator.machine.values import Record, TimerExpired, TimerKey
 from coordinator.shard.journal import (
     NO_PRODUCER,
     AppendFailedError,
@@ -95,7 +92,7 @@ class Shard:
         self._config = config
         self._image = image
         self._state = EMPTY
-        self._timers: Timers[TimerKey] = Timers()
+        self._timers = Timers()
         self.rebalances = {CONSUMER: RebalanceMeter(), STREAMS: RebalanceMeter()}
         self._reasons = RebalanceReasons()
 
@@ -104,7 +101,7 @@ class Shard:
         return self._state
 
     @property
-    def timers(self) -> Timers[TimerKey]:
+    def timers(self) -> Timers:
         return self._timers
 
     def load(self, now_ms: int) -> Outcome:
@@ -185,7 +182,7 @@ class Shard:
         self._config = config
         return Outcome([], [], False, self._log.log_end_offset)
 
-    def _carry_out(self, decision: Decision, now_ms: int, event: Event | None = None) -> Outcome:
+    def _carry_out(self, decision: GroupDecision, now_ms: int, event: Event | None = None) -> Outcome:
         before = self._state
         if decision.records:
             self._append(decision, now_ms)
@@ -198,15 +195,10 @@ class Shard:
                 self._reasons.note(event, decision, before, self._state, now_ms)
             for reply in decision.replies:
                 self._reasons.tell(event, reply.message)
-        for timer in decision.timers:
-            match timer:
-                case Timer(key, deadline_ms):
-                    self._timers.set(key, deadline_ms)
-                case CancelTimer(key):
-                    self._timers.cancel(key)
+        self._timers.carry_out(decision.timers)
         return Outcome(list(decision.replies), list(decision.effects), bool(decision.records), self._log.log_end_offset)
 
-    def _append(self, decision: Decision, now_ms: int) -> None:
+    def _append(self, decision: GroupDecision, now_ms: int) -> None:
         try:
             keys = [encode_record_key(record.key) for record in decision.records]
             values = [_encoded_value(record) for record in decision.records]
@@ -215,7 +207,7 @@ class Shard:
             logger.error("records of a group cannot be encoded: %s", error)
             raise AppendFailedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
 
-    def _note_rebalances(self, decision: Decision, now_ms: int) -> None:
+    def _note_rebalances(self, decision: GroupDecision, now_ms: int) -> None:
         for key, value in decision.records:
             match key, value:
                 case types.StreamsGroupMetadataKey(), types.StreamsGroupMetadataValue():
@@ -244,13 +236,13 @@ class Shard:
                 yield from (PendingRecord(producer_id, _decoded(key, value)) for key, value in rows)
 
 
-def _as_entries(decision: Decision) -> Iterable[Entry]:
+def _as_entries(decision: GroupDecision) -> Iterable[Entry]:
     if decision.producer is None:
         return decision.records
     return [PendingRecord(decision.producer.id, record) for record in decision.records]
 
 
-def _encoded_value(record: Record) -> bytes | None:
+def _encoded_value(record: GroupRecord) -> bytes | None:
     """Kafka's versions: the newest one, but 1 for an offset that says itself when it expires."""
     value = record.value
     if value is None:
@@ -260,7 +252,7 @@ def _encoded_value(record: Record) -> bytes | None:
     return encode_record_value(value)
 
 
-def _decoded(key: Buffer, value: Buffer | None) -> Record:
+def _decoded(key: Buffer, value: Buffer | None) -> GroupRecord:
     try:
         decoded = decode_record_key(key)
     except UnknownRecordTypeError as error:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import heapq
-from typing import Generic, TypeVar
+from collections.abc import Iterable
 
-K = TypeVar("K", bound=tuple[str, ...])
+from coordinator.machine.values import CancelTimer, Timer, TimerChange, TimerKey
 
 
-class Timers(Generic[K]):
+class Timers:
     """Timers of one shard, in virtual time: somebody asks what is due."""
 
     def __init__(self) -> None:
-        self._deadlines: dict[K, int] = {}
-        self._heap: list[tuple[int, K]] = []
-        self._queued: dict[K, int] = {}
+        self._deadlines: dict[TimerKey, int] = {}
+        self._heap: list[tuple[int, TimerKey]] = []
+        self._queued: dict[TimerKey, int] = {}
 
     def __len__(self) -> int:
         return len(self._deadlines)
 
-    def set(self, key: K, deadline_ms: int) -> None:
+    def set(self, key: TimerKey, deadline_ms: int) -> None:
         """Sets or moves a timer."""
         self._deadlines[key] = deadline_ms
         queued = self._queued.get(key)
@@ -27,8 +27,17 @@ class Timers(Generic[K]):
             self._queued[key] = deadline_ms
             heapq.heappush(self._heap, (deadline_ms, key))
 
-    def cancel(self, key: K) -> None:
+    def cancel(self, key: TimerKey) -> None:
         self._deadlines.pop(key, None)
+
+    def carry_out(self, changes: Iterable[TimerChange]) -> None:
+        """Does what a decision says of timers."""
+        for change in changes:
+            match change:
+                case Timer(key, deadline_ms):
+                    self.set(key, deadline_ms)
+                case CancelTimer(key):
+                    self.cancel(key)
 
     def has_earlier(self, known_ms: int | None) -> bool:
         """Whether one may be due before ``known_ms``, the last answer of :meth:`next_deadline_ms`."""
@@ -39,7 +48,7 @@ class Timers(Generic[K]):
         self._settle()
         return self._heap[0][0] if self._heap else None
 
-    def pop_due(self, now_ms: int) -> K | None:
+    def pop_due(self, now_ms: int) -> TimerKey | None:
         """Takes out the timer with the earliest deadline, if that has come."""
         self._settle()
         if not self._heap or self._heap[0][0] > now_ms:
@@ -49,7 +58,7 @@ class Timers(Generic[K]):
         del self._deadlines[key]
         return key
 
-    def as_dict(self) -> dict[K, int]:
+    def as_dict(self) -> dict[TimerKey, int]:
         return dict(self._deadlines)
 
     def _settle(self) -> None:

@@ -12,22 +12,19 @@ import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from coordinator.machine.values import Record, TimerExpired
 from coordinator.shard.journal import AppendFailedError, CoordinatorLog, append_rows, read_journal
 from coordinator.shard.timers import Timers
 from coordinator.txn.config import TransactionConfig
 from coordinator.txn.machine import handle, on_loaded
 from coordinator.txn.state import EMPTY, TransactionsState, apply_all, apply_soft
 from coordinator.txn.values import (
-    CancelTimer,
-    Decision,
     Event,
     MarkersFailed,
     MarkersWritten,
-    Record,
-    Reply,
-    Timer,
-    TimerExpired,
-    TimerKey,
+    ProducerReply,
+    TransactionDecision,
+    TransactionRecord,
     WriteMarkers,
 )
 from streamsrt.wire.error_codes import ErrorCode
@@ -48,7 +45,7 @@ RETRY_MS = 1_000
 class TransactionOutcome(NamedTuple):
     """What an event led to."""
 
-    reply: Reply | None
+    reply: ProducerReply | None
     effects: tuple[WriteMarkers, ...]
     appended: bool
 
@@ -60,7 +57,7 @@ class TransactionShard:
         self._log = log
         self._config = config
         self._state = EMPTY
-        self._timers: Timers[TimerKey] = Timers()
+        self._timers = Timers()
 
     @property
     def state(self) -> TransactionsState:
@@ -80,7 +77,7 @@ class TransactionShard:
         except AppendFailedError as failed:
             if isinstance(event, MarkersWritten):
                 return self.execute(MarkersFailed(event.transactional_id), now_ms)
-            return TransactionOutcome(Reply(failed.code), (), False)
+            return TransactionOutcome(ProducerReply(failed.code), (), False)
 
     def next_deadline_ms(self) -> int | None:
         """When ``tick`` has something to do next; None if never."""
@@ -101,21 +98,16 @@ class TransactionShard:
             appended = appended or outcome.appended
         return TransactionOutcome(None, tuple(effects), appended)
 
-    def _carry_out(self, decision: Decision, now_ms: int) -> TransactionOutcome:
+    def _carry_out(self, decision: TransactionDecision, now_ms: int) -> TransactionOutcome:
         if decision.records:
             self._append(decision.records, now_ms)
             self._state = apply_all(self._state, decision.records)
         for update in decision.soft:
             self._state = apply_soft(self._state, update)
-        for timer in decision.timers:
-            match timer:
-                case Timer(key, deadline_ms):
-                    self._timers.set(key, deadline_ms)
-                case CancelTimer(key):
-                    self._timers.cancel(key)
-        return TransactionOutcome(decision.reply, decision.effects, bool(decision.records))
+        self._timers.carry_out(decision.timers)
+        return TransactionOutcome(next(iter(decision.replies), None), decision.effects, bool(decision.records))
 
-    def _append(self, records: tuple[Record, ...], now_ms: int) -> None:
+    def _append(self, records: tuple[TransactionRecord, ...], now_ms: int) -> None:
         try:
             keys = [encode_record_key(record.key) for record in records]
             values = [None if record.value is None else encode_record_value(record.value) for record in records]
@@ -124,7 +116,7 @@ class TransactionShard:
             raise AppendFailedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
         append_rows(self._log, keys, values, now_ms)
 
-    def _records(self) -> Iterator[Record]:
+    def _records(self) -> Iterator[TransactionRecord]:
         for batch in read_journal(self._log):
             for key, value in batch.rows:
                 name = decode_record_key(key, transactions=True)

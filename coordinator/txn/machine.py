@@ -1,6 +1,6 @@
 """The machine of all transactional ids of one partition of ``__transaction_state``.
 
-    handle(state, event, now_ms, config) -> Decision     reads the state, changes nothing
+    handle(state, event, now_ms, config) -> TransactionDecision     reads the state, changes nothing
     apply(state, record)                 -> state        the only transition of hard state (:mod:`coordinator.txn.state`)
 
 Rules (Kafka's ``TransactionCoordinator`` for clients that add partitions themselves)
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coordinator.machine.values import CancelTimer, Decision, Producer, Timer, TimerExpired, TimerKey
 from coordinator.txn.config import TransactionConfig
 from coordinator.txn.state import Status, Transaction, TransactionsState, record_of, tombstone_of
 from coordinator.txn.values import (
@@ -29,20 +30,15 @@ from coordinator.txn.values import (
     NO_PRODUCER,
     NOTHING,
     AddPartitions,
-    CancelTimer,
-    Decision,
     EndTransaction,
     Event,
     InitProducer,
     MarkersFailed,
     MarkersWritten,
-    Producer,
-    Reply,
-    SoftUpdate,
-    Timer,
-    TimerExpired,
-    TimerKey,
+    NamedEpoch,
+    ProducerReply,
     TopicPartition,
+    TransactionDecision,
     WriteMarkers,
 )
 from streamsrt.wire.error_codes import ErrorCode
@@ -55,7 +51,7 @@ LAST_EPOCH = (1 << 15) - 2
 """The highest epoch that a producer is given."""
 
 
-def handle(state: TransactionsState, event: Event, now_ms: int, config: TransactionConfig) -> Decision:
+def handle(state: TransactionsState, event: Event, now_ms: int, config: TransactionConfig) -> TransactionDecision:
     """What follows from an event."""
     match event:
         case InitProducer():
@@ -69,10 +65,10 @@ def handle(state: TransactionsState, event: Event, now_ms: int, config: Transact
         case MarkersFailed(name):
             return Decision(timers=(Timer(TimerKey(MARKERS, name), now_ms + MARKERS_RETRY_MS),))
         case TimerExpired(key):
-            return _expire(state.transactions.get(key.transactional_id), key.kind, now_ms, config)
+            return _expire(state.transactions.get(key.owner_id), key.kind, now_ms, config)
 
 
-def on_loaded(state: TransactionsState, now_ms: int, config: TransactionConfig) -> Decision:
+def on_loaded(state: TransactionsState, now_ms: int, config: TransactionConfig) -> TransactionDecision:
     """What the state calls for after a start: timers, and the markers of what was prepared."""
     timers: list[Timer | CancelTimer] = []
     effects = []
@@ -106,14 +102,14 @@ def check_write(
     return ErrorCode.NONE
 
 
-def _answer(code: ErrorCode, producer: Producer = NO_PRODUCER) -> Decision:
-    return Decision(reply=Reply(code, producer))
+def _answer(code: ErrorCode, producer: Producer = NO_PRODUCER) -> TransactionDecision:
+    return Decision(replies=(ProducerReply(code, producer),))
 
 
 # ------------------------------------------------------------------------------------------------------ InitProducerId
 
 
-def _init(state: TransactionsState, event: InitProducer, now_ms: int, config: TransactionConfig) -> Decision:
+def _init(state: TransactionsState, event: InitProducer, now_ms: int, config: TransactionConfig) -> TransactionDecision:
     name, expected = event.transactional_id, event.expected
     if not name or (expected.id == NO_ID) != (expected.epoch == NO_EPOCH):
         return _answer(ErrorCode.INVALID_REQUEST)
@@ -136,7 +132,9 @@ def _init(state: TransactionsState, event: InitProducer, now_ms: int, config: Tr
     return _raise_epoch(known, event, now_ms, config)
 
 
-def _raise_epoch(known: Transaction, event: InitProducer, now_ms: int, config: TransactionConfig) -> Decision:
+def _raise_epoch(
+    known: Transaction, event: InitProducer, now_ms: int, config: TransactionConfig
+) -> TransactionDecision:
     named = event.expected.epoch
     if known.producer.epoch >= LAST_EPOCH:
         return _given(event, Producer(event.new_producer_id, 0), known.producer.id, named, now_ms, config)
@@ -150,12 +148,12 @@ def _may_be(known: Transaction, expected: Producer) -> bool:
     return expected.id == known.previous_producer_id and expected.epoch >= LAST_EPOCH
 
 
-def _fence_for(known: Transaction, expected: Producer, now_ms: int) -> Decision:
+def _fence_for(known: Transaction, expected: Producer, now_ms: int) -> TransactionDecision:
     if expected not in {NO_PRODUCER, known.producer}:
         return _answer(ErrorCode.PRODUCER_FENCED)
     aborted = _fenced(known, now_ms)
-    soft = (SoftUpdate(known.transactional_id, expected.epoch),)
-    return replace(aborted, soft=soft, reply=Reply(ErrorCode.CONCURRENT_TRANSACTIONS))
+    soft = (NamedEpoch(known.transactional_id, expected.epoch),)
+    return replace(aborted, soft=soft, replies=(ProducerReply(ErrorCode.CONCURRENT_TRANSACTIONS),))
 
 
 def _given(
@@ -165,7 +163,7 @@ def _given(
     named_epoch: int,
     now_ms: int,
     config: TransactionConfig,
-) -> Decision:
+) -> TransactionDecision:
     """The producer is given its id and epoch; ``named_epoch`` is the one that it said it has."""
     name = event.transactional_id
     made = Transaction(
@@ -173,9 +171,9 @@ def _given(
     )
     return Decision(
         records=(record_of(made),),
-        soft=(SoftUpdate(name, named_epoch),),
+        soft=(NamedEpoch(name, named_epoch),),
         timers=(_expiration(name, now_ms, config),),
-        reply=Reply(ErrorCode.NONE, producer),
+        replies=(ProducerReply(ErrorCode.NONE, producer),),
     )
 
 
@@ -190,7 +188,7 @@ def _refused(known: Transaction | None, name: str, producer: Producer) -> ErrorC
     return ErrorCode.NONE if known.producer.epoch == producer.epoch else ErrorCode.PRODUCER_FENCED
 
 
-def _add_partitions(state: TransactionsState, event: AddPartitions, now_ms: int) -> Decision:
+def _add_partitions(state: TransactionsState, event: AddPartitions, now_ms: int) -> TransactionDecision:
     known = state.transactions.get(event.transactional_id)
     refused = _refused(known, event.transactional_id, event.producer)
     if refused or known is None:
@@ -201,18 +199,18 @@ def _add_partitions(state: TransactionsState, event: AddPartitions, now_ms: int)
         if event.partitions <= known.partitions:
             return _answer(ErrorCode.NONE)
         grown = replace(known, partitions=known.partitions | event.partitions, update_ms=now_ms)
-        return Decision(records=(record_of(grown),), reply=Reply())
+        return Decision(records=(record_of(grown),), replies=(ProducerReply(),))
     begun = replace(known, status=Status.ONGOING, partitions=event.partitions, start_ms=now_ms, update_ms=now_ms)
     name = event.transactional_id
     return Decision(
         records=(record_of(begun),),
-        soft=(SoftUpdate(name, NO_EPOCH),) if name in state.last_epochs else (),
+        soft=(NamedEpoch(name, NO_EPOCH),) if name in state.last_epochs else (),
         timers=(CancelTimer(TimerKey(EXPIRATION, name)), _timeout(begun)),
-        reply=Reply(),
+        replies=(ProducerReply(),),
     )
 
 
-def _end(state: TransactionsState, event: EndTransaction, now_ms: int) -> Decision:
+def _end(state: TransactionsState, event: EndTransaction, now_ms: int) -> TransactionDecision:
     known = state.transactions.get(event.transactional_id)
     refused = _refused(known, event.transactional_id, event.producer)
     if refused or known is None:
@@ -224,7 +222,7 @@ def _end(state: TransactionsState, event: EndTransaction, now_ms: int) -> Decisi
         return _answer(ErrorCode.CONCURRENT_TRANSACTIONS)
     if known.status != Status.ONGOING:
         return _answer(ErrorCode.INVALID_TXN_STATE)
-    return replace(_prepared(known, prepared, now_ms), reply=Reply())
+    return replace(_prepared(known, prepared, now_ms), replies=(ProducerReply(),))
 
 
 _OUTCOMES = {
@@ -233,13 +231,13 @@ _OUTCOMES = {
 }
 
 
-def _fenced(known: Transaction, now_ms: int) -> Decision:
+def _fenced(known: Transaction, now_ms: int) -> TransactionDecision:
     """Aborts the transaction with an epoch that no producer has."""
     raised = replace(known, producer=known.producer._replace(epoch=known.producer.epoch + 1))
     return _prepared(raised, Status.PREPARE_ABORT, now_ms)
 
 
-def _prepared(known: Transaction, status: Status, now_ms: int) -> Decision:
+def _prepared(known: Transaction, status: Status, now_ms: int) -> TransactionDecision:
     decided = replace(known, status=status, update_ms=now_ms)
     return Decision(
         records=(record_of(decided),),
@@ -257,7 +255,7 @@ def _markers(transaction: Transaction) -> WriteMarkers:
     )
 
 
-def _complete(known: Transaction | None, now_ms: int, config: TransactionConfig) -> Decision:
+def _complete(known: Transaction | None, now_ms: int, config: TransactionConfig) -> TransactionDecision:
     if known is None or not known.status.is_prepared:
         return NOTHING
     status = Status.COMPLETE_COMMIT if known.status == Status.PREPARE_COMMIT else Status.COMPLETE_ABORT
@@ -279,7 +277,7 @@ def _expiration(name: str, update_ms: int, config: TransactionConfig) -> Timer:
     return Timer(TimerKey(EXPIRATION, name), update_ms + config.id_expiration_ms)
 
 
-def _expire(known: Transaction | None, kind: str, now_ms: int, config: TransactionConfig) -> Decision:
+def _expire(known: Transaction | None, kind: str, now_ms: int, config: TransactionConfig) -> TransactionDecision:
     if known is None:
         return NOTHING
     name, status = known.transactional_id, known.status

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from coordinator.txn.values import NO_EPOCH, NO_ID, Producer, Record, SoftUpdate, TopicPartition
+from coordinator.machine.values import Producer, Record
+from coordinator.txn.values import NO_EPOCH, NO_ID, NamedEpoch, TopicPartition, TransactionRecord
 from streamsrt.wire.types import TransactionLogKey, TransactionLogValue
 
 
@@ -68,12 +69,12 @@ class TransactionsState:
 EMPTY = TransactionsState()
 
 
-def apply(state: TransactionsState, record: Record) -> TransactionsState:
+def apply(state: TransactionsState, record: TransactionRecord) -> TransactionsState:
     """The state after one record."""
     return apply_all(state, (record,))
 
 
-def apply_all(state: TransactionsState, records: Iterable[Record]) -> TransactionsState:
+def apply_all(state: TransactionsState, records: Iterable[TransactionRecord]) -> TransactionsState:
     """The state after these records."""
     transactions = dict(state.transactions)
     last_epochs = state.last_epochs
@@ -88,7 +89,7 @@ def apply_all(state: TransactionsState, records: Iterable[Record]) -> Transactio
     return TransactionsState(transactions, last_epochs)
 
 
-def apply_soft(state: TransactionsState, update: SoftUpdate) -> TransactionsState:
+def apply_soft(state: TransactionsState, update: NamedEpoch) -> TransactionsState:
     """The state after something that the log does not hold."""
     last_epochs = {**state.last_epochs, update.transactional_id: update.last_epoch}
     if update.last_epoch == NO_EPOCH:
@@ -96,7 +97,7 @@ def apply_soft(state: TransactionsState, update: SoftUpdate) -> TransactionsStat
     return TransactionsState(state.transactions, last_epochs)
 
 
-def record_of(transaction: Transaction) -> Record:
+def record_of(transaction: Transaction) -> TransactionRecord:
     """The record that makes this transaction. As in Kafka, an empty one has no list of partitions."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(transaction.partitions):
@@ -119,7 +120,7 @@ def record_of(transaction: Transaction) -> Record:
     )
 
 
-def tombstone_of(transactional_id: str) -> Record:
+def tombstone_of(transactional_id: str) -> TransactionRecord:
     return Record(TransactionLogKey(transactional_id=transactional_id), None)
 
 

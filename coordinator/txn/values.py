@@ -1,28 +1,21 @@
 """What goes into the transaction machine and what comes out of it: values, nothing else.
 
 1. An event is what a producer asks, an expired timer, or news about markers. Time is an argument beside it.
-2. A decision says what to do in this order: append the records, apply them, apply the soft updates, set the timers, answer,
-   start the effects. Nothing of it happens if the append fails.
+2. What a decision is, :mod:`coordinator.machine.values` says. Its soft updates are the epochs that producers named.
 3. Every question is answered at once. What takes time (markers) is an effect, and its end is an event.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from coordinator.machine.values import Decision, Producer, Record, TimerExpired
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import TransactionLogKey, TransactionLogValue
 
 NO_ID = -1
 NO_EPOCH = -1
-
-
-class Producer(NamedTuple):
-    """A producer id with its epoch."""
-
-    id: int
-    epoch: int
 
 
 NO_PRODUCER = Producer(NO_ID, NO_EPOCH)
@@ -33,20 +26,6 @@ class TopicPartition(NamedTuple):
 
     topic: str
     partition: int
-
-
-class Record(NamedTuple):
-    """One record of ``__transaction_state``; the value None is a tombstone."""
-
-    key: TransactionLogKey
-    value: TransactionLogValue | None
-
-
-class TimerKey(NamedTuple):
-    """Names a timer. A timer that is set again under its key replaces the old one."""
-
-    kind: str
-    transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,29 +74,7 @@ class MarkersFailed:
     transactional_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class TimerExpired:
-    """The deadline of this timer has passed."""
-
-    key: TimerKey
-
-
 Event = InitProducer | AddPartitions | EndTransaction | MarkersWritten | MarkersFailed | TimerExpired
-
-
-@dataclass(frozen=True, slots=True)
-class Timer:
-    """Set the timer ``key`` to expire at ``deadline_ms``."""
-
-    key: TimerKey
-    deadline_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class CancelTimer:
-    """Forget the timer ``key``, if there is one."""
-
-    key: TimerKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,29 +87,24 @@ class WriteMarkers:
     partitions: tuple[TopicPartition, ...]
 
 
-class Reply(NamedTuple):
+class ProducerReply(NamedTuple):
     """The answer to a producer; ``producer`` is what InitProducerId gives."""
 
     code: ErrorCode = ErrorCode.NONE
     producer: Producer = NO_PRODUCER
 
 
-class SoftUpdate(NamedTuple):
+class NamedEpoch(NamedTuple):
     """The epoch that a producer had before its last bump, if it named it itself; -1: none."""
 
     transactional_id: str
     last_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """All that follows from one event, in the order of the fields."""
+TransactionRecord: TypeAlias = Record[TransactionLogKey, TransactionLogValue]
+"""One record of ``__transaction_state``."""
 
-    records: tuple[Record, ...] = ()
-    soft: tuple[SoftUpdate, ...] = ()
-    timers: tuple[Timer | CancelTimer, ...] = ()
-    reply: Reply | None = None
-    effects: tuple[WriteMarkers, ...] = ()
+TransactionDecision: TypeAlias = Decision[TransactionRecord, NamedEpoch, ProducerReply, WriteMarkers]
+"""What follows from an event; an event that somebody waits for has one reply, any other has none."""
 
-
-NOTHING = Decision()
+NOTHING: TransactionDecision = Decision()

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 from coordinator.broker.broker import Answer, Broker, Handler, Request
 from coordinator.security.acls import Operation, ResourceType
 from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.types import Message
 
 Guard: TypeAlias = "Callable[[Handler, Broker, Request], Answer]"
 """Stands before a handler: calls it with what the requester may ask for, and answers for the rest itself."""
@@ -55,7 +56,7 @@ def with_topics(answer: Any, refused: list[Any]) -> Any:
     return answer
 
 
-def for_cluster(*operations: Operation, refusal: Callable[[Any], Any]) -> Guard:
+def for_cluster(*operations: Operation, refusal: Callable[[Any], Message]) -> Guard:
     """A guard that asks for one of these operations on the cluster; ``refusal`` makes the answer without it."""
 
     def guard(handler: Handler, broker: Broker, request: Request) -> Answer:

@@ -17,7 +17,8 @@ from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupSt
 from coordinator.group.classic.turn import NO_MEMBER_ID, Turn, join_refusal
 from coordinator.group.fencing import member_error
 from coordinator.group.refusal import Refused
-from coordinator.group.values import Decision, Reply, RequestContext
+from coordinator.group.values import GroupDecision, Reply, RequestContext
+from coordinator.machine.values import Decision
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import JoinGroupRequest, JoinGroupResponse
 
@@ -31,7 +32,7 @@ def join(
     context: RequestContext,
     now_ms: int,
     config: ClassicConfig,
-) -> Decision:
+) -> GroupDecision:
     """What follows from a JoinGroup; the answer may have to wait. ``group`` is None if it is not there yet."""
     try:
         _check(group, request, config)
@@ -70,7 +71,7 @@ class _Join:
         self.turn = Turn(group, now_ms, config)
         self.live: Live = group.live
 
-    def decide(self) -> Decision:
+    def decide(self) -> GroupDecision:
         turn, request = self.turn, self.request
         if not self._has_room():
             turn.remove(request.member_id)

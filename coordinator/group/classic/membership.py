@@ -12,7 +12,8 @@ from coordinator.group.classic.config import ClassicConfig
 from coordinator.group.classic.state import ClassicGroup, GroupState, Waiting
 from coordinator.group.classic.turn import JOIN, SESSION, SYNC, Turn
 from coordinator.group.fencing import member_error
-from coordinator.group.values import NOTHING, Decision, Reply, RequestContext, Timer, TimerKey
+from coordinator.group.values import NOTHING, GroupDecision, Reply, RequestContext
+from coordinator.machine.values import Decision, Timer, TimerKey
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import (
     HeartbeatRequest,
@@ -26,7 +27,9 @@ from streamsrt.wire.types import (
 SEVERAL_MEMBERS_VERSION = 3
 
 
-def heartbeat(group: ClassicGroup | None, request: HeartbeatRequest, context: RequestContext, now_ms: int) -> Decision:
+def heartbeat(
+    group: ClassicGroup | None, request: HeartbeatRequest, context: RequestContext, now_ms: int
+) -> GroupDecision:
     """What follows from a Heartbeat."""
     if not request.group_id:
         return _heartbeat_answer(context, ErrorCode.INVALID_GROUP_ID)
@@ -45,7 +48,7 @@ def heartbeat(group: ClassicGroup | None, request: HeartbeatRequest, context: Re
     return Decision(timers=(session,), replies=_heartbeat_answer(context, code).replies)
 
 
-def _heartbeat_answer(context: RequestContext, code: ErrorCode) -> Decision:
+def _heartbeat_answer(context: RequestContext, code: ErrorCode) -> GroupDecision:
     return Decision(replies=(Reply(context.request_id, HeartbeatResponse(error_code=code)),))
 
 
@@ -64,7 +67,7 @@ def sync(
     context: RequestContext,
     now_ms: int,
     config: ClassicConfig,
-) -> Decision:
+) -> GroupDecision:
     """What follows from a SyncGroup; the answer may have to wait for the leader's."""
     code = _sync_error(group, request)
     if group is None or code != ErrorCode.NONE:
@@ -108,7 +111,7 @@ def leave(
     context: RequestContext,
     now_ms: int,
     config: ClassicConfig,
-) -> Decision:
+) -> GroupDecision:
     """What follows from a LeaveGroup, of one member up to version 2, of several from version 3."""
     if not request.group_id or group is None:
         code = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
@@ -150,7 +153,7 @@ def _remove(turn: Turn, member_id: str, instance_id: str | None) -> ErrorCode:
     return code
 
 
-def expire(group: ClassicGroup, key: TimerKey, now_ms: int, config: ClassicConfig) -> Decision:
+def expire(group: ClassicGroup, key: TimerKey, now_ms: int, config: ClassicConfig) -> GroupDecision:
     """A timer of the group has run out: a session, the time to join, or the time to send SyncGroup."""
     live = group.live
     turn = Turn(group, now_ms, config)
@@ -176,7 +179,7 @@ def expire(group: ClassicGroup, key: TimerKey, now_ms: int, config: ClassicConfi
     return turn.decision()
 
 
-def on_loaded(group: ClassicGroup, now_ms: int, config: ClassicConfig) -> Decision:
+def on_loaded(group: ClassicGroup, now_ms: int, config: ClassicConfig) -> GroupDecision:
     """Each member has its whole session before it.
 
     Members join anew in a group that has grown too large for a changed setting, and in one that has just become a classic

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from coordinator.group.classic.state import Live
-from coordinator.group.values import Record
+from coordinator.group.values import GroupRecord
+from coordinator.machine.values import Record
 from streamsrt.wire.types import GroupMetadataKey, GroupMetadataValue
 
 
-def group_record(group_id: str, live: Live) -> Record:
+def group_record(group_id: str, live: Live) -> GroupRecord:
     """The group with the chosen protocol of each member and the assignments of this generation."""
     return Record(
         GroupMetadataKey(group=group_id),
@@ -34,6 +35,6 @@ def group_record(group_id: str, live: Live) -> Record:
     )
 
 
-def tombstone(group_id: str) -> Record:
+def tombstone(group_id: str) -> GroupRecord:
     """What ends the group."""
     return Record(GroupMetadataKey(group=group_id), None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from coordinator.group.values import Record
+from coordinator.group.values import GroupRecord
 from streamsrt.wire import types
 
 CONSUMER = "consumer"
@@ -142,7 +142,7 @@ class ClassicDraft:
     def __init__(self, group: ClassicGroup) -> None:
         self._group = group
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: GroupRecord) -> None:
         value = record.value
         if value is None:
             self._group = ClassicGroup(self._group.group_id)

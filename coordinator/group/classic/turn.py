@@ -17,7 +17,8 @@ from dataclasses import replace
 from coordinator.group.classic.config import ClassicConfig
 from coordinator.group.classic.records import group_record
 from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupState, Live, Protocol, Waiting
-from coordinator.group.values import CancelTimer, Decision, Record, Reply, SoftUpdate, Timer, TimerKey
+from coordinator.group.values import GroupDecision, GroupRecord, Reply, SoftUpdate
+from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import JoinGroupResponse, Message, SyncGroupResponse
 
@@ -55,7 +56,7 @@ class Turn:
         self.unsynced = set(live.unsynced)
         self.extension_ms = live.extension_ms
         self.member_added = live.member_added
-        self._records: list[Record] = []
+        self._records: list[GroupRecord] = []
         self._timers: list[Timer | CancelTimer] = []
         self._replies: list[Reply] = []
 
@@ -78,7 +79,7 @@ class Turn:
             member_added=self.member_added,
         )
 
-    def decision(self) -> Decision:
+    def decision(self) -> GroupDecision:
         return Decision(
             records=tuple(self._records),
             soft=(SoftUpdate(self.group_id, {"live": self.live()}),),

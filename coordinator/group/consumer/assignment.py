@@ -15,7 +15,7 @@ from coordinator.group.consumer.assignor import (
 )
 from coordinator.group.consumer.records import target_metadata_record, target_record
 from coordinator.group.consumer.state import ConsumerGroup
-from coordinator.group.values import Record, TopicsImage
+from coordinator.group.values import GroupRecord, TopicsImage
 
 logger = logging.getLogger("coordinator.groups")
 
@@ -30,7 +30,7 @@ def preferred_assignor(group: ConsumerGroup, assignors: Mapping[str, PartitionAs
 
 def target_records(
     group: ConsumerGroup, image: TopicsImage, assignors: Mapping[str, PartitionAssignor], now_ms: int
-) -> list[Record]:
+) -> list[GroupRecord]:
     """Records that bring the target assignment to the group epoch: changed members, then the epoch.
 
     None if the assignor fails: members go on with the target that they have.

@@ -27,16 +27,8 @@ from coordinator.group.consumer.state import NEVER_ASSIGNED, ConsumerGroup, Curr
 from coordinator.group.consumer.subscription import metadata_hash, regex_records
 from coordinator.group.consumer.timers import rebalance_timer, session_timer
 from coordinator.group.refusal import Refused
-from coordinator.group.values import (
-    CancelTimer,
-    Decision,
-    Record,
-    Reply,
-    RequestContext,
-    SoftUpdate,
-    Timer,
-    TopicsImage,
-)
+from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate, TopicsImage
+from coordinator.machine.values import CancelTimer, Decision, Timer
 from streamsrt.wire.error_codes import ErrorCode
 
 
@@ -50,7 +42,7 @@ class GroupChange:
         now_ms: int,
         image: TopicsImage,
         config: ConsumerConfig,
-        records: Collection[Record] = (),
+        records: Collection[GroupRecord] = (),
     ) -> None:
         self.before = self.group = group
         self.context = context
@@ -58,11 +50,11 @@ class GroupChange:
         self.image = image
         self.config = config
         self.settings = config.for_group(group.group_id)
-        self.records: list[Record] = list(records)
+        self.records: list[GroupRecord] = list(records)
         self.soft: dict[str, object] = {}
         self.timers: list[Timer | CancelTimer] = []
 
-    def write(self, *records: Record) -> None:
+    def write(self, *records: GroupRecord) -> None:
         self.records += records
         self.group = applied(self.group, records)
 
@@ -163,7 +155,7 @@ class GroupChange:
         elif old.state != MemberState.UNREVOKED_PARTITIONS or new.epoch != old.epoch:
             self.timers.append(Timer(timer, self.now_ms + member.rebalance_timeout_ms))
 
-    def decision(self, *replies: Reply) -> Decision:
+    def decision(self, *replies: Reply) -> GroupDecision:
         return Decision(
             records=tuple(self.records),
             soft=(SoftUpdate(self.group.group_id, self.soft),) if self.soft else (),

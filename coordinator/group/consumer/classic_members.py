@@ -37,15 +37,8 @@ from coordinator.group.consumer.state import (
 )
 from coordinator.group.consumer.timers import join_timer, rebalance_timer, session_timer, sync_timer
 from coordinator.group.refusal import Refused
-from coordinator.group.values import (
-    CancelTimer,
-    Decision,
-    Reply,
-    RequestContext,
-    SoftUpdate,
-    Timer,
-    TopicsImage,
-)
+from coordinator.group.values import GroupDecision, Reply, RequestContext, SoftUpdate, TopicsImage
+from coordinator.machine.values import CancelTimer, Decision, Timer
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import (
     HeartbeatRequest,
@@ -68,7 +61,7 @@ class Joined:
     reply: Reply
 
 
-def join(change: GroupChange, request: JoinGroupRequest, migration: MigrationPolicy) -> Joined | Decision:
+def join(change: GroupChange, request: JoinGroupRequest, migration: MigrationPolicy) -> Joined | GroupDecision:
     """A JoinGroup to a group that has members. Raises Refused."""
     return _Join(change, request).decide(migration)
 
@@ -81,7 +74,7 @@ class _Join:
             request.member_id or f"{request.group_instance_id or change.context.client_id}-{change.context.unique}"
         )
 
-    def decide(self, migration: MigrationPolicy) -> Joined | Decision:
+    def decide(self, migration: MigrationPolicy) -> Joined | GroupDecision:
         change, request, context = self.change, self.request, self.change.context
         self._check(migration)
         if not request.member_id and request.group_instance_id is None and context.api_version >= KNOWN_ID_VERSION:
@@ -271,7 +264,7 @@ def sync(
     now_ms: int,
     image: TopicsImage,
     config: GroupConfig,
-) -> Decision:
+) -> GroupDecision:
     """SyncGroup: what the member has now. Raises Refused."""
     asking = _Asking.of(group, request, now_ms, config)
     protocol = asking.side.protocols[0]
@@ -293,7 +286,7 @@ def sync(
 
 def heartbeat(
     group: ConsumerGroup, request: HeartbeatRequest, context: RequestContext, now_ms: int, config: GroupConfig
-) -> Decision:
+) -> GroupDecision:
     """Heartbeat: whether the member has to join again. Raises Refused."""
     asking = _Asking.of(group, request, now_ms, config)
     current = asking.current

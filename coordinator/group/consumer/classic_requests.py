@@ -19,7 +19,8 @@ from coordinator.group.consumer.departure import remove_members
 from coordinator.group.consumer.migration import downgraded
 from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.refusal import Refused
-from coordinator.group.values import Decision, Reply, RequestContext, TopicsImage
+from coordinator.group.values import GroupDecision, Reply, RequestContext, TopicsImage
+from coordinator.machine.values import Decision
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import (
     HeartbeatRequest,
@@ -39,7 +40,7 @@ def join(
     now_ms: int,
     image: TopicsImage,
     config: GroupConfig,
-) -> Decision:
+) -> GroupDecision:
     """JoinGroup to a consumer group that has members."""
     try:
         if (
@@ -60,7 +61,7 @@ def join(
 
 def _maybe_downgraded(
     joined: Joined, request: JoinGroupRequest, context: RequestContext, image: TopicsImage, config: GroupConfig
-) -> Decision:
+) -> GroupDecision:
     change = joined.change
     before, after = change.before, change.group
     had_others = before.classic_members < len(before.members)
@@ -94,7 +95,7 @@ def sync(
     now_ms: int,
     image: TopicsImage,
     config: GroupConfig,
-) -> Decision:
+) -> GroupDecision:
     """SyncGroup to a consumer group."""
     try:
         return classic_members.sync(group, request, context, now_ms, image, config)
@@ -104,7 +105,7 @@ def sync(
 
 def heartbeat(
     group: ConsumerGroup, request: HeartbeatRequest, context: RequestContext, now_ms: int, config: GroupConfig
-) -> Decision:
+) -> GroupDecision:
     """Heartbeat of the classic protocol to a consumer group."""
     try:
         return classic_members.heartbeat(group, request, context, now_ms, config)
@@ -112,7 +113,7 @@ def heartbeat(
         return Decision(replies=(Reply(context.request_id, HeartbeatResponse(error_code=refused.code)),))
 
 
-def leave(group: ConsumerGroup, request: LeaveGroupRequest, context: RequestContext) -> Decision:
+def leave(group: ConsumerGroup, request: LeaveGroupRequest, context: RequestContext) -> GroupDecision:
     """LeaveGroup to a consumer group: classic members only, each with its own error."""
     response = LeaveGroupResponse()
     gone = []

@@ -16,15 +16,16 @@ from coordinator.group.consumer.records import (
 from coordinator.group.consumer.response import leave_response
 from coordinator.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup, Member, MemberState, applied
 from coordinator.group.consumer.timers import all_cancelled, rebalance_timer, session_timer
-from coordinator.group.values import CancelTimer, Decision, Record, Reply, SoftUpdate, Timer
+from coordinator.group.values import GroupDecision, GroupRecord, Reply, SoftUpdate
+from coordinator.machine.values import CancelTimer, Decision, Timer
 
 
-def remove_members(group: ConsumerGroup, member_ids: Iterable[str]) -> Decision:
+def remove_members(group: ConsumerGroup, member_ids: Iterable[str]) -> GroupDecision:
     """Removes members of the group and bumps its epoch; the target is computed with the next heartbeat."""
     gone = [name for name in member_ids if name in group.members]
     if not gone:
         return Decision()
-    records: list[Record] = [record for name in gone for record in member_tombstones(group.group_id, name)]
+    records: list[GroupRecord] = [record for name in gone for record in member_tombstones(group.group_id, name)]
     left = applied(group, records)
     records += [regex_tombstone(group.group_id, regex) for regex in sorted(group.regexes) if regex not in left.patterns]
     epoch = group.epoch + 1
@@ -38,7 +39,7 @@ def remove_members(group: ConsumerGroup, member_ids: Iterable[str]) -> Decision:
     return Decision(records=tuple(records), soft=soft, timers=tuple(timers))
 
 
-def leave_for_a_while(group: ConsumerGroup, member: Member, request_id: int, deadline_ms: int) -> Decision:
+def leave_for_a_while(group: ConsumerGroup, member: Member, request_id: int, deadline_ms: int) -> GroupDecision:
     """The static member keeps its partitions for a session timeout; what it was to give back is free now."""
     current = group.current[member.member_id]
     away = replace(current, epoch=LEFT_FOR_A_WHILE, state=MemberState.STABLE, pending=NONE)

@@ -19,12 +19,13 @@ from coordinator.group.consumer.timers import session_timer
 from coordinator.group.consumer.validation import JOIN, owned_partitions
 from coordinator.group.members import find_member
 from coordinator.group.refusal import Refused
-from coordinator.group.values import Decision, Reply, Timer
+from coordinator.group.values import GroupDecision, Reply
+from coordinator.machine.values import Timer
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import ConsumerGroupHeartbeatRequest
 
 
-def handle_heartbeat(change: GroupChange, request: ConsumerGroupHeartbeatRequest) -> Decision:
+def handle_heartbeat(change: GroupChange, request: ConsumerGroupHeartbeatRequest) -> GroupDecision:
     """A heartbeat that joins or goes on; the request was checked. Raises Refused, and then nothing has changed."""
     return _Heartbeat(change, request).decide()
 
@@ -37,7 +38,7 @@ class _Heartbeat:
         self.member_id = request.member_id or change.context.unique
         self.owned = owned_partitions(request)
 
-    def decide(self) -> Decision:
+    def decide(self) -> GroupDecision:
         change = self.change
         change.check_size(self.member_id, self.request.instance_id)
         stored = self._admit()

@@ -51,7 +51,8 @@ from coordinator.group.consumer.state import (
 )
 from coordinator.group.consumer.timers import all_cancelled, session_timer
 from coordinator.group.refusal import Refused
-from coordinator.group.values import CancelTimer, Decision, Record, Reply, Timer, TopicsImage
+from coordinator.group.values import GroupDecision, GroupRecord, Reply, TopicsImage
+from coordinator.machine.values import CancelTimer, Decision, Timer
 from streamsrt.wire.error_codes import ErrorCode
 
 
@@ -60,7 +61,7 @@ class Upgraded:
     """A consumer group that was a classic one: the records that make it, timers, and answers to requests that waited."""
 
     group: ConsumerGroup
-    records: tuple[Record, ...]
+    records: tuple[GroupRecord, ...]
     timers: tuple[Timer | CancelTimer, ...]
     replies: tuple[Reply, ...]
 
@@ -102,7 +103,7 @@ def _refused(group_id: str, reason: str) -> Refused:
     )
 
 
-def _upgrade_records(group_id: str, live: Live, image: TopicsImage) -> list[Record]:
+def _upgrade_records(group_id: str, live: Live, image: TopicsImage) -> list[GroupRecord]:
     members, targets, currents = [], [], []
     taken: Partitions = NONE
     for name, member in live.members.items():
@@ -158,7 +159,7 @@ def _as_consumer_member(member: ClassicMember, subscription: Subscription) -> Me
 
 def depart(
     group: ConsumerGroup, member_ids: Iterable[str], now_ms: int, image: TopicsImage, config: GroupConfig
-) -> Decision:
+) -> GroupDecision:
     """Members go; the group becomes a classic one if only classic members are left and that is allowed."""
     gone = [name for name in member_ids if name in group.members]
     left = [name for name in group.members if name not in gone]
@@ -172,7 +173,7 @@ def depart(
 
 def downgraded(
     group: ConsumerGroup, left: Iterable[str], now_ms: int, image: TopicsImage, config: GroupConfig
-) -> tuple[ClassicGroup, Decision]:
+) -> tuple[ClassicGroup, GroupDecision]:
     """The members ``left``, all of the classic protocol, as a classic group that has begun to rebalance."""
     live = _classic_live(group, left, now_ms, image)
     stable = ClassicGroup(group.group_id, soft=ClassicSoft(live))
@@ -181,7 +182,7 @@ def downgraded(
         turn.keep_session(name)
     turn.prepare()
     rest = turn.decision()
-    decision = Decision(
+    decision: GroupDecision = Decision(
         # Without a leader: a coordinator that loads this record begins the rebalance anew.
         records=(*group_tombstones(group), group_record(group.group_id, replace(live, leader=None)), *rest.records),
         soft=rest.soft,

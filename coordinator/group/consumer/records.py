@@ -6,18 +6,19 @@ from collections.abc import Iterable, Iterator
 
 from coordinator.group.consumer.partitions import Target, wire_partitions, wire_target
 from coordinator.group.consumer.state import ConsumerGroup, Current, Member
-from coordinator.group.values import Record
+from coordinator.group.values import GroupRecord
+from coordinator.machine.values import Record
 from streamsrt.wire import types
 
 
-def metadata_record(group_id: str, *, epoch: int, metadata_hash: int) -> Record:
+def metadata_record(group_id: str, *, epoch: int, metadata_hash: int) -> GroupRecord:
     return Record(
         types.ConsumerGroupMetadataKey(group_id=group_id),
         types.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
     )
 
 
-def member_record(group_id: str, member: Member) -> Record:
+def member_record(group_id: str, member: Member) -> GroupRecord:
     value = types.ConsumerGroupMemberMetadataValue
     classic = member.classic
     return Record(
@@ -43,18 +44,18 @@ def member_record(group_id: str, member: Member) -> Record:
     )
 
 
-def regex_record(group_id: str, regex: str, topics: Iterable[str], *, version: int, timestamp_ms: int) -> Record:
+def regex_record(group_id: str, regex: str, topics: Iterable[str], *, version: int, timestamp_ms: int) -> GroupRecord:
     return Record(
         types.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex),
         types.ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=version, timestamp=timestamp_ms),
     )
 
 
-def regex_tombstone(group_id: str, regex: str) -> Record:
+def regex_tombstone(group_id: str, regex: str) -> GroupRecord:
     return Record(types.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None)
 
 
-def target_record(group_id: str, member_id: str, target: Target) -> Record:
+def target_record(group_id: str, member_id: str, target: Target) -> GroupRecord:
     value = types.ConsumerGroupTargetAssignmentMemberValue
     return Record(
         types.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
@@ -62,14 +63,14 @@ def target_record(group_id: str, member_id: str, target: Target) -> Record:
     )
 
 
-def target_metadata_record(group_id: str, *, epoch: int, timestamp_ms: int = 0) -> Record:
+def target_metadata_record(group_id: str, *, epoch: int, timestamp_ms: int = 0) -> GroupRecord:
     return Record(
         types.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
         types.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),
     )
 
 
-def current_record(group_id: str, member_id: str, current: Current) -> Record:
+def current_record(group_id: str, member_id: str, current: Current) -> GroupRecord:
     value = types.ConsumerGroupCurrentMemberAssignmentValue
     return Record(
         types.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id),
@@ -83,7 +84,7 @@ def current_record(group_id: str, member_id: str, current: Current) -> Record:
     )
 
 
-def member_tombstones(group_id: str, member_id: str) -> tuple[Record, ...]:
+def member_tombstones(group_id: str, member_id: str) -> tuple[GroupRecord, ...]:
     """What removes a member: its current assignment, its target and its metadata, in this order."""
     return (
         Record(types.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
@@ -92,7 +93,7 @@ def member_tombstones(group_id: str, member_id: str) -> tuple[Record, ...]:
     )
 
 
-def group_tombstones(group: ConsumerGroup) -> Iterator[Record]:
+def group_tombstones(group: ConsumerGroup) -> Iterator[GroupRecord]:
     """What removes a group with all that it has."""
     for member_id in sorted(group.members):
         yield from member_tombstones(group.group_id, member_id)

@@ -20,7 +20,8 @@ from coordinator.group.consumer.validation import JOIN, check_request
 from coordinator.group.members import find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.state import Group
-from coordinator.group.values import NOTHING, Decision, Reply, RequestContext, Timer, TimerKey, TopicsImage
+from coordinator.group.values import NOTHING, GroupDecision, Reply, RequestContext, TopicsImage
+from coordinator.machine.values import Timer, TimerKey
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatRequest
 
@@ -33,7 +34,7 @@ def heartbeat(
     *,
     image: TopicsImage,
     config: GroupConfig,
-) -> Decision:
+) -> GroupDecision:
     """ConsumerGroupHeartbeat. Raises Refused, and then nothing has changed."""
     if not config.consumer.is_enabled:
         raise Refused(
@@ -61,7 +62,7 @@ def _joining_classic(
     now_ms: int,
     image: TopicsImage,
     config: GroupConfig,
-) -> Decision:
+) -> GroupDecision:
     """A member of the consumer protocol joins a classic group."""
     upgraded = upgrade(group, now_ms, image, config)
     change = GroupChange(upgraded.group, context, now_ms, image, config.consumer, upgraded.records)
@@ -77,7 +78,7 @@ def _leaving(
     now_ms: int,
     image: TopicsImage,
     config: GroupConfig,
-) -> Decision:
+) -> GroupDecision:
     """A heartbeat with member epoch -1 or -2."""
     member = find_member(group, request.member_id, request.instance_id)
     if request.member_epoch == LEFT_FOR_A_WHILE:
@@ -106,7 +107,7 @@ def describe(
     return response
 
 
-def expire(group: ConsumerGroup, key: TimerKey, now_ms: int, image: TopicsImage, config: GroupConfig) -> Decision:
+def expire(group: ConsumerGroup, key: TimerKey, now_ms: int, image: TopicsImage, config: GroupConfig) -> GroupDecision:
     """A timer of a member is over: it is removed, unless it has done meanwhile what it was given time for."""
     current = group.current.get(key.member_id)
     if current is None or (key.kind == REBALANCE and current.state != MemberState.UNREVOKED_PARTITIONS):

@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 
 from coordinator.group.consumer.partitions import NONE, Partitions, Target, TopicPartition, listed, partition_set
 from coordinator.group.draft import Draft
-from coordinator.group.values import NO_TOPICS, Record, TopicsImage
+from coordinator.group.values import NO_TOPICS, GroupRecord, TopicsImage
 from streamsrt.wire import types
 
 LEFT_FOR_A_WHILE = -2
@@ -232,7 +232,7 @@ def current_of(value: types.ConsumerGroupCurrentMemberAssignmentValue) -> Curren
 CONSUMER_RECORD_NAMES = frozenset(ConsumerDraft.setters)
 
 
-def applied(group: ConsumerGroup, records: Iterable[Record]) -> ConsumerGroup:
+def applied(group: ConsumerGroup, records: Iterable[GroupRecord]) -> ConsumerGroup:
     """The group after these records of it."""
     draft = ConsumerDraft(group)
     for record in records:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from coordinator.group.consumer.records import regex_record, regex_tombstone
 from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.topic_pattern import matching
-from coordinator.group.values import Record, TopicsImage
+from coordinator.group.values import GroupRecord, TopicsImage
 
 
 def matching_topics(regex: str, image: TopicsImage) -> frozenset[str]:
@@ -25,7 +25,7 @@ def matching_topics(regex: str, image: TopicsImage) -> frozenset[str]:
 
 def regex_records(
     group: ConsumerGroup, image: TopicsImage, now_ms: int, *, all_of_them: bool, is_visible: Callable[[str], bool]
-) -> list[Record]:
+) -> list[GroupRecord]:
     """Records of regular expressions whose topics have changed, that are new, or that nobody uses any more.
 
     ``all_of_them``: those that are known are looked at too, because the topics have changed. ``is_visible``: whether a

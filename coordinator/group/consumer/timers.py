@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from coordinator.group.values import CancelTimer, TimerKey
+from coordinator.machine.values import CancelTimer, TimerKey
 
 SESSION = "session"
 REBALANCE = "rebalance"

@@ -18,7 +18,7 @@ from coordinator.group.streams.records import bumped_epoch, metadata_record, tar
 from coordinator.group.streams.state import NEVER_ASSIGNED, StreamsGroup, TaskOffsets
 from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks
 from coordinator.group.streams.topology import Topology
-from coordinator.group.values import Record
+from coordinator.group.values import GroupRecord
 
 logger = logging.getLogger("coordinator.groups")
 
@@ -34,7 +34,7 @@ def bump_record(
     assignment_configs: tuple[tuple[str, str], ...],
     *,
     needed: bool = False,
-) -> Record | None:
+) -> GroupRecord | None:
     """The group's metadata with the next epoch, if that is needed or topics or settings are not those of the record."""
     validated = configuration.topology.epoch if configuration.is_ready else -1
     same = (configuration.metadata_hash, validated, assignment_configs) == (
@@ -69,7 +69,7 @@ def target_records(
     *,
     now_ms: int,
     changed: frozenset[str] = NONE_CHANGED,
-) -> list[Record]:
+) -> list[GroupRecord]:
     """Records that bring the target assignment to the group epoch: changed members, then the epoch.
 
     ``reports``: the task offsets of each member that reports them, the newest last. ``changed``: subtopologies whose tasks

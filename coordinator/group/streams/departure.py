@@ -17,7 +17,8 @@ from coordinator.group.streams.records import (
 from coordinator.group.streams.response import leave_response
 from coordinator.group.streams.state import LEFT_FOR_A_WHILE, Member, MemberState, StreamsGroup
 from coordinator.group.streams.tasks import NO_TASKS
-from coordinator.group.values import CancelTimer, Decision, Record, Reply, RequestContext, SoftUpdate, Timer, TimerKey
+from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate
+from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 
@@ -36,7 +37,7 @@ def leave(
     context: RequestContext,
     now_ms: int,
     session_timeout_ms: int,
-) -> Decision:
+) -> GroupDecision:
     """A heartbeat with member epoch -1 or -2."""
     if group is None:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
@@ -49,10 +50,10 @@ def leave(
     return replace(decision, replies=(reply,))
 
 
-def remove_members(group: StreamsGroup, member_ids: Iterable[str], shutdown_by: str | None = None) -> Decision:
+def remove_members(group: StreamsGroup, member_ids: Iterable[str], shutdown_by: str | None = None) -> GroupDecision:
     """Removes members of the group and bumps its epoch; the target is computed with the next heartbeat."""
     gone = [name for name in member_ids if name in group.members]
-    records: list[Record] = [record for name in gone for record in member_tombstones(group.group_id, name)]
+    records: list[GroupRecord] = [record for name in gone for record in member_tombstones(group.group_id, name)]
     records.append(epoch_record(group))
     timers = [CancelTimer(key) for name in gone for key in timers_of(group.group_id, name)]
     soft = group.soft
@@ -70,7 +71,7 @@ def remove_members(group: StreamsGroup, member_ids: Iterable[str], shutdown_by: 
     return Decision(records=tuple(records), soft=(SoftUpdate(group.group_id, changes),), timers=tuple(timers))
 
 
-def _leave_for_a_while(group: StreamsGroup, member: Member, reply: Reply, deadline_ms: int) -> Decision:
+def _leave_for_a_while(group: StreamsGroup, member: Member, reply: Reply, deadline_ms: int) -> GroupDecision:
     """The static member keeps its tasks for a session timeout; what it was to give back is closed now."""
     current = group.current[member.member_id]
     away = replace(

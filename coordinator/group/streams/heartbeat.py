@@ -52,18 +52,8 @@ from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks
 from coordinator.group.streams.topology import Topology
 from coordinator.group.streams.topology import topology_record as topology_value
 from coordinator.group.streams.validation import JOIN, check_owned, check_request, owned_tasks, requested_topology
-from coordinator.group.values import (
-    CancelTimer,
-    Decision,
-    Effect,
-    Record,
-    Reply,
-    RequestContext,
-    SoftUpdate,
-    Timer,
-    TimerKey,
-    TopicsImage,
-)
+from coordinator.group.values import Effect, GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate, TopicsImage
+from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 
@@ -79,7 +69,7 @@ def handle_heartbeat(
     *,
     image: TopicsImage,
     config: GroupConfig,
-) -> Decision:
+) -> GroupDecision:
     """What follows from a heartbeat. Raises Refused; nothing has changed then."""
     if not config.streams_enabled:
         raise Refused(
@@ -105,7 +95,7 @@ def handle_classic_join(
     image: TopicsImage,
     config: GroupConfig,
     side: ClassicSide,
-) -> Decision:
+) -> GroupDecision:
     """What follows from the JoinGroup of a member of the classic protocol, in the words of a heartbeat. Raises Refused.
 
     Its topology is the group's: the classic protocol has none.
@@ -138,14 +128,14 @@ class _Heartbeat:
         self.config = config.for_group(request.group_id)
         self.joins = request.member_epoch == JOIN
         self.owned = owned_tasks(request)
-        self.records: list[Record] = []
+        self.records: list[GroupRecord] = []
         self.soft: dict[str, object] = {}
         self.timers: list[Timer | CancelTimer] = []
         self.effects: list[Effect] = []
         self.changed: frozenset[str] = frozenset()
         self.topology_updated = False
 
-    def decide(self, requested: Topology | None) -> Decision:
+    def decide(self, requested: Topology | None) -> GroupDecision:
         admitted = self._admit()
         member, needs_bump = self._update_member(admitted, requested)
         statuses: list[tuple[int, str]] = []
@@ -171,7 +161,7 @@ class _Heartbeat:
         statuses += self._problems(member, configuration)
         return self._decision(member, old, current, configuration, statuses)
 
-    def _write(self, *records: Record) -> None:
+    def _write(self, *records: GroupRecord) -> None:
         self.records += records
         self.group = applied(self.group, records)
 
@@ -465,7 +455,7 @@ class _Heartbeat:
         current: Current,
         configuration: Configuration,
         statuses: list[tuple[int, str]],
-    ) -> Decision:
+    ) -> GroupDecision:
         request = self.request
         tasks_changed = self.joins or current.assigned != old.assigned
         endpoint_epoch = self.before.soft.endpoint_epoch
@@ -507,13 +497,15 @@ class _Heartbeat:
         return tasks_changed and member.user_endpoint is not None
 
 
-def assign_after_delay(group: StreamsGroup, now_ms: int, *, image: TopicsImage, config: StreamsGroupConfig) -> Decision:
+def assign_after_delay(
+    group: StreamsGroup, now_ms: int, *, image: TopicsImage, config: StreamsGroupConfig
+) -> GroupDecision:
     """The initial rebalance delay is over: the first assignment, for all members that have joined meanwhile.
 
     For the topics as the last heartbeat saw them: what changed since is the next heartbeat's to see, which bumps the epoch.
     """
     soft: dict[str, object] = {"delayed_until_ms": None}
-    records: list[Record] = []
+    records: list[GroupRecord] = []
     if group.topology is not None and not group.is_empty and group.epoch > group.assignment_epoch:
         known = group.soft.configuration
         fits = known is not None and known.topology == group.topology

@@ -15,7 +15,8 @@ from coordinator.group.streams.configuration import Configuration
 from coordinator.group.streams.departure import REBALANCE, SESSION
 from coordinator.group.streams.state import Member, StreamsGroup
 from coordinator.group.streams.tasks import TaskId
-from coordinator.group.values import Event, GroupRequest, TimerExpired
+from coordinator.group.values import Event, GroupRequest
+from coordinator.machine.values import TimerExpired
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 
 _LEFT: Mapping[str, str] = {

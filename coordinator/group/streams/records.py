@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from coordinator.group.streams.state import CLASSIC_TAG, Current, Member, StreamsGroup, classic_tag
 from coordinator.group.streams.tasks import Tasks, wire_tasks, wire_tasks_with_epochs
-from coordinator.group.values import Record
+from coordinator.group.values import GroupRecord
+from coordinator.machine.values import Record
 from streamsrt.wire import types
 
 
@@ -17,7 +18,7 @@ def metadata_record(
     metadata_hash: int,
     validated_topology_epoch: int,
     assignment_configs: tuple[tuple[str, str], ...],
-) -> Record:
+) -> GroupRecord:
     config = types.StreamsGroupMetadataValue.LastAssignmentConfig
     return Record(
         types.StreamsGroupMetadataKey(group_id=group_id),
@@ -35,7 +36,7 @@ def bumped_epoch(group: StreamsGroup) -> int:
     return group.epoch + 1 if group.epoch else 2
 
 
-def epoch_record(group: StreamsGroup) -> Record:
+def epoch_record(group: StreamsGroup) -> GroupRecord:
     """The group's metadata with the next epoch and nothing else changed."""
     return metadata_record(
         group.group_id,
@@ -46,11 +47,11 @@ def epoch_record(group: StreamsGroup) -> Record:
     )
 
 
-def topology_record(group_id: str, value: types.StreamsGroupTopologyValue) -> Record:
+def topology_record(group_id: str, value: types.StreamsGroupTopologyValue) -> GroupRecord:
     return Record(types.StreamsGroupTopologyKey(group_id=group_id), value)
 
 
-def member_record(group_id: str, member: Member) -> Record:
+def member_record(group_id: str, member: Member) -> GroupRecord:
     value = types.StreamsGroupMemberMetadataValue
     endpoint = member.user_endpoint
     return Record(
@@ -70,7 +71,7 @@ def member_record(group_id: str, member: Member) -> Record:
     )
 
 
-def target_record(group_id: str, member_id: str, target: Tasks) -> Record:
+def target_record(group_id: str, member_id: str, target: Tasks) -> GroupRecord:
     value = types.StreamsGroupTargetAssignmentMemberValue
     return Record(
         types.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
@@ -82,14 +83,14 @@ def target_record(group_id: str, member_id: str, target: Tasks) -> Record:
     )
 
 
-def target_metadata_record(group_id: str, *, epoch: int, timestamp_ms: int = 0) -> Record:
+def target_metadata_record(group_id: str, *, epoch: int, timestamp_ms: int = 0) -> GroupRecord:
     return Record(
         types.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id),
         types.StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),
     )
 
 
-def current_record(group_id: str, member_id: str, current: Current) -> Record:
+def current_record(group_id: str, member_id: str, current: Current) -> GroupRecord:
     value = types.StreamsGroupCurrentMemberAssignmentValue
     assigned, pending, epochs = current.assigned, current.pending, current.active_epochs
     return Record(
@@ -108,7 +109,7 @@ def current_record(group_id: str, member_id: str, current: Current) -> Record:
     )
 
 
-def member_tombstones(group_id: str, member_id: str) -> tuple[Record, ...]:
+def member_tombstones(group_id: str, member_id: str) -> tuple[GroupRecord, ...]:
     """What removes a member: its current assignment, its target and its metadata, in this order."""
     return (
         Record(types.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
@@ -117,7 +118,7 @@ def member_tombstones(group_id: str, member_id: str) -> tuple[Record, ...]:
     )
 
 
-def group_tombstones(group: StreamsGroup) -> Iterator[Record]:
+def group_tombstones(group: StreamsGroup) -> Iterator[GroupRecord]:
     """What removes an empty group."""
     yield Record(types.StreamsGroupTargetAssignmentMetadataKey(group_id=group.group_id), None)
     yield Record(types.StreamsGroupMetadataKey(group_id=group.group_id), None)

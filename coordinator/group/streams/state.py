@@ -17,7 +17,7 @@ from coordinator.group.draft import Draft
 from coordinator.group.streams.configuration import Configuration
 from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks, epochs_of, task_set
 from coordinator.group.streams.topology import Topology, topology_of
-from coordinator.group.values import NO_TOPICS, Record, TopicsImage
+from coordinator.group.values import NO_TOPICS, GroupRecord, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.messages import decode_record_value, encode_record_value
 
@@ -260,7 +260,7 @@ def current_of(value: types.StreamsGroupCurrentMemberAssignmentValue) -> Current
 STREAMS_RECORD_NAMES = frozenset(StreamsDraft.setters)
 
 
-def applied(group: StreamsGroup, records: Iterable[Record]) -> StreamsGroup:
+def applied(group: StreamsGroup, records: Iterable[GroupRecord]) -> StreamsGroup:
     """The group after these records of it."""
     draft = StreamsDraft(group)
     for record in records:

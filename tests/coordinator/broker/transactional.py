@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.txn.values import NO_PRODUCER, Producer
+from coordinator.machine.values import Producer
+from coordinator.txn.values import NO_PRODUCER
 from streamsrt.wire import types
 from streamsrt.wire.records import decode_batches
 from tests.coordinator.broker.in_process import InProcessBroker, batch, fetching, production

@@ -14,7 +14,8 @@ from coordinator.group.expiry import RECORDS_MAX
 from coordinator.group.machine import handle
 from coordinator.group.state import EMPTY, GroupsState, apply_all
 from coordinator.group.streams.state import StreamsGroup
-from coordinator.group.values import GroupRequest, PendingRecord, Record, RequestContext, RetentionDue
+from coordinator.group.values import GroupRecord, GroupRequest, PendingRecord, RequestContext, RetentionDue
+from coordinator.machine.values import Record
 from streamsrt.wire import types
 from streamsrt.wire.messages import encode_record_value
 from tests.coordinator.group.transcript import subtopology
@@ -24,12 +25,12 @@ HOUR_MS = 3_600_000
 CONFIG = GroupConfig.parse({"group.streams.initial.rebalance.delay.ms": "0"})
 
 
-def offset_record(topic: str, partition: int = 0, *, commit_ms: int = 0, expire_ms: int = -1) -> Record:
+def offset_record(topic: str, partition: int = 0, *, commit_ms: int = 0, expire_ms: int = -1) -> GroupRecord:
     key = types.OffsetCommitKey(group="g", topic=topic, partition=partition)
     return Record(key, types.OffsetCommitValue(offset=5, commit_timestamp=commit_ms, expire_timestamp=expire_ms))
 
 
-def state_of(*records: Record, group: ClassicGroup | None = None) -> GroupsState:
+def state_of(*records: GroupRecord, group: ClassicGroup | None = None) -> GroupsState:
     state = apply_all(EMPTY, records)
     return state if group is None else replace(state, groups={"g": group})
 

@@ -9,7 +9,7 @@ from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupSt
 from coordinator.group.state import EMPTY, apply, apply_all
 from coordinator.group.streams.records import group_tombstones, metadata_record
 from coordinator.group.streams.state import StreamsGroup
-from coordinator.group.values import Record
+from coordinator.group.values import GroupRecord
 
 MEMBER = ClassicMember("m", "i", "client", "/host", 300_000, 45_000, (Protocol("range", b"topics"),), b"partitions")
 LIVE = Live(generation=7, protocol_type="consumer", protocol="range", leader="m", since_ms=5, members={"m": MEMBER})
@@ -35,7 +35,7 @@ def test_a_group_of_a_record_without_members_is_empty() -> None:
 @pytest.mark.requirement("SG-001")
 def test_a_group_has_the_type_of_its_newest_record() -> None:
     """Within one batch and over several, as records of a conversion come."""
-    batches: list[list[Record]] = [[CLASSIC], [tombstone("g"), STREAMS]]
+    batches: list[list[GroupRecord]] = [[CLASSIC], [tombstone("g"), STREAMS]]
     state = EMPTY
     for batch in batches:
         state = apply_all(state, batch)

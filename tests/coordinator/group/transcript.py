@@ -34,13 +34,14 @@ from coordinator.group.config import GroupConfig
 from coordinator.group.streams.state import MemberState
 from coordinator.group.values import (
     Event,
+    GroupRecord,
     GroupRequest,
-    Record,
     RequestContext,
     TopicCreationFailed,
     TopicImage,
     TopicsImage,
 )
+from coordinator.machine.values import Record
 from coordinator.shard.shard import Outcome, Shard
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import error_name
@@ -327,7 +328,7 @@ class Run:
     def batch_lines(self, batch: bytes) -> list[str]:
         return ordered(self.record_text(record) for record in records_of(batch))
 
-    def record_text(self, record: Record) -> str:
+    def record_text(self, record: GroupRecord) -> str:
         key: Any = record.key
         kind = key.NAME.removesuffix("Key")
         who = self.label(getattr(key, "member_id", ""))
@@ -395,7 +396,7 @@ _KINDS = {
 }
 
 
-def records_of(batch: bytes) -> Iterator[Record]:
+def records_of(batch: bytes) -> Iterator[GroupRecord]:
     for columns in decode_batches(batch):
         for key, value in zip(columns.keys, columns.values, strict=True):
             assert key is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.group.values import TimerKey
+from coordinator.machine.values import TimerKey
 from coordinator.shard.timers import Timers
 
 KEYS = [TimerKey("session", "g", name) for name in "abc"]

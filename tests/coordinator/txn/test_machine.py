@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.machine.values import Producer
 from coordinator.shard.journal import append_rows
 from coordinator.shard.transaction_shard import TransactionOutcome, TransactionShard
 from coordinator.txn.config import TransactionConfig
@@ -19,8 +20,7 @@ from coordinator.txn.values import (
     InitProducer,
     MarkersFailed,
     MarkersWritten,
-    Producer,
-    Reply,
+    ProducerReply,
     TopicPartition,
     WriteMarkers,
 )
@@ -49,12 +49,12 @@ class Coordinator:
         self.effects += outcome.effects
         return outcome.reply
 
-    def init(self, name: str = "x", expected: Producer = NO_PRODUCER, timeout_ms: int = 1000) -> Reply:
+    def init(self, name: str = "x", expected: Producer = NO_PRODUCER, timeout_ms: int = 1000) -> ProducerReply:
         event = InitProducer(name, timeout_ms, expected)
         if needs_producer_id(self.shard.state, event):
             event = InitProducer(name, timeout_ms, expected, self.ids)
             self.ids += 1
-        reply: Reply = self.ask(event)
+        reply: ProducerReply = self.ask(event)
         return reply
 
     def add(self, producer: Producer, *partitions: TopicPartition, name: str = "x") -> ErrorCode:
@@ -130,7 +130,7 @@ class TestInit:
         ],
     )
     def test_what_is_refused(self, coordinator: Coordinator, event: InitProducer, code: ErrorCode) -> None:
-        assert coordinator.ask(event) == Reply(code)
+        assert coordinator.ask(event) == ProducerReply(code)
         assert coordinator.log.batches == []
 
     def test_during_a_transaction_it_is_aborted_first(self, coordinator: Coordinator) -> None:
@@ -139,7 +139,7 @@ class TestInit:
         assert coordinator.status == Status.PREPARE_ABORT
         assert coordinator.init().code == ErrorCode.CONCURRENT_TRANSACTIONS
         assert coordinator.finish() == WriteMarkers("x", Producer(100, 1), False, (T0, U0))
-        assert coordinator.init() == Reply(NONE, Producer(100, 2))
+        assert coordinator.init() == ProducerReply(NONE, Producer(100, 2))
         assert coordinator.add(producer, T0) == ErrorCode.PRODUCER_FENCED
         assert coordinator.end(producer) == ErrorCode.PRODUCER_FENCED
 
@@ -170,7 +170,7 @@ class TestInitWithAKnownProducer:
     def test_asked_again_it_is_answered_again(self, coordinator: Coordinator) -> None:
         first = coordinator.init().producer
         coordinator.init(expected=first)
-        assert coordinator.init(expected=first) == Reply(NONE, Producer(100, 1))
+        assert coordinator.init(expected=first) == ProducerReply(NONE, Producer(100, 1))
 
     def test_but_not_once_the_answer_was_used(self, coordinator: Coordinator) -> None:
         first = coordinator.init().producer

@@ -32,15 +32,16 @@ from coordinator.group.streams.records import (
 )
 from coordinator.group.streams.state import ClassicSide, Current, Member, MemberState, StreamsGroup, applied
 from coordinator.group.streams.topology import Topology
-from coordinator.group.values import CancelTimer, Decision, Record, Reply, TimerKey, TopicsImage
+from coordinator.group.values import GroupDecision, GroupRecord, Reply, TopicsImage
+from coordinator.machine.values import CancelTimer, Decision, TimerKey
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import SyncGroupResponse
 
 
-def upgraded(group: ClassicGroup, topology: Topology, config: GroupConfig) -> tuple[StreamsGroup, Decision]:
+def upgraded(group: ClassicGroup, topology: Topology, config: GroupConfig) -> tuple[StreamsGroup, GroupDecision]:
     """The classic group as a streams group, and what that takes. Raises Refused with the reason."""
     live = group.live
-    records: list[Record] = [tombstone(group.group_id)]
+    records: list[GroupRecord] = [tombstone(group.group_id)]
     if live.state is GroupState.EMPTY:
         return StreamsGroup(group.group_id, epoch=live.generation), Decision(records=tuple(records))
     if not config.consumer.migration.upgrades:
@@ -69,7 +70,7 @@ def _refused(group: ClassicGroup, reason: str) -> Refused:
     return Refused(ErrorCode.INVALID_REQUEST, text)
 
 
-def _member_records(group: ClassicGroup, live: Live, member: ClassicMember, topology: Topology) -> list[Record]:
+def _member_records(group: ClassicGroup, live: Live, member: ClassicMember, topology: Topology) -> list[GroupRecord]:
     name = member.member_id
     protocol = next((entry for entry in member.protocols if entry.name == live.protocol), member.protocols[0])
     try:
@@ -115,8 +116,8 @@ def _released(live: Live) -> tuple[Reply, ...]:
 
 
 def with_downgrade(
-    group: StreamsGroup, decision: Decision, now_ms: int, image: TopicsImage, config: GroupConfig
-) -> Decision:
+    group: StreamsGroup, decision: GroupDecision, now_ms: int, image: TopicsImage, config: GroupConfig
+) -> GroupDecision:
     """The decision, and the conversion to a classic group if it leaves classic members alone."""
     if not group.classic_members or not decision.records or not config.consumer.migration.downgrades:
         return decision
@@ -127,8 +128,13 @@ def with_downgrade(
 
 
 def _downgraded(
-    group: StreamsGroup, left: StreamsGroup, decision: Decision, now_ms: int, image: TopicsImage, config: GroupConfig
-) -> Decision:
+    group: StreamsGroup,
+    left: StreamsGroup,
+    decision: GroupDecision,
+    now_ms: int,
+    image: TopicsImage,
+    config: GroupConfig,
+) -> GroupDecision:
     group_id = group.group_id
     members = {name: _classic_member(left, member, image) for name, member in left.members.items()}
     live = Live(

@@ -38,16 +38,8 @@ from coordinator.group.streams.heartbeat import handle_classic_join, holders
 from coordinator.group.streams.reconcile import reconcile
 from coordinator.group.streams.state import ClassicSide, Endpoint, Member, MemberState, StreamsGroup, applied
 from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks, wire_tasks
-from coordinator.group.values import (
-    CancelTimer,
-    Decision,
-    Reply,
-    RequestContext,
-    SoftUpdate,
-    Timer,
-    TimerKey,
-    TopicsImage,
-)
+from coordinator.group.values import GroupDecision, Reply, RequestContext, SoftUpdate, TopicsImage
+from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
@@ -66,7 +58,7 @@ def join(
     *,
     image: TopicsImage,
     config: GroupConfig,
-) -> Decision:
+) -> GroupDecision:
     """What follows from a JoinGroup."""
     try:
         return _join(group, request, context, now_ms, image, config)
@@ -82,7 +74,7 @@ def _join(
     now_ms: int,
     image: TopicsImage,
     config: GroupConfig,
-) -> Decision:
+) -> GroupDecision:
     bounds = config.classic
     if not bounds.min_session_timeout_ms <= request.session_timeout_ms <= bounds.max_session_timeout_ms:
         raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT)
@@ -183,7 +175,7 @@ def sync(
     *,
     image: TopicsImage,
     config: GroupConfig,
-) -> Decision:
+) -> GroupDecision:
     """What follows from a SyncGroup: the member's assignment as it stands."""
     try:
         member = _checked(group, request)
@@ -246,7 +238,9 @@ def _endpoints(
     return found
 
 
-def heartbeat(group: StreamsGroup, request: types.HeartbeatRequest, context: RequestContext, now_ms: int) -> Decision:
+def heartbeat(
+    group: StreamsGroup, request: types.HeartbeatRequest, context: RequestContext, now_ms: int
+) -> GroupDecision:
     """What follows from a Heartbeat."""
     try:
         member = _checked(group, request)
@@ -279,7 +273,7 @@ def _has_to_join(group: StreamsGroup, member: Member) -> bool:
     return moved.assigned != current.assigned
 
 
-def leave(group: StreamsGroup, request: types.LeaveGroupRequest, context: RequestContext) -> Decision:
+def leave(group: StreamsGroup, request: types.LeaveGroupRequest, context: RequestContext) -> GroupDecision:
     """What follows from a LeaveGroup."""
     response = types.LeaveGroupResponse()
     gone: list[str] = []
@@ -307,7 +301,7 @@ def _checked(group: StreamsGroup, request: types.SyncGroupRequest | types.Heartb
     return member
 
 
-def _answer(context: RequestContext, message: types.Message) -> Decision:
+def _answer(context: RequestContext, message: types.Message) -> GroupDecision:
     return Decision(replies=(Reply(context.request_id, message),))
 
 

@@ -10,7 +10,8 @@ from coordinator.group.config import GroupConfig
 from coordinator.group.consumer.assignor import AssignmentSpec, PartitionAssignorError
 from coordinator.group.consumer.partitions import Target, TopicPartition
 from coordinator.group.consumer.state import ConsumerGroup, applied
-from coordinator.group.values import GroupRequest, Record, RequestContext, TopicImage, TopicsImage
+from coordinator.group.values import GroupRequest, RequestContext, TopicImage, TopicsImage
+from coordinator.machine.values import Record
 from coordinator.shard.shard import Shard
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
