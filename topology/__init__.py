@@ -2,6 +2,7 @@
 
 from topology import serdes
 from topology.aggregates import Collect, Count, First, Last, Max, Mean, Min, NamedAggregate, NamedAggregates, Sum, agg
+from topology.arguments import check_arguments_of
 from topology.builder import StreamsBuilder
 from topology.codecs import Serde
 from topology.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
@@ -132,3 +133,29 @@ __all__ = [
     "agg",
     "serdes",
 ]
+
+check_arguments_of(
+    BranchedKStream,
+    Buffer,
+    CogroupedKStream,
+    CountWindowedKStream,
+    CountWindows,
+    JoinWindows,
+    KGroupedStream,
+    KGroupedTable,
+    KStream,
+    KTable,
+    SessionWindowedCogroupedKStream,
+    SessionWindowedKStream,
+    SessionWindows,
+    SlidingWindows,
+    Store,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindowedCogroupedKStream,
+    TimeWindowedKStream,
+    TimeWindows,
+    Topology,
+    TopologyBuilder,
+    UnlimitedWindows,
+)

@@ -16,6 +16,7 @@ from uuid import UUID
 
 import orjson
 
+from topology.errors import TopologyError, call_site
 from topology.windows import Duration, Windowed, to_ms
 
 T = TypeVar("T")
@@ -129,6 +130,7 @@ def time_windowed(inner: Serde[K], size: Duration) -> CallableSerde[Windowed[K]]
 
     Source: org.apache.kafka.streams.kstream.TimeWindowedSerializer and TimeWindowedDeserializer.
     """
+    check_serde(inner, "time_windowed")
     size_ms = to_ms(size, "size")
     start = struct.Struct(">q")
     pack, unpack_from = start.pack, start.unpack_from
@@ -159,6 +161,7 @@ def session_windowed(inner: Serde[K]) -> SessionWindowedSerde[K]:
 
     Source: org.apache.kafka.streams.kstream.SessionWindowedSerializer and SessionWindowedDeserializer.
     """
+    check_serde(inner, "session_windowed")
     times = struct.Struct(">qq")
     pack, unpack_from = times.pack, times.unpack_from
     serialize_key, deserialize_key = inner.serialize, inner.deserialize
@@ -193,3 +196,33 @@ boolean: CallableSerde[bool] = CallableSerde("boolean", _from_boolean, _to_boole
 uuid: CallableSerde[UUID] = CallableSerde("uuid", _from_uuid, _to_uuid)
 void: CallableSerde[None] = CallableSerde("void", _no_value, _no_value)
 json = JsonSerde()
+
+_BY_NAME: dict[str, Serde[Any]] = {
+    each.name: each for each in (string, bytes_, short, integer, long, float_, double, boolean, uuid, void, json)
+}
+_BY_TYPE = {"str": "string", "int": "long", "float": "double", "bool": "boolean", "UUID": "uuid", "dict": "json"}
+_FUNCTIONS = ("time_windowed", "session_windowed")
+
+
+def is_serde(value: object) -> bool:
+    """Whether it is a serde: it has a name, and turns values into bytes and back."""
+    if not isinstance(getattr(value, "name", None), str):
+        return False
+    return callable(getattr(value, "serialize", None)) and callable(getattr(value, "deserialize", None))
+
+
+def check_serde(value: object, function: str) -> None:
+    """Raises TopologyError where ``value`` is no serde; the message says which one is probably meant."""
+    if not is_serde(value):
+        raise TopologyError(
+            f"{function}() takes a serde such as serdes.string, not {value!r}{serde_meant(value)}", call_site()
+        )
+
+
+def serde_meant(value: object) -> str:
+    """The serde that a program probably means by a name or a type, as the end of a message; empty where nobody knows."""
+    called = value if isinstance(value, str) else getattr(value, "__name__", "")
+    name = _BY_TYPE.get(called, called)
+    if name in _BY_NAME:
+        return f": write serdes.{name}{', without quotes' if isinstance(value, str) else ''}"
+    return f": write serdes.{name}(...)" if name in _FUNCTIONS else ""

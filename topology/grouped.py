@@ -145,7 +145,7 @@ class TimeWindowedKStream(Generic[K, V]):
     ) -> TimeWindowedKStream[K, V]:
         """The same windows; :class:`EmitStrategy` says when their results are forwarded.
 
-        Raises UnsupportedError for windows that never close. A value that is no strategy is a ValueError.
+        Raises UnsupportedError for windows that never close. Raises TopologyError for a value that is no strategy.
 
         ``idle_timeout``, with ``ON_WINDOW_CLOSE``: when the partitions behind the windows have brought no record for so
         long, by the wall clock, all that is open is closed, as if stream time had moved on. What would belong to it is late
@@ -210,7 +210,7 @@ class SessionWindowedKStream(Generic[K, V]):
     ) -> SessionWindowedKStream[K, V]:
         """The same sessions; :class:`EmitStrategy` says when their results are forwarded.
 
-        A value that is no strategy is a ValueError.
+        Raises TopologyError for a value that is no strategy.
 
         ``idle_timeout``, with ``ON_WINDOW_CLOSE``: when the partitions behind the windows have brought no record for so
         long, by the wall clock, all that is open is closed, as if stream time had moved on. What would belong to it is late

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from topology.codecs import Serde, session_windowed, time_windowed
-from topology.errors import UnsupportedError, call_site
+from topology.errors import TopologyError, UnsupportedError, call_site
 from topology.late_records import LateSource
 from topology.materialize import (
     as_store,
@@ -56,7 +56,11 @@ class Windowing:
 
     def emitting(self, strategy: EmitStrategy, idle_timeout: Duration | None) -> Windowing:
         """The same windows with that strategy. Raises UnsupportedError where they never close, WindowError."""
-        strategy = EmitStrategy(strategy)
+        try:
+            strategy = EmitStrategy(strategy)
+        except ValueError:
+            choices = " or ".join(map(str, EmitStrategy))
+            raise TopologyError(f"emit_strategy() takes {choices}, not {strategy!r}", call_site()) from None
         if idle_timeout is not None and strategy is not EmitStrategy.ON_WINDOW_CLOSE:
             raise UnsupportedError(
                 "idle_timeout= closes windows, so it goes with EmitStrategy.ON_WINDOW_CLOSE only", call_site()

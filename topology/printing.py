@@ -29,6 +29,12 @@ REDRAW_INTERVAL_MS = 250
 _WIDEST = 40
 
 
+def check_output(output: object, operator: str) -> None:
+    """Raises TopologyError where text can't be written to ``output``."""
+    if output is not None and not all(callable(getattr(output, name, None)) for name in ("write", "flush", "isatty")):
+        raise TopologyError(f"{operator}() writes to a text file that is open, not to {output!r}", call_site())
+
+
 def _write(output: Output, text: str) -> None:
     """Writes it, visible at once."""
     shown = output or sys.stdout
@@ -40,6 +46,7 @@ class Printer:
     """``[label]: key, value`` for the first record and each ``every``-th one after it."""
 
     def __init__(self, label: str, mapper: Callable[[Any, Any], object] | None, output: Output, every: int) -> None:
+        check_output(output, "print")
         if every < 1:
             raise TopologyError(f"print(every={every}): 1 prints all records, n each n-th one", call_site())
         self._label = label
@@ -98,6 +105,7 @@ class ShownTable:
     """The rows of one ``print_table``: those of all tasks that run in this process."""
 
     def __init__(self, title: str, size: int, by_key: bool, output: Output) -> None:
+        check_output(output, "print_table")
         if size < 1:
             raise TopologyError(f"print_table(size={size}): a table has 1 row at least", call_site())
         self.title = title

@@ -239,7 +239,7 @@ MISTAKES: dict[Callable[[StreamsBuilder], None], tuple[type[TopologyError], str]
     bad_name: (IllegalNameError, "'x/y' can't be the name of a step"),
     bad_store: (IllegalNameError, "'..' can't be the name of a store"),
     long_name: (IllegalNameError, "249 characters"),
-    not_a_name: (IllegalNameError, "must be a str, not 7"),
+    not_a_name: (IllegalNameError, "peek() takes a str as name, not 7"),
     not_a_function: (TopologyError, "filter() takes a function, not True"),
     async_function: (UnsupportedError, "filter() calls waits"),
     stream_join: (TopologyError, "needs windows=JoinWindows"),
