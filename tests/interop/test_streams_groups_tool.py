@@ -57,20 +57,24 @@ class Member:
             pause.wait(0.1)
         raise AssertionError(answer)
 
-    def join(self) -> None:
-        changelog = Heartbeat.TopicInfo(name=self.changelog, replication_factor=-1)
-        part = Heartbeat.Subtopology(subtopology_id="0", source_topics=[self.topic], state_changelog_topics=[changelog])
-        topology = Heartbeat.Topology(epoch=0, subtopologies=[part])
-        answer = self.beat(
+    def joined(self, part: Heartbeat.Subtopology) -> Any:
+        return self.beat(
             0,
             rebalance_timeout_ms=60_000,
-            topology=topology,
+            topology=Heartbeat.Topology(epoch=0, subtopologies=[part]),
             active_tasks=[],
             standby_tasks=[],
             warmup_tasks=[],
             process_id="process",
             client_tags=[],
         )
+
+    def join(self, **fields: Any) -> None:
+        changelog = Heartbeat.TopicInfo(name=self.changelog, replication_factor=-1)
+        part = Heartbeat.Subtopology(
+            subtopology_id="0", source_topics=[self.topic], state_changelog_topics=[changelog], **fields
+        )
+        answer = self.joined(part)
         pause, tasks = Event(), []
         for _ in range(600):
             tasks = tasks if answer.active_tasks is None else answer.active_tasks
@@ -174,3 +178,17 @@ def test_the_life_of_a_group(tools: AdminTools, member: Member) -> None:
     assert member.committed() == [-1, -1]
     assert "was successful" in run("--delete", "--group", group).output
     assert rows(run("--list"), group) == []
+
+
+@pytest.mark.requirement("SG-042")
+def test_a_subtopology_reads_a_repartition_topic_that_it_writes(member: Member) -> None:
+    name = f"{member.group}-loop-repartition"
+    loop = Heartbeat.TopicInfo(name=name, replication_factor=-1)
+    member.join(repartition_sink_topics=[name], repartition_source_topics=[loop])
+
+
+def test_a_group_that_waits_for_a_source_topic_is_described(tools: AdminTools, member: Member) -> None:
+    answer = member.joined(Heartbeat.Subtopology(subtopology_id="0", source_topics=[f"{member.group}-later"]))
+    assert [status.status_code for status in answer.status] == [1]
+    done = tools.tool(COMMAND, "--describe", "--state", "--group", member.group)
+    assert [row[3:] for row in rows(done, member.group)] == [["NotReady", "1"]]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator.group.streams.patterns import resolve
-from coordinator.group.streams.topology import InternalTopic, Subtopology, Topology
+from coordinator.group.streams.topology import Subtopology, Topology
 from coordinator.group.values import NO_TOPIC_ID, TopicsImage, TopicSpec
 
 STALE_TOPOLOGY = 0
@@ -57,11 +57,6 @@ class Configuration:
     @property
     def is_ready(self) -> bool:
         return self.problem is None
-
-    @property
-    def is_resolved(self) -> bool:
-        """Whether all partition counts are known, though topics may still have to be created."""
-        return self.problem is None or self.problem.status_code == MISSING_INTERNAL_TOPICS
 
 
 class _Mismatch(Exception):
@@ -114,12 +109,11 @@ def _runnable(topology: Topology, image: TopicsImage) -> dict[str, int]:
 
 
 def _has_its_topics(part: Subtopology, image: TopicsImage) -> bool:
-    changelogs = [topic.name for topic in part.changelogs]
-    if not part.input_topics or any(name not in image for name in (*part.input_topics, *changelogs)):
+    if not part.input_topics or any(name not in image for name in (*part.input_topics, *part.own_changelogs)):
         return False
     count = _largest_of(part, image)
-    return all(image[name].partitions == count for name in changelogs) and all(
-        len({image[name].partitions for name in group}) == 1 for group in part.copartition_groups
+    return all(image[name].partitions == count for name in part.own_changelogs) and all(
+        len({image[name].partitions for name in group}) <= 1 for group in part.copartition_groups
     )
 
 
@@ -146,11 +140,11 @@ def _partition_counts(topology: Topology, image: TopicsImage) -> dict[str, int]:
     _derive(topology, counts, [name for name in sorted(repartitions) if name not in counts])
     flexible = {name for name, topic in repartitions.items() if not topic.partitions}
     for part in topology.subtopologies:
-        for group in part.copartition_groups:
-            _copartition(group, counts, repartitions, flexible)
+        for group in filter(None, part.copartition_groups):
+            _copartition(group, counts, image, flexible)
     for part in topology.subtopologies:
-        for changelog in part.changelogs:
-            counts[changelog.name] = _largest(part.input_topics, counts)
+        for name in part.own_changelogs:
+            counts[name] = _largest(part.input_topics, counts)
     return counts
 
 
@@ -167,16 +161,16 @@ def _derive(topology: Topology, counts: dict[str, int], pending: list[str]) -> N
         pending = [name for name in pending if name not in counts]
 
 
-def _copartition(
-    group: tuple[str, ...], counts: dict[str, int], repartitions: Mapping[str, InternalTopic], flexible: set[str]
-) -> None:
+def _copartition(group: tuple[str, ...], counts: dict[str, int], image: TopicsImage, flexible: set[str]) -> None:
     fixed = {name: counts[name] for name in group if name not in flexible}
     if len(set(fixed.values())) > 1:
         listed = ", ".join(f"{name}={fixed[name]}" for name in sorted(fixed))
         raise _Mismatch(f"Following topics do not have the same number of partitions: [{{{listed}}}]")
-    wanted = next(iter(fixed.values())) if fixed else _largest(group, counts)
+    # A repartition topic that exists keeps its count: the others of its group follow it.
+    known = {name: image[name].partitions if name in image else counts[name] for name in group}
+    wanted = next(iter(fixed.values())) if fixed else max(known.values())
     for name in group:
-        if name in repartitions and name in flexible:
+        if name in flexible:
             counts[name] = wanted
 
 

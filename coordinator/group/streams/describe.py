@@ -46,22 +46,27 @@ def described(
     group: StreamsGroup, image: TopicsImage, config: StreamsGroupConfig, *, include_description: bool
 ) -> Response.DescribedGroup:
     """The group's entry in the answer. No topology description is ever stored: the broker has no plug-in for it."""
-    configuration = configuration_of(group, image)
-    subtopologies = None
-    if configuration is not None and configuration.is_resolved:
-        counts = configuration.partition_counts
-        subtopologies = [_subtopology(part, counts) for part in configuration.resolved.subtopologies]
     return Response.DescribedGroup(
         group_id=group.group_id,
         group_state=state_name(group, image),
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        topology=None
-        if group.topology is None
-        else Response.Topology(epoch=group.topology.epoch, subtopologies=subtopologies),
+        topology=_topology(configuration_of(group, image)),
         members=[_member(group, name) for name in sorted(group.members)],
         topology_description_status=DESCRIPTION_NOT_STORED if include_description else DESCRIPTION_NOT_ASKED,
         assignor_name=assignor_name(config, group.topology),
+    )
+
+
+def _topology(configuration: Configuration | None) -> Response.Topology | None:
+    """With the partitions that internal topics have, once all are there; until then with those that the members ask for, as
+    Apache Kafka describes it: Java's admin client expects subtopologies whatever the group's state."""
+    if configuration is None:
+        return None
+    counts = configuration.partition_counts if configuration.is_ready else {}
+    return Response.Topology(
+        epoch=configuration.topology.epoch,
+        subtopologies=[_subtopology(part, counts) for part in configuration.resolved.subtopologies],
     )
 
 
@@ -78,7 +83,7 @@ def _subtopology(part: Subtopology, counts: Mapping[str, int]) -> Response.Subto
 def _topic(topic: InternalTopic, counts: Mapping[str, int]) -> Response.TopicInfo:
     return Response.TopicInfo(
         name=topic.name,
-        partitions=counts[topic.name],
+        partitions=counts.get(topic.name, topic.partitions),
         replication_factor=topic.replication_factor,
         topic_configs=[Response.KeyValue(key=key, value=value) for key, value in topic.configs],
     )

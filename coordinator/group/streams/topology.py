@@ -52,6 +52,11 @@ class Subtopology:
         return self.source_topics + tuple(topic.name for topic in self.repartition_sources)
 
     @property
+    def own_changelogs(self) -> tuple[str, ...]:
+        """Changelogs but for source topics that serve as one: those have the partitions that their owner gave them."""
+        return tuple(topic.name for topic in self.changelogs if topic.name not in self.source_topics)
+
+    @property
     def is_stateful(self) -> bool:
         return bool(self.changelogs)
 
@@ -223,15 +228,20 @@ def _check_names(topology: Topology) -> None:
 
 
 def _check_roles(topology: Topology) -> None:
-    """A topic has one kind: user source, repartition or changelog."""
+    """A topic has one kind: user source, repartition or changelog.
+
+    But Kafka Streams lists a source topic that it restores a table from among the changelogs of the subtopology that reads
+    it (``topology.optimization``).
+    """
     sources = {name for part in topology.subtopologies for name in part.source_topics}
+    reused = {t.name for part in topology.subtopologies for t in part.changelogs if t.name in part.source_topics}
     sinks = {name for part in topology.subtopologies for name in part.repartition_sinks}
     repartitions = {topic.name for part in topology.subtopologies for topic in part.repartition_sources}
     changelogs = {topic.name for part in topology.subtopologies for topic in part.changelogs}
     for kind, names, other_kind, others in (
         ("Repartition source topic", repartitions, "a source topic", sources),
         ("Repartition source topic", repartitions, "a changelog topic", changelogs),
-        ("Changelog topic", changelogs, "a source topic", sources),
+        ("Changelog topic", changelogs - reused, "a source topic", sources),
         ("Changelog topic", changelogs, "a repartition sink topic", sinks),
     ):
         both = sorted(names & others)
@@ -252,6 +262,11 @@ def _check_owners(topology: Topology) -> None:
 
 
 def _check_repartition_topics(topology: Topology) -> None:
+    """Each repartition topic has a writer, and a count that follows from topics that are no part of a loop.
+
+    A loop as such is right: a subtopology may write a topic that it reads itself, as the foreign-key join of two tables
+    does that are joined by key, too. It has no count where nothing enters it.
+    """
     writers: dict[str, list[Subtopology]] = {}
     for part in topology.subtopologies:
         for name in part.repartition_sinks:
@@ -264,22 +279,16 @@ def _check_repartition_topics(topology: Topology) -> None:
                     "Failed to compute number of partitions for all repartition topics, because a repartition source "
                     f"topic is never used as a sink topic. ({topic.name})"
                 )
-            if writers[topic.name] == [part]:
-                raise _loop([topic.name])
             if topic.partitions == 0:
                 pending.add(topic.name)
     while pending:
         reached = {name for name in pending if any(_has_known_input(part, pending) for part in writers[name])}
         if not reached:
-            raise _loop(sorted(pending))
+            raise InvalidTopologyError(
+                "Failed to compute number of partitions for all repartition topics. There may be loops in the topology "
+                f"that cannot be resolved. ({', '.join(sorted(pending))})"
+            )
         pending -= reached
-
-
-def _loop(names: list[str]) -> InvalidTopologyError:
-    return InvalidTopologyError(
-        "Failed to compute number of partitions for all repartition topics. There may be loops in the topology that "
-        f"cannot be resolved. ({', '.join(names)})"
-    )
 
 
 def _has_known_input(part: Subtopology, pending: set[str]) -> bool:

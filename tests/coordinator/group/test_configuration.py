@@ -45,6 +45,12 @@ def configured(lines: list[str], **counts: int) -> Configuration:
             {"a": 4},
             {"r": 4, "q": 4, "s": 4},
         ),
+        (
+            ["0: source=a,b repartition=r,q sink=r,q together=a+b+q together=b+r changelog=c"],
+            {"a": 4, "b": 4},
+            {"r": 4, "q": 4, "c": 4},
+        ),
+        (["0: source=a,b changelog=a changelog=c"], {"a": 2, "b": 5}, {"c": 5}),
     ],
 )
 def test_partition_counts_of_internal_topics(lines: list[str], counts: dict[str, int], derived: dict[str, int]) -> None:
@@ -92,6 +98,21 @@ def test_what_is_wrong_with_the_topics(lines: list[str], counts: dict[str, int],
     assert found.problem is not None
     assert (found.problem.status_code, found.problem.detail) == (status, detail)
     assert found.to_create == ()
+
+
+def test_a_repartition_topic_that_exists_keeps_its_count_and_those_joined_with_it_follow() -> None:
+    lines = ["0: source=a sink=r,q", "1: repartition=r,q together=r+q"]
+    found = configured(lines, a=2, r=4)
+    assert {spec.name: spec.partitions for spec in found.to_create} == {"q": 4}
+    assert configured(lines, a=2, r=4, q=4).task_counts == {"0": 2, "1": 4}
+
+
+def test_a_copartition_group_of_nothing_asks_for_nothing() -> None:
+    part = subtopology("0: source=a")
+    part.copartition_groups.append(Request.CopartitionGroup())
+    topology = topology_of(Request.Topology(subtopologies=[part]))
+    check_topology(topology)
+    assert configure(topology, image(a=2)).task_counts == {"0": 2}
 
 
 @pytest.mark.requirement("SG-150", "SG-155")

@@ -146,7 +146,9 @@ def test_describing_a_group_whose_source_topics_are_missing() -> None:
     shard.set_topics(NO_TOPICS, 0)
     ask(shard, join())
     (group,) = ask(shard, types.StreamsGroupDescribeRequest(group_ids=["g"])).groups
-    assert (group.group_state, group.topology.subtopologies) == ("NotReady", None)
+    assert group.group_state == "NotReady"
+    # As the member sent it: Java's admin client fails on subtopologies that are null.
+    assert [(part.subtopology_id, part.source_topics) for part in group.topology.subtopologies] == [("0", ["in"])]
 
 
 @pytest.mark.requirement("SG-006", "GA-067", "GA-073")

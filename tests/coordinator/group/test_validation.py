@@ -159,7 +159,7 @@ LOOP = "Failed to compute number of partitions for all repartition topics. There
             ["0: source=in sink=r changelog=r", "1: repartition=r"],
             "Repartition source topic r is also a changelog topic of the topology.",
         ),
-        (["0: source=in changelog=in"], "Changelog topic in is also a source topic of the topology."),
+        (["0: source=in", "1: source=b changelog=in"], "Changelog topic in is also a source topic of the topology."),
         (
             ["0: source=in sink=c changelog=c"],
             "Changelog topic c is also a repartition sink topic of the topology.",
@@ -169,7 +169,8 @@ LOOP = "Failed to compute number of partitions for all repartition topics. There
             "Failed to compute number of partitions for all repartition topics, because a repartition source topic is "
             "never used as a sink topic. (r)",
         ),
-        (["0: source=in repartition=r sink=r"], LOOP + "cannot be resolved. (r)"),
+        (["0: repartition=r sink=r"], LOOP + "cannot be resolved. (r)"),
+        (["0: source=in", "1: repartition=r sink=r"], LOOP + "cannot be resolved. (r)"),
         (["0: repartition=a sink=b", "1: repartition=b sink=a"], LOOP + "cannot be resolved. (a, b)"),
         (
             ["0: source=in", "1: source=in"],
@@ -185,6 +186,26 @@ def test_a_topology_that_breaks_a_rule(lines: list[str], text: str) -> None:
     shard, log = shard_with()
     topology = Request.Topology(subtopologies=[subtopology(line) for line in lines])
     assert refused(shard, log, join(topology=topology)) == (INVALID_TOPOLOGY, text)
+
+
+@pytest.mark.requirement("SG-041", "SG-042")
+@pytest.mark.parametrize(
+    "lines",
+    [
+        # Tables that are joined by key and by a foreign key: the answers to the subscriptions come back to their senders.
+        ["0: source=in,b repartition=r,q sink=r,q together=in+b+q together=b+r"],
+        ["0: source=in sink=a", "1: repartition=a,b sink=b"],
+        ["0: source=in repartition=b sink=a", "1: repartition=a sink=b"],
+        ["0: repartition=r:2 sink=r"],
+        # What Kafka Streams sends of a table that is restored from its own topic.
+        ["0: source=in,b changelog=in changelog=c"],
+    ],
+)
+def test_loops_and_source_topics_as_changelogs_are_right(lines: list[str]) -> None:
+    shard, _ = shard_with()
+    topology = Request.Topology(subtopologies=[subtopology(line) for line in lines])
+    response = ask(shard, join(topology=topology))
+    assert (response.error_code, response.error_message) == (0, None)
 
 
 @pytest.mark.requirement("SG-043")
