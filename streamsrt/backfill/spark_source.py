@@ -4,19 +4,23 @@
 
     register(spark)
     spark.read.format("streamsrt-state").options(
-        application="shop.app:topology", application_id="shop", state_dir=".streamsrt/state", store="orders"
+        application="shop.app:topology", application_id="shop", bootstrap_servers="localhost:9092", store="orders"
     ).load()
 
 1. Columns and rows are those of ``streamsrt state export``: ``key``, ``value``, ``timestamp``, ``window_start``,
-   ``partition``. Each partition of the store is one of the frame. What an instance wrote since its last flush is not there.
+   ``window_end``, ``valid_to``, ``partition``. Each partition of the store is one of the frame.
 2. Options narrow what is read: ``partition``, and ``key`` as the column ``key`` shows it. Filters of a query are not pushed
    down: Spark 4.2 and 4.3 then go on using a filter for other queries of the same frame, with too few rows.
-3. Partitions are found when the frame is made; load it anew to see new ones. The workers must see ``state_dir``.
+3. With ``bootstrap_servers`` the store is read from its changelog, whether or not an instance runs: all partitions at the
+   positions of the moment when a query began. Each worker needs room for its partition among its temporary files.
+4. With ``state_dir`` instead, the files of an instance that does not run are read, which the workers must see; those of one
+   that runs are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,7 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from streamsrt.backfill.state_reading import LocalState
+from streamsrt.backfill.sources import connected
+from streamsrt.backfill.state_reading import COLUMNS, Positions, StateFiles, StateLog, StoreReading, StoreSource
 from streamsrt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,10 +37,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "streamsrt-state"
-_REQUIRED = ("application", "application_id", "state_dir", "store")
+_REQUIRED = ("application", "application_id", "store")
+_PLACES = ("bootstrap_servers", "state_dir")
 _OPTIONAL = ("partition", "key")
 _ROWS = 10_000
-_COLUMNS = "key {key}, value {value}, timestamp long, window_start long, partition int"
+_COLUMNS = "key {key}, value {value}, timestamp long, window_start long, window_end long, valid_to long, partition int"
 _KINDS = {"text": "string", "bytes": "binary"}
 
 
@@ -45,26 +51,27 @@ def register(spark: SparkSession) -> None:
 
 
 class StateSource(DataSource):
-    """A store in a state directory. Raises ConfigError for options that are missing, unknown or of no store."""
+    """A store of an application. Raises ConfigError for options that are missing, unknown or of no store."""
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> str:
-        state = _Options.of(self.options).open()
-        return _COLUMNS.format(key=_KINDS[state.key_kind], value=_KINDS[state.value_kind])
+        store = _Options.of(self.options).reading()
+        return _COLUMNS.format(key=_KINDS[store.key_kind], value=_KINDS[store.value_kind])
 
     def reader(self, schema: StructType) -> StateReader:
         return StateReader(_Options.of(self.options))
 
 
 class PartitionOfState(InputPartition):
-    """One partition of a store."""
+    """One partition of a store, up to these positions of its changelog; None: as its files are."""
 
-    def __init__(self, partition: int) -> None:
+    def __init__(self, partition: int, positions: Positions | None) -> None:
         super().__init__(partition)
         self.partition = partition
+        self.positions = positions
 
 
 class StateReader(DataSourceReader):
@@ -74,9 +81,11 @@ class StateReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[PartitionOfState]:
-        found = self._options.open().partitions()
         wanted = self._options.partition
-        return [PartitionOfState(partition) for partition in found if wanted is None or partition == wanted]
+        with self._options.source(None) as source:
+            positions = source.positions if isinstance(source, StateLog) else None
+            found = [each for each in source.partitions() if wanted is None or each == wanted]
+        return [PartitionOfState(each, positions) for each in found]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
         import pyarrow as pa
@@ -84,25 +93,32 @@ class StateReader(DataSourceReader):
         if not isinstance(partition, PartitionOfState):
             # Where there are no partitions, Spark reads none of them once.
             return
-        state = self._options.open()
         kinds = {"text": pa.string(), "bytes": pa.binary()}
-        types = (kinds[state.key_kind], kinds[state.value_kind], pa.int64(), pa.int64(), pa.int32())
-        key: Any = self._options.key
-        if key is not None and state.key_kind == "bytes":
-            key = key.encode()
-        rows = iter(row for row in state.rows(partition.partition) if key is None or row.key == key)
-        while chunk := list(islice(rows, _ROWS)):
-            columns = zip(*chunk, strict=True)
-            arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
-            yield pa.record_batch(arrays, names=["key", "value", "timestamp", "window_start", "partition"])
+        with (
+            self._options.source(partition.positions) as source,
+            source.snapshot(partition.partition) as snapshot,
+        ):
+            store = source.store
+            types = {"key": kinds[store.key_kind], "value": kinds[store.value_kind], "partition": pa.int32()}
+            key: Any = self._options.key
+            if key is not None and store.key_kind == "bytes":
+                key = key.encode()
+            rows = iter(row for row in snapshot.rows if key is None or row.key == key)
+            while chunk := list(islice(rows, _ROWS)):
+                columns = zip(*chunk, strict=True)
+                arrays = [
+                    pa.array(column, types.get(name, pa.int64())) for name, column in zip(COLUMNS, columns, strict=True)
+                ]
+                yield pa.record_batch(arrays, names=list(COLUMNS))
 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
     application: str
     application_id: str
-    state_dir: str
     store: str
+    bootstrap_servers: str | None = None
+    state_dir: str | None = None
     partition: int | None = None
     key: str | None = None
 
@@ -111,16 +127,30 @@ class _Options:
         # Spark's own names of options don't tell cases apart, and it adds path where load() has an argument.
         values = {name.lower(): value for name, value in given.items()}
         missing = [name for name in _REQUIRED if name not in values]
-        unknown = sorted(values.keys() - {*_REQUIRED, *_OPTIONAL})
+        unknown = sorted(values.keys() - {*_REQUIRED, *_PLACES, *_OPTIONAL})
         if missing or unknown:
             wrong = [*(f"{name} is missing" for name in missing), *(f"there is no option {name}" for name in unknown)]
             raise ConfigError(
-                f"data source {NAME}: {', '.join(wrong)}; options are {', '.join((*_REQUIRED, *_OPTIONAL))}"
+                f"data source {NAME}: {', '.join(wrong)}; options are {', '.join((*_REQUIRED, *_PLACES, *_OPTIONAL))}"
+            )
+        if len(values.keys() & set(_PLACES)) != 1:
+            raise ConfigError(
+                f"data source {NAME}: give either bootstrap_servers (the changelog is read) or state_dir (the files of an "
+                "instance that does not run)"
             )
         partition = values.pop("partition", None)
         if partition is not None and not partition.isdigit():
             raise ConfigError(f"data source {NAME}: partition is {partition!r}, which is no number")
         return cls(**values, partition=None if partition is None else int(partition))
 
-    def open(self) -> LocalState:
-        return LocalState(self.application, self.application_id, Path(self.state_dir).absolute(), self.store)
+    def reading(self) -> StoreReading:
+        return StoreReading(self.application, self.application_id, self.store)
+
+    @contextmanager
+    def source(self, positions: Positions | None) -> Iterator[StoreSource]:
+        if self.state_dir is not None:
+            yield StateFiles(self.reading(), Path(self.state_dir).absolute())
+            return
+        assert self.bootstrap_servers is not None
+        with connected(self.bootstrap_servers) as network:
+            yield StateLog(self.reading(), network, positions)

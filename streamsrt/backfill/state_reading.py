@@ -1,96 +1,205 @@
-"""The state of an application on this machine, as rows: for exports and data frames.
+"""The committed state of an application as rows: for exports and data frames.
 
-1. Stores are opened read-only, so an instance may run meanwhile: what is read is what it had flushed.
-2. Keys and values are text where the store's serde makes text of them: a string as it is, anything else that JSON can say as
+1. A store is read from one place: from its changelog in the cluster (:class:`StateLog`), whether or not an instance runs, or
+   from the files of an instance that does not run (:class:`StateFiles`). What a running instance has in its files is behind
+   what it has committed, so such files are refused.
+2. From the changelog it is what an instance would restore: all partitions, each up to one position, which is taken of all of
+   them at once, when the source is made. The end of a changelog is that of ``read_committed``. Of a source topic that serves
+   as changelog the committed offset of the group is the end: what lies behind it is input.
+3. Restoring goes into a RocksDB that is deleted afterwards, so a store need not fit into memory. It always begins with the
+   changelog's start. Files that are days old can't be brought up to date: the deletions since then may be compacted away.
+4. Keys and values are text where the store's serde makes text of them: a string as it is, anything else that JSON can say as
    JSON. Others stay bytes. What a column is depends on the serde alone.
-3. Expired windows that are not deleted yet are left out, as in a query.
+5. Expired windows that are not deleted yet are left out, as in a query.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import fcntl
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from struct import Struct
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import orjson
 
 from streamsrt.application import load_application
 from streamsrt.backfill.archive import parquet
+from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.run_task import configured
-from streamsrt.errors import ConfigError, DeserializationError
-from streamsrt.state.rocksdb import read_rows
-from streamsrt.state.windowed import split_window_key
-from topology.nodes import StoreSpec
+from streamsrt.client.interface import Network
+from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import ConfigError, DeserializationError, StateError
+from streamsrt.state.buffer import HeldFormat
+from streamsrt.state.cache import RowFormat
+from streamsrt.state.kinds import cache_over, check_kind, lay_out
+from streamsrt.state.rocksdb import RocksDBFiles, RocksDBOptions, RocksDBStore
+from streamsrt.tasks.global_state import GlobalState
+from streamsrt.tasks.task import TaskConfig
+from streamsrt.wire.records import RecordColumns
+from topology.nodes import StoreSpec, Subtopology, Topology, internal_topic_name
 from topology.serdes import Serde
+from topology.windows import Windowed
 
 _TIME = Struct(">q")
-_SEGMENT_BYTES = 8
 _FILE_ROWS = 100_000
+_WRITE_RECORDS = 100_000
+POSITION_KEY = b"streamsrt.position"
+"""Where a Parquet file's metadata says up to where its rows are: JSON, by topic and partition."""
 
 ColumnKind = Literal["text", "bytes"]
+Positions = dict[TopicPartition, int]
 
 
 class StateRow(NamedTuple):
-    """A row of a store. Times in ms; None where the store has none."""
+    """A row of a store. Times in ms; None where the store has none.
+
+    ``window_end`` of sessions is included. A version is valid from ``timestamp`` to ``valid_to``, None: still.
+    """
 
     key: Any
     value: Any
     timestamp: int | None
     window_start: int | None
+    window_end: int | None
+    valid_to: int | None
     partition: int
 
 
-class LocalState:
-    """A store of an application in a state directory. Raises ConfigError where there is none of that name."""
+COLUMNS = StateRow._fields
 
-    def __init__(self, application: str, application_id: str, state_dir: Path, store: str) -> None:
-        loaded = load_application(application)
-        topology, _ = configured(loaded.topology, dict(loaded.config), application_id)
-        specs = {spec.name: spec for each in topology.subtopologies for spec in each.stores}
-        if store not in specs:
-            raise ConfigError(f"{application} has no store {store!r}; it has {', '.join(sorted(specs)) or 'none'}")
-        self.spec: StoreSpec = specs[store]
-        self._root = state_dir / application_id / "stores" / store
-        if self.spec.kind not in ("key_value", "window"):
-            raise ConfigError(
-                f"store {store!r} is a {self.spec.kind} store: only key-value and window stores can be read"
-            )
-        if not self.spec.persistent:
-            raise ConfigError(f"store {store!r} is in memory only: read its changelog instead")
-        if not self._root.is_dir():
-            raise ConfigError(f"{self._root} is not there: nothing of store {store!r} was ever kept in {state_dir}")
-        self.key_kind, self._read_key = _column(self.spec.key_serde)
-        self.value_kind, self._read_value = _column(self.spec.value_serde)
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A partition of a store at one position: of each changelog partition, the offset below which everything is there.
+
+    No positions: nothing is known of them. ``rows`` raises StoreCorruptedError, DeserializationError.
+    """
+
+    partition: int
+    positions: Positions
+    rows: Iterator[StateRow]
+
+
+class StoreSource(Protocol):
+    """Where a store is read from."""
+
+    @property
+    def store(self) -> StoreReading: ...
 
     def partitions(self) -> list[int]:
-        """The partitions that are here."""
-        return sorted(int(path.name) for path in self._root.iterdir() if path.name.isdigit())
+        """The partitions that are there."""
 
-    def rows(self, partition: int) -> Iterator[StateRow]:
-        """The rows of one partition in the order of their bytes. Raises StoreCorruptedError, DeserializationError."""
-        path = self._root / str(partition)
-        windowed = self.spec.kind == "window"
-        oldest_ms = -1
-        for key, row in read_rows(path, self.spec.name):
-            start: int | None = None
-            if windowed:
-                if not key:
-                    oldest_ms = _TIME.unpack_from(row)[0] - (self.spec.retention_ms or 0)
-                    continue
-                key, start = split_window_key(key[_SEGMENT_BYTES:])
-                if start <= oldest_ms:
-                    continue
-            time: int | None = None
-            if self.spec.timestamped:
-                time, row = _TIME.unpack_from(row)[0], row[_TIME.size :]
+    def snapshot(self, partition: int) -> Any:
+        """A context with the :class:`Snapshot` of one partition, which is read in the context."""
+
+
+class StoreReading:
+    """How the rows of one store of an application are read. Raises ConfigError where there is none of that name."""
+
+    def __init__(self, application: str, application_id: str, store: str) -> None:
+        loaded = load_application(application)
+        topology, config = configured(loaded.topology, dict(loaded.config), application_id)
+        subtopology = _with_store(topology, store)
+        if subtopology is None:
+            names = [spec.name for each in _all(topology) for spec in each.stores]
+            raise ConfigError(f"{application} has no store {store!r}; it has {', '.join(sorted(names)) or 'none'}")
+        self.application_id = application_id
+        self.subtopology: Subtopology = subtopology
+        self.config: StreamsConfig = config
+        self.spec: StoreSpec = next(spec for spec in subtopology.stores if spec.name == store)
+        check_kind(self.spec)
+        self.is_global = subtopology in topology.global_subtopologies
+        self.key_kind, self._read_key = _column(self.spec.key_serde)
+        self.value_kind, self._read_value = _column(self.spec.value_serde)
+        self.row_format = RowFormat(
+            _never, _never, timestamped=self.spec.timestamped and not (self.spec.plain_rows and not self.is_global)
+        )
+
+    @property
+    def changelog(self) -> str | None:
+        """The topic that the store is restored from; None where there is none."""
+        if self.is_global:
+            return self.subtopology.sources[0].topics[0]
+        if self.spec.source_topic is not None or not self.spec.logging:
+            return self.spec.source_topic
+        return internal_topic_name(self.application_id, self.spec.changelog_name)
+
+    def rows(self, store: Any, partition: int) -> Iterator[StateRow]:
+        """The rows of a byte store. Raises DeserializationError."""
+        for raw_key, row, times in self._raw_rows(lay_out(self.spec, store)):
             try:
-                yield StateRow(self._read_key(key), self._read_value(row), time, start, partition)
+                yield self._typed(raw_key, row, times, partition)
             except Exception as error:
                 raise DeserializationError(
-                    f"a row of store {self.spec.name}, partition {partition}, key {key!r}, is not what its serde "
+                    f"a row of store {self.spec.name}, partition {partition}, key {raw_key!r}, is not what its serde "
                     f"reads: {error}"
                 ) from error
+
+    def _raw_rows(self, store: Any) -> Iterator[tuple[bytes, bytes, _Times]]:
+        """Key, row, and what of its times does not stand in the row."""
+        kind, size_ms = self.spec.kind, self.spec.window_size_ms
+        if kind == "session":
+            for key, start, end, row in store.all_sessions():
+                yield key, row, _Times(window_start=start, window_end=end)
+        elif kind == "versioned":
+            for key, version in store.all_versions():
+                yield key, version.value, _Times(timestamp=version.timestamp_ms, valid_to=version.valid_to_ms)
+        elif self.spec.retain_duplicates:
+            for key, time, _, row in store.all_rows():
+                yield key, row, _Times(window_start=time, window_end=size_ms and time + size_ms)
+        elif kind == "window":
+            for key, start, row in store.fetch_all():
+                yield key, row, _Times(window_start=start, window_end=size_ms and start + size_ms)
+        else:
+            for key, row in store.range():
+                yield key, row, _Times()
+
+    def _typed(self, raw_key: bytes, row: bytes, times: _Times, partition: int) -> StateRow:
+        timestamp, value = times.timestamp, row
+        if self.spec.kind == "buffer":
+            # Its value has the bytes of a value's column, after what else a change holds.
+            held = HeldFormat(self.spec.name, _never, bytes).from_bytes(raw_key, row)
+            timestamp, value = held.timestamp, held.new
+        elif self.row_format.timestamped and self.spec.kind in ("key_value", "window"):
+            timestamp, value = _TIME.unpack_from(row)[0], row[_TIME.size :]
+        key, start, end = self._read_key(raw_key), times.window_start, times.window_end
+        if isinstance(key, _OfWindow):
+            key, start, end = key
+        text = None if value is None else self._read_value(value)
+        return StateRow(key, text, timestamp, start, end, times.valid_to, partition)
+
+
+class _Times(NamedTuple):
+    timestamp: int | None = None
+    window_start: int | None = None
+    window_end: int | None = None
+    valid_to: int | None = None
+
+
+class _OfWindow(NamedTuple):
+    """A key that has a window in it, as the column shows it."""
+
+    key: Any
+    start_ms: int
+    end_ms: int
+
+
+def _never(*_: Any) -> Any:
+    raise AssertionError("rows are read as bytes")
+
+
+def _all(topology: Topology) -> Sequence[Subtopology]:
+    return (*topology.subtopologies, *topology.global_subtopologies)
+
+
+def _with_store(topology: Topology, store: str) -> Subtopology | None:
+    return next((each for each in _all(topology) if any(spec.name == store for spec in each.stores)), None)
 
 
 def _column(serde: Serde[Any] | None) -> tuple[ColumnKind, Callable[[bytes], Any]]:
@@ -98,39 +207,233 @@ def _column(serde: Serde[Any] | None) -> tuple[ColumnKind, Callable[[bytes], Any
         return "bytes", bytes
     if serde.name == "string":
         return "text", serde.deserialize
-    read = serde.deserialize
-    return "text", lambda raw: orjson.dumps(read(raw), default=str).decode()
+    deserialize = serde.deserialize
+
+    def read(raw: bytes) -> Any:
+        found = deserialize(raw)
+        if isinstance(found, Windowed):
+            return _OfWindow(_text(found.key), found.start_ms, found.end_ms)
+        return _json(found)
+
+    return "text", read
 
 
-def export_parquet(state: LocalState, folder: Path) -> int:
-    """Writes a store as Parquet files, by partition; how many rows."""
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else _json(value)
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+# ------------------------------------------------------------------------------------------------------------- the cluster
+
+
+class StateLog:
+    """A store as its changelog has it. The positions are those of the moment when this is made.
+
+    ``positions``: of an earlier one, to be of its moment. Raises ConfigError for a store without a changelog, BrokerError.
+    """
+
+    def __init__(self, store: StoreReading, network: Network, positions: Positions | None = None) -> None:
+        self.store = store
+        self._network = network
+        topic = store.changelog
+        if topic is None:
+            raise ConfigError(
+                f"store {store.spec.name!r} has no changelog (logging=False): stop the instance, and give the directory "
+                "of its state"
+            )
+        self._topic = topic
+        self.positions = self._ends(topic) if positions is None else positions
+
+    def _ends(self, topic: str) -> Positions:
+        admin = self._network.admin
+        count = admin.partitions_for({topic}).get(topic)
+        if count is None:
+            raise ConfigError(
+                f"store {self.store.spec.name!r} is restored from topic {topic!r}, which is not there: application "
+                f"{self.store.application_id!r} has not run on this cluster yet, or has another name"
+            )
+        places = [(topic, partition) for partition in range(count)]
+        ends = {place: at.offset for place, at in admin.list_offsets(dict.fromkeys(places, LATEST)).items()}
+        if self.store.spec.source_topic is None or self.store.is_global:
+            return ends
+        starts = admin.list_offsets(dict.fromkeys(places, EARLIEST))
+        committed = admin.committed(self.store.application_id, places)
+        # Nothing committed: nothing of the topic was read yet.
+        return {
+            place: min(ends[place], committed[place].offset) if place in committed else starts[place].offset
+            for place in places
+        }
+
+    def partitions(self) -> list[int]:
+        """All partitions of the store."""
+        return [0] if self.store.is_global else sorted(partition for _, partition in self.positions)
+
+    @contextmanager
+    def snapshot(self, partition: int) -> Iterator[Snapshot]:
+        """The rows of one partition; of a global store, those of all."""
+        positions = {
+            place: end for place, end in self.positions.items() if self.store.is_global or place[1] == partition
+        }
+        with tempfile.TemporaryDirectory(prefix="streamsrt-state-") as folder:
+            restored = RocksDBStore(Path(folder) / "store", self.store.spec.name, RocksDBOptions())
+            try:
+                if self.store.is_global:
+                    self._fill(restored, positions)
+                else:
+                    self._restore(restored, positions)
+                yield Snapshot(partition, positions, self.store.rows(restored, partition))
+            finally:
+                restored.close()
+
+    def _restore(self, restored: RocksDBStore, positions: Positions) -> None:
+        spec = self.store.spec
+        cache = cache_over(spec, lay_out(spec, restored), self.store.row_format)
+        for place, end in positions.items():
+            for columns in read_log(self._network, place, 0, end):
+                cache.restore(_with_keys(columns))
+
+    def _fill(self, restored: RocksDBStore, positions: Positions) -> None:
+        state = GlobalState(
+            [self.store.subtopology],
+            application_id=self.store.application_id,
+            stores={self.store.spec.name: restored},
+            config=TaskConfig.of(self.store.config),
+        )
+        records = 0
+        for place, end in positions.items():
+            for columns in read_log(self._network, place, 0, end):
+                state.apply(*place, columns)
+                records += len(columns)
+                if records >= _WRITE_RECORDS:
+                    state.write()
+                    state.evict(0)
+                    records = 0
+        state.write()
+        state.close()
+
+
+def _with_keys(columns: RecordColumns) -> RecordColumns:
+    """Without the records of a source topic that have no key, which are in no table."""
+    if None not in columns.keys:
+        return columns
+    kept = [index for index, key in enumerate(columns.keys) if key is not None]
+    return RecordColumns(
+        [columns.keys[index] for index in kept],
+        [columns.values[index] for index in kept],
+        [columns.timestamps[index] for index in kept],
+        columns.base_offset,
+        columns.next_offset,
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- the files
+
+
+class StateFiles:
+    """A store in the state directory of an instance that does not run.
+
+    Raises ConfigError where an instance runs, or there is nothing to be read.
+    """
+
+    def __init__(self, store: StoreReading, state_dir: Path) -> None:
+        self.store = store
+        spec = store.spec
+        self._directory = state_dir / store.application_id
+        self._root = self._directory / "stores" / spec.name
+        if not spec.persistent or store.is_global:
+            kind = "a global store" if store.is_global else "not in files"
+            raise ConfigError(f"store {spec.name!r} is {kind}: {_FROM_CHANGELOG}")
+        if not self._root.is_dir():
+            raise ConfigError(f"{self._root} is not there: nothing of store {spec.name!r} was ever kept in {state_dir}")
+
+    @cached_property
+    def _found(self) -> list[int]:
+        return sorted(int(path.name) for path in self._root.iterdir() if path.name.isdigit())
+
+    def partitions(self) -> list[int]:
+        """The partitions that are here."""
+        return self._found
+
+    @contextmanager
+    def snapshot(self, partition: int) -> Iterator[Snapshot]:
+        """The rows of one partition. Raises ConfigError where an instance runs."""
+        self._refuse_running()
+        with RocksDBFiles(self._root / str(partition), self.store.spec.name) as files:
+            # Files are read as they were when they were opened. Who starts later changes nothing of that.
+            self._refuse_running()
+            offset, topic = files.changelog_offset(), self.store.changelog
+            positions = {} if offset is None or topic is None else {(topic, partition): offset}
+            yield Snapshot(partition, positions, self.store.rows(files, partition))
+
+    def _refuse_running(self) -> None:
+        try:
+            with open(self._directory / ".lock", "rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return
+        except BlockingIOError:
+            raise ConfigError(
+                f"an instance runs with {self._directory}, and its files are behind what it has committed: "
+                + (_FROM_CHANGELOG if self.store.changelog else "stop it first")
+            ) from None
+        except OSError as error:
+            raise StateError(f"state directory {self._directory} can't be read: {error}") from error
+
+
+_FROM_CHANGELOG = "leave the state directory away, and it is read from its changelog in the cluster (bootstrap servers)"
+
+
+# ----------------------------------------------------------------------------------------------------------------- Parquet
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """How many rows were written of a partition, and up to which positions of the changelog they are."""
+
+    partition: int
+    rows: int
+    positions: Positions
+
+
+def export_parquet(source: StoreSource, folder: Path) -> list[Exported]:
+    """Writes a store as Parquet files, one for each partition, whose metadata says the position."""
     import pyarrow as pa
 
     pq = parquet()
-    kinds = {"text": pa.string(), "bytes": pa.binary()}
-    schema = pa.schema(
-        [
-            ("key", kinds[state.key_kind]),
-            ("value", kinds[state.value_kind]),
-            ("timestamp", pa.int64()),
-            ("window_start", pa.int64()),
-            ("partition", pa.int32()),
-        ]
-    )
     folder.mkdir(parents=True, exist_ok=True)
-    total = 0
-    for partition in state.partitions():
-        with pq.ParquetWriter(folder / f"partition-{partition}.parquet", schema, compression="zstd") as writer:
-            rows: list[StateRow] = []
-            for row in state.rows(partition):
-                rows.append(row)
-                if len(rows) == _FILE_ROWS:
-                    writer.write_table(_table(pa, schema, rows))
-                    total += len(rows)
-                    rows = []
-            writer.write_table(_table(pa, schema, rows))
-            total += len(rows)
-    return total
+    done = []
+    for partition in source.partitions():
+        with source.snapshot(partition) as snapshot:
+            schema = _schema(pa, source.store, snapshot.positions)
+            path = folder / f"partition-{partition}.parquet"
+            with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+                done.append(Exported(partition, _write(pa, writer, schema, snapshot.rows), snapshot.positions))
+    return done
+
+
+def _schema(pa: Any, store: StoreReading, positions: Positions) -> Any:
+    kinds = {"text": pa.string(), "bytes": pa.binary()}
+    types = {"key": kinds[store.key_kind], "value": kinds[store.value_kind], "partition": pa.int32()}
+    said: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in positions.items():
+        said.setdefault(topic, {})[str(partition)] = offset
+    fields = [(name, types.get(name, pa.int64())) for name in COLUMNS]
+    return pa.schema(fields, metadata={POSITION_KEY: orjson.dumps(said)})
+
+
+def _write(pa: Any, writer: Any, schema: Any, rows: Iterator[StateRow]) -> int:
+    total, chunk = 0, []
+    for row in rows:
+        chunk.append(row)
+        if len(chunk) == _FILE_ROWS:
+            writer.write_table(_table(pa, schema, chunk))
+            total += len(chunk)
+            chunk = []
+    writer.write_table(_table(pa, schema, chunk))
+    return total + len(chunk)
 
 
 def _table(pa: Any, schema: Any, rows: list[StateRow]) -> Any:

@@ -11,7 +11,7 @@ module              commands
 ``records``         ``produce``, ``consume``
 ``groups``          ``groups list|describe|delete|forget-topology``
 ``backfill``        ``backfill plan|run|resume|status|verify|commit|abort``
-``state``           ``state export``
+``state``           ``state export|clean``
 ``arguments``       pairs of ``KEY=VALUE``
 ``session``         connecting to a cluster, finding or starting the bundled broker
 ``output``          tables for people, JSON for programs

@@ -1,4 +1,4 @@
-"""``streamsrt state``: what lies in the state directory of this machine."""
+"""``streamsrt state``: stores as tables, and what lies in the state directory of this machine."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Annotated
 
 import typer
 
-from streamsrt.backfill.state_reading import LocalState, export_parquet
-from streamsrt.cli.output import note
-from streamsrt.cli.session import Execute
+from streamsrt.backfill.sources import connected
+from streamsrt.backfill.state_reading import Exported, StateFiles, StateLog, StoreReading, export_parquet
+from streamsrt.cli.output import note, print_rows
+from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.state.directory import StateDirectory
 
-app = typer.Typer(help="State stores on this machine.", no_args_is_help=True)
+app = typer.Typer(help="State stores.", no_args_is_help=True)
 
 
 @app.callback()
 def state() -> None:
-    """State stores on this machine."""
+    """State stores."""
 
 
 @app.command("clean")
@@ -45,11 +46,29 @@ def export(
     application: Annotated[str, typer.Option("--application", help="MODULE:ATTRIBUTE of the topology that has it")],
     application_id: Annotated[str, typer.Option("--application-id", "-a", help="name of the group")],
     folder: Annotated[Path, typer.Option("--parquet", help="directory to write to, a file for each partition")],
-    state_dir: Annotated[Path, typer.Option("--state-dir", help="where the instance keeps its state")] = Path(
-        ".streamsrt/state"
-    ),
+    bootstrap_servers: BootstrapServers = None,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option("--state-dir", help="read the files of an instance that does not run, instead of the cluster"),
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Write a store as Parquet: key, value, timestamp, window start, partition. An instance may run meanwhile."""
-    local = LocalState(application, application_id, state_dir, store)
-    count = export_parquet(local, folder)
-    note(f"{count} rows of store {store}, partitions {local.partitions()}, are in {folder}")
+    """Write a store as Parquet: key, value, timestamp, start and end of window, valid_to, partition.
+
+    All partitions are read from the store's changelog, each up to the position that is printed, whether or not the
+    application runs. With --state-dir: what lies there of the store.
+    """
+    reading = StoreReading(application, application_id, store)
+    if state_dir is not None:
+        exported = export_parquet(StateFiles(reading, state_dir), folder)
+    else:
+        with bootstrap(bootstrap_servers) as servers, connected(servers) as network:
+            exported = export_parquet(StateLog(reading, network), folder)
+    print_rows(["partition", "rows", "position"], [_row(each) for each in exported], as_json=as_json)
+    note(f"{sum(each.rows for each in exported)} rows of store {store} are in {folder}")
+
+
+def _row(exported: Exported) -> dict[str, object]:
+    positions = exported.positions.items()
+    position = ", ".join(f"{topic}-{partition}:{offset}" for (topic, partition), offset in sorted(positions))
+    return {"partition": exported.partition, "rows": exported.rows, "position": position or "unknown"}

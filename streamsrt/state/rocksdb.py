@@ -531,45 +531,78 @@ def write_sst(path: Path, rows: Iterable[tuple[bytes, bytes]]) -> None:
         raise store_error(str(error), path.stem, path, "written") from error
 
 
-def read_rows(path: Path, name: str) -> Iterator[tuple[bytes, bytes]]:
-    """The rows of a store in the order of keys, read-only: also of one that another process has open, as of its last flush.
+class RocksDBFiles:
+    """The files of a store as they are on disk, to be read only: what its owner has not flushed is not there.
 
+    It is of one moment, that of its opening. Whoever wants all that was written must know that nobody has the store open.
     Raises StoreCorruptedError; a store that is not there has no rows.
     """
-    if not (path / "CURRENT").exists():
-        return
-    bounds = ReadOptions()
-    bounds.set_iterate_upper_bound(_AFTER_DATA)
-    try:
-        db = Rdict(str(path), Options(raw_mode=True), access_type=AccessType.read_only())
-    except Exception as error:
-        raise store_error(str(error), name, path, "opened") from error
-    cursor = db.iter(bounds)
-    try:
-        cursor.seek(_DATA)
+
+    persistent = True
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.name = name
+        self.path = path
+        self._db: Rdict | None = None
+        if not (path / "CURRENT").exists():
+            return
+        try:
+            self._db = Rdict(str(path), Options(raw_mode=True), access_type=AccessType.read_only())
+        except Exception as error:
+            raise store_error(str(error), name, path, "opened") from error
+
+    def __enter__(self) -> RocksDBFiles:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    @property
+    def is_open(self) -> bool:
+        return self._db is not None
+
+    def _stored(self, stored_key: bytes) -> bytes | None:
+        try:
+            found: bytes | None = None if self._db is None else self._db.get(stored_key)
+        except Exception as error:
+            raise store_error(str(error), self.name, self.path, "read") from error
+        return found
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._stored(_DATA + key)
+
+    def changelog_offset(self) -> int | None:
+        """The offset that goes with the rows; None where there is none."""
+        offset = self._stored(_CHANGELOG_OFFSET)
+        return None if offset is None else int(_OFFSET.unpack(offset)[0])
+
+    def range(
+        self, start: bytes | None = None, end: bytes | None = None, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Rows with ``start`` <= key < ``end`` in the order of keys. Read to the end before it is closed."""
+        if reverse:
+            raise ValueError("files are read from the first key to the last one")
+        if self._db is None:
+            return
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(_AFTER_DATA if end is None else _DATA + end)
+        cursor = self._db.iter(bounds)
+        cursor.seek(_DATA if start is None else _DATA + start)
         while cursor.valid():
             yield cursor.key()[1:], cursor.value()
             cursor.next()
         try:
             cursor.status()
         except Exception as error:
-            raise store_error(str(error), name, path, "read") from error
-    finally:
-        # A database with a living cursor stays open.
-        del cursor
-        db.close()
+            raise store_error(str(error), self.name, self.path, "read") from error
+
+    def close(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
 
 
 def read_changelog_offset(path: Path, name: str) -> int | None:
     """The changelog offset of a store that nobody has open; None where it has none or is not there."""
-    if not (path / "CURRENT").exists():
-        return None
-    try:
-        db = Rdict(str(path), Options(raw_mode=True), access_type=AccessType.read_only())
-        try:
-            offset = db.get(_CHANGELOG_OFFSET)
-        finally:
-            db.close()
-    except Exception as error:
-        raise store_error(str(error), name, path, "opened") from error
-    return None if offset is None else int(_OFFSET.unpack(offset)[0])
+    with RocksDBFiles(path, name) as files:
+        return files.changelog_offset()

@@ -240,6 +240,16 @@ class VersionedBytesStore:
         for place, row in self._store.range(_LATEST, _HISTORY):
             yield place[1:], int(_TIME.unpack_from(row)[0]), row[_TIME_BYTES:]
 
+    def all_versions(self) -> Iterator[tuple[bytes, Version]]:
+        """(key, version) of every version with a value that is still there: the newest by key, then the older ones."""
+        for key, timestamp_ms, value in self.latest_rows():
+            yield key, Version(timestamp_ms, value, None)
+        for place, stored in self._store.range(_HISTORY + _TIME.pack(self._live_segment())):
+            at = len(place) - _TIME_BYTES
+            row = _row(place[1 + _TIME_BYTES : at], int(_TIME.unpack_from(place, at)[0]), stored)
+            if row.value is not None:
+                yield row.key, Version(row.timestamp_ms, row.value, row.valid_to_ms)
+
     # ----------------------------------------------------------------------------------------------------- forwarding
 
     def changelog_offset(self) -> int | None:

@@ -69,10 +69,14 @@ def test_from_the_plan_to_the_export(scene: Scene, terminal: Terminal) -> None:
 
 
 def _check_export(scene: Scene, terminal: Terminal, state_dir: Path) -> None:
-    app = ("--application", APPLICATION, "--application-id", ID, "--state-dir", state_dir)
-    folder = scene.folder / "exported"
-    assert terminal("state", "export", "delays-per-hour", *app, "--parquet", folder)[0] == 0
-    rows = [row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    app = ("--application", APPLICATION, "--application-id", ID)
+    exported = {}
+    for name, where in (("files", ("--state-dir", state_dir)), ("log", ("--bootstrap-servers", scene.servers))):
+        folder = scene.folder / name
+        assert terminal("state", "export", "delays-per-hour", *app, *where, "--parquet", folder)[0] == 0
+        exported[name] = [row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    assert exported["files"] == exported["log"]
+    rows = exported["log"]
     expected = {
         (serdes.string.deserialize(key[:-12]), int.from_bytes(key[-12:-4], "big")): json.loads(value)
         for part in scene.changelogs(ID)["delays-per-hour"].values()

@@ -10,9 +10,9 @@ import pytest
 
 from examples import flights
 from streamsrt.backfill.engine_spark_session import quiet
-from streamsrt.backfill.state_reading import LocalState, StateRow
+from streamsrt.backfill.state_reading import COLUMNS, StateFiles, StateRow, StoreReading
 from streamsrt.state.directory import StateDirectory
-from tests.streamsrt.backfill.scene import APPLICATION
+from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,8 +39,16 @@ def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def local(state_dir: Path, store: str) -> list[StateRow]:
-    state = LocalState(APPLICATION, ID, state_dir, store)
-    return sorted(row for partition in state.partitions() for row in state.rows(partition))
+    files = StateFiles(StoreReading(APPLICATION, ID, store), state_dir)
+    found: list[StateRow] = []
+    for partition in files.partitions():
+        with files.snapshot(partition) as snapshot:
+            found += snapshot.rows
+    return sorted(found, key=_place)
+
+
+def _place(row: StateRow) -> tuple[int, str, int]:
+    return row.partition, row.key, row.window_start or 0
 
 
 def frame(spark: SparkSession, state_dir: Path, store: str, **options: str | int) -> DataFrame:
@@ -53,12 +61,12 @@ def frame(spark: SparkSession, state_dir: Path, store: str, **options: str | int
 
 
 def rows(read: DataFrame) -> list[StateRow]:
-    return sorted(StateRow(*row) for row in read.collect())
+    return sorted((StateRow(*row) for row in read.collect()), key=_place)
 
 
 def test_the_frame_has_the_rows_of_the_store(spark: SparkSession, state_dir: Path) -> None:
     table = frame(spark, state_dir, "airlines")
-    assert table.columns == ["key", "value", "timestamp", "window_start", "partition"]
+    assert table.columns == list(COLUMNS)
     assert table.count() == 36_000
     assert rows(table.where("timestamp < 300")) == [
         row for row in local(state_dir, "airlines") if row.timestamp is not None and row.timestamp < 300
@@ -87,12 +95,25 @@ def test_a_filter_of_one_query_is_none_of_the_next(spark: SparkSession, state_di
     assert {row.key for row in both.collect()} == {"1", "2"}
 
 
+def test_the_frame_of_a_cluster_has_what_is_committed(spark: SparkSession, scene: Scene) -> None:
+    scene.load(departures(200))
+    scene.run_live(ID)
+    with quiet():
+        from streamsrt.backfill.spark_source import register
+
+        register(spark)
+        options = {"application": APPLICATION, "application_id": ID, "bootstrap_servers": scene.servers}
+        read = spark.read.format("streamsrt-state").options(**options, store="delays-per-hour").load()
+    assert rows(read) == local(scene.state_dir(ID), "delays-per-hour") != []
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         ({"store": "nothing"}, "has no store 'nothing'; it has airlines, delays-per-hour"),
         ({"store": "airlines", "partitions": "1"}, "there is no option partitions; options are application"),
         ({"store": "airlines", "partition": "one"}, "partition is 'one', which is no number"),
+        ({"store": "airlines", "bootstrap_servers": "localhost:1"}, "give either bootstrap_servers"),
     ],
 )
 def test_wrong_options_are_named(spark: SparkSession, state_dir: Path, options: dict[str, str], says: str) -> None:

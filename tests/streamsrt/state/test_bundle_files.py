@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from streamsrt.errors import StateError, StoreCorruptedError
-from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_rows, write_sst
+from streamsrt.state.rocksdb import RocksDBFiles, RocksDBOptions, RocksDBStore, write_sst
 
 ROWS = [(b"", b"empty key"), (b"a", b""), (b"b\xff", b"2"), (b"\xff", b"3")]
 
@@ -61,18 +61,24 @@ def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path) -> None:
         write_sst(tmp_path / "t.sst", reversed(ROWS))
 
 
-def test_rows_are_read_beside_an_open_store_as_of_its_last_flush(tmp_path: Path) -> None:
-    assert list(read_rows(tmp_path / "a", "s")) == []
+def test_files_are_read_beside_an_open_store_as_of_its_last_flush(tmp_path: Path) -> None:
+    with RocksDBFiles(tmp_path / "a", "s") as files:
+        assert (list(files.range()), files.get(b"a"), files.changelog_offset()) == ([], None, None)
     target = store(tmp_path / "a")
     target.write(ROWS, changelog_offset=3)
     target.flush()
-    target.write([(b"later", b"x")])
-    assert list(read_rows(tmp_path / "a", "s")) == ROWS
+    target.write([(b"later", b"x")], changelog_offset=4)
+    with RocksDBFiles(tmp_path / "a", "s") as files:
+        target.flush()
+        assert (list(files.range()), files.changelog_offset()) == (ROWS, 3)
+        assert list(files.range(b"a", b"c")) == ROWS[1:3]
+        assert (files.get(b"a"), files.get(b"later")) == (b"", None)
     target.close()
-    assert len(list(read_rows(tmp_path / "a", "s"))) == len(ROWS) + 1
+    with RocksDBFiles(tmp_path / "a", "s") as files:
+        assert (len(list(files.range())), files.changelog_offset()) == (len(ROWS) + 1, 4)
 
 
-def test_damage_is_found_when_rows_are_read(tmp_path: Path) -> None:
+def test_damage_is_found_when_files_are_read(tmp_path: Path) -> None:
     target = store(tmp_path / "a")
     target.write([(b"k%06d" % number, b"v" * 50) for number in range(20_000)])
     target.close()
@@ -80,5 +86,5 @@ def test_damage_is_found_when_rows_are_read(tmp_path: Path) -> None:
     content = bytearray(table.read_bytes())
     content[len(content) // 2 : len(content) // 2 + 200] = b"\0" * 200
     table.write_bytes(content)
-    with pytest.raises(StoreCorruptedError):
-        list(read_rows(tmp_path / "a", "s"))
+    with RocksDBFiles(tmp_path / "a", "s") as files, pytest.raises(StoreCorruptedError):
+        list(files.range())
