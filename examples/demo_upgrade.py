@@ -37,9 +37,9 @@ from streamsrt.state.windowed import WindowBytesStore
 from streamsrt.tasks.record_collector import RecordCollector
 from streamsrt.wire.records import iter_columns
 from topology import serdes
-from topology.diff import diff
-from topology.nodes import Topology
-from topology.outline import outline
+from topology.graph.diff import diff
+from topology.graph.outline import outline
+from topology.graph.topology import Topology
 
 APPLICATION_ID = "flights"
 V1, V2 = "examples.flights:topology", "examples.flights_v2:topology"

@@ -51,7 +51,7 @@ from streamsrt.state.directory import StateDirectory
 from streamsrt.state.rocksdb import RocksDBOptions
 from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.tasks.offset_metadata import refuse_running_backfill
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 if TYPE_CHECKING:
     # It needs packages that an application without HTTP does not have.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from streamsrt.errors import ConfigError
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,7 @@ class StreamsConfig(BaseModel):
     statestore_cache_max_bytes: int | None = Field(default=None, ge=0)
     """What of that the record caches of all tasks get; 0 turns caching off: every update is forwarded and logged at once."""
     default_key_serde: Any = None
-    """A serde, or the name of one of :mod:`topology.serdes`."""
+    """A serde, or the name of one of :mod:`topology.spec.serdes`."""
     default_value_serde: Any = None
     default_timestamp_extractor: Any = None
     topology_epoch: int | None = Field(default=None, ge=0)

@@ -24,7 +24,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from streamsrt.errors import ConfigError, StreamsError
 from topology import serdes
-from topology.codecs import CallableSerde
+from topology.spec.codecs import CallableSerde
 
 T = TypeVar("T")
 

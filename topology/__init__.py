@@ -1,13 +1,43 @@
-"""The topology DSL: what a stream application computes, as pure values."""
+"""The topology DSL: what a stream application computes, as pure values.
 
-from topology import serdes
-from topology.aggregates import Collect, Count, First, Last, Max, Mean, Min, NamedAggregate, NamedAggregates, Sum, agg
-from topology.arguments import check_arguments_of
-from topology.builder import StreamsBuilder
-from topology.codecs import Serde
-from topology.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
-from topology.count_windows import CountWindowedKStream, CountWindows, OpenWindow, OpenWindows
-from topology.errors import (
+- ``dsl``    what a program calls: builders, streams, tables and their operators
+- ``build``  from those calls to a graph: the plan, and the passes over it
+- ``graph``  what a program is, as data: nodes, operations, identity, texts, comparisons
+- ``spec``   what a program names: windows, stores, serdes, functions, names, errors
+
+1. Each imports from those below it only, and nothing imports the client or the broker.
+2. The names of this package are public. The packages below are not: their modules may move.
+"""
+
+from topology.dsl.builder import StreamsBuilder
+from topology.dsl.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
+from topology.dsl.count_windows import CountWindowedKStream
+from topology.dsl.global_tables import GlobalKTable
+from topology.dsl.grouped import KGroupedStream, SessionWindowedKStream, TimeWindowedKStream
+from topology.dsl.grouped_tables import KGroupedTable
+from topology.dsl.processor_api import TopologyBuilder
+from topology.dsl.streams import BranchedKStream, KStream
+from topology.dsl.tables import KTable
+from topology.graph.nodes import Subtopology
+from topology.graph.topology import Topology
+from topology.spec import serdes
+from topology.spec.aggregates import (
+    Collect,
+    Count,
+    First,
+    Last,
+    Max,
+    Mean,
+    Min,
+    NamedAggregate,
+    NamedAggregates,
+    Sum,
+    agg,
+)
+from topology.spec.arguments import check_arguments_of
+from topology.spec.codecs import Serde
+from topology.spec.count_windows import CountWindows, OpenWindow, OpenWindows
+from topology.spec.errors import (
     CopartitionError,
     CycleError,
     IllegalNameError,
@@ -19,12 +49,9 @@ from topology.errors import (
     UnsupportedError,
     WindowError,
 )
-from topology.global_tables import GlobalKTable
-from topology.grouped import KGroupedStream, SessionWindowedKStream, TimeWindowedKStream
-from topology.grouped_tables import KGroupedTable
-from topology.join_windows import JoinWindows
-from topology.nodes import Subtopology, Topology
-from topology.processor import (
+from topology.spec.functions import FailedValue
+from topology.spec.join_windows import JoinWindows
+from topology.spec.processor import (
     Cancellable,
     FixedKeyProcessor,
     Headers,
@@ -36,9 +63,9 @@ from topology.processor import (
     RecordMetadata,
     ValueTransformer,
 )
-from topology.processor_api import TopologyBuilder
-from topology.processor_metrics import MetricCounter, MetricLatency, ProcessorMetrics
-from topology.stores import (
+from topology.spec.processor_metrics import MetricCounter, MetricLatency, ProcessorMetrics
+from topology.spec.processor_wrapper import OperatorProcessor, ProcessorWrapper, TableRecord
+from topology.spec.stores import (
     KeyValueStore,
     ReadOnlyKeyValueStore,
     SessionStore,
@@ -48,12 +75,15 @@ from topology.stores import (
     VersionedRecord,
     WindowStore,
 )
-from topology.stream_extras import FailedValue
-from topology.streams import BranchedKStream, KStream
-from topology.suppressed import Buffer, Suppressed
-from topology.tables import KTable
-from topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windowed
-from topology.wrapping import OperatorProcessor, ProcessorWrapper, TableRecord
+from topology.spec.suppressed import Buffer, Suppressed
+from topology.spec.windows import (
+    EmitStrategy,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    Windowed,
+)
 
 __all__ = [
     "BranchedKStream",

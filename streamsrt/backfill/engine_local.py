@@ -22,7 +22,7 @@ from streamsrt.backfill.manifest import TaskManifest
 from streamsrt.backfill.run_task import run_task
 from streamsrt.errors import RecordError, StreamsError
 from streamsrt.runtime.tuning import tune_process
-from topology.errors import TopologyError
+from topology.spec.errors import TopologyError
 
 ATTEMPTS_MAX = 3
 _STOP_TIMEOUT_S = 5.0

@@ -19,7 +19,7 @@ from streamsrt.backfill.manifest import TaskManifest
 from streamsrt.backfill.run_task import run_task
 from streamsrt.errors import StreamsError
 from streamsrt.runtime.tuning import tune_process
-from topology.errors import TopologyError
+from topology.spec.errors import TopologyError
 
 ANSWER = "task string, failure string"
 

@@ -35,16 +35,10 @@ from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import MissingTopicError
-from topology.nodes import (
-    ForEach,
-    Peek,
-    Process,
-    ProcessorNode,
-    ResponseJoin,
-    Subtopology,
-    Topology,
-    internal_topic_name,
-)
+from topology.graph.nodes import ProcessorNode, Subtopology, internal_topic_name
+from topology.graph.operations import ForEach, Peek, Process
+from topology.graph.operations.joins import ResponseJoin
+from topology.graph.topology import Topology
 
 
 def make_plan(

@@ -25,7 +25,7 @@ from streamsrt.tasks.record_collector import Keys, RecordCollector, Sink
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import Headers, RecordColumns
-from topology.nodes import Subtopology
+from topology.graph.nodes import Subtopology
 
 CACHE_MAX_BYTES = 512 << 20
 RUN_RECORDS = 20_000

@@ -47,7 +47,8 @@ from streamsrt.tasks.partition_group import TopicPartition
 from streamsrt.tasks.task import TaskConfig
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import RecordColumns, encode_batch
-from topology.nodes import Subtopology, Topology
+from topology.graph.nodes import Subtopology
+from topology.graph.topology import Topology
 
 PROGRESS_INTERVAL_S = 1.0
 CHANGELOG_BATCH_RECORDS = 1000

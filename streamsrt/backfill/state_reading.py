@@ -42,9 +42,10 @@ from streamsrt.state.rocksdb import RocksDBFiles, RocksDBOptions, RocksDBStore
 from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.task import TaskConfig
 from streamsrt.wire.records import RecordColumns
-from topology.nodes import StoreSpec, Subtopology, Topology, internal_topic_name
-from topology.serdes import Serde
-from topology.windows import Windowed
+from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
+from topology.graph.topology import Topology
+from topology.spec.serdes import Serde
+from topology.spec.windows import Windowed
 
 _TIME = Struct(">q")
 _FILE_ROWS = 100_000

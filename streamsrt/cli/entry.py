@@ -11,7 +11,7 @@ import typer
 from streamsrt.cli import backfill, broker, groups, query, records, state, topics, topology
 from streamsrt.cli.run import run
 from streamsrt.errors import StreamsError
-from topology.errors import TopologyError
+from topology.spec.errors import TopologyError
 
 app = typer.Typer(
     name="streamsrt",

@@ -14,11 +14,9 @@ from streamsrt.cli.application import load_application
 from streamsrt.cli.output import print_json, print_rows
 from streamsrt.cli.session import AsJson
 from streamsrt.errors import ConfigError
-from topology.describe import describe as describe_topology
-from topology.describe import mermaid
-from topology.diff import SubtopologyChange, TopologyDiff, Verdict
-from topology.diff import diff as compare
-from topology.outline import TopologyOutline, outline
+from topology.graph.diff import SubtopologyChange, TopologyDiff, Verdict
+from topology.graph.diff import diff as compare
+from topology.graph.outline import TopologyOutline, outline
 
 app = typer.Typer(help="What an application computes.", no_args_is_help=True)
 
@@ -30,7 +28,7 @@ def describe(application: Application, as_json: AsJson = False) -> None:
     """Subtopologies with their nodes, stores and topics, as Kafka Streams' describe() prints them."""
     topology = load_application(application).topology
     if not as_json:
-        sys.stdout.write(describe_topology(topology))
+        sys.stdout.write(topology.describe())
         return
     print_json(outline(topology).to_json())
 
@@ -88,4 +86,4 @@ def _numbers(change: SubtopologyChange) -> str:
 @app.command("graph")
 def graph(application: Application) -> None:
     """The topology as a Mermaid diagram."""
-    sys.stdout.write(mermaid(load_application(application).topology))
+    sys.stdout.write(load_application(application).topology.mermaid())

@@ -45,7 +45,7 @@ from streamsrt.queries.values import (
 )
 from streamsrt.runtime.health import why_task
 from topology import serdes
-from topology.nodes import StoreSpec
+from topology.graph.nodes import StoreSpec
 
 Answer: TypeAlias = tuple[int, dict[str, Any]]
 Params: TypeAlias = Mapping[str, str]

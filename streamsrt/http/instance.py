@@ -10,7 +10,7 @@ from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.values import PositionBound, Query, StateQueryResult
 from streamsrt.runtime.metrics import Metric
 from streamsrt.runtime.values import Progress, State
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 
 class Instance(Protocol):

@@ -23,8 +23,7 @@ from streamsrt.http.forwarding import FORWARDED
 from streamsrt.http.instance import Instance
 from streamsrt.http.text import to_json
 from streamsrt.runtime.metrics import prometheus_text
-from topology.describe import describe
-from topology.outline import outline
+from topology.graph.outline import outline
 
 _START_TIMEOUT_S = 10.0
 _STOP_TIMEOUT_S = 5.0
@@ -38,7 +37,7 @@ def application(instance: Instance) -> Starlette:
 
     def topology(request: Request) -> Response:
         if request.query_params.get("format") == "text":
-            return PlainTextResponse(describe(instance.topology))
+            return PlainTextResponse(instance.topology.describe())
         return _json((200, outline(instance.topology).to_json()))
 
     def index(request: Request) -> Response:

@@ -13,9 +13,9 @@ from uuid import UUID
 import orjson
 
 from streamsrt.errors import UserError
-from topology.nodes import StoreSpec
-from topology.stores import ValueAndTimestamp, VersionedRecord
-from topology.windows import Windowed
+from topology.graph.nodes import StoreSpec
+from topology.spec.stores import ValueAndTimestamp, VersionedRecord
+from topology.spec.windows import Windowed
 
 
 def _truth(text: str) -> bool:

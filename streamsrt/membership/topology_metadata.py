@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from typing import Literal
 
 from streamsrt.wire import types
-from topology.nodes import InternalTopic, Subtopology, Topology, internal_topic_name
+from topology.graph.nodes import InternalTopic, Subtopology, internal_topic_name
+from topology.graph.topology import Topology
 
 Metadata = types.StreamsGroupHeartbeatRequest
 REPLICATION_FACTOR_OF_BROKER = -1

@@ -13,16 +13,16 @@ from streamsrt.operators.closing import closing_windows
 from streamsrt.operators.compiler import Compiler, emits
 from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.tables import mark_last
-from topology import nodes
-from topology.nodes import Node, ProcessorNode
-from topology.operations import TableMerge
-from topology.windows import TimeWindows, UnlimitedWindows, Windows
+from topology.graph import operations
+from topology.graph.nodes import Node, ProcessorNode
+from topology.graph.operations import TableMerge
+from topology.spec.windows import TimeWindows, UnlimitedWindows, Windows
 
 pack_start = Struct(">q").pack
 
 
-@emits(nodes.Aggregate)
-def emit_aggregate(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, flow: Flow) -> None:
+@emits(operations.Aggregate)
+def emit_aggregate(c: Compiler, node: ProcessorNode, op: operations.Aggregate, flow: Flow) -> None:
     e = c.emitter
     dropped = e.counter(c.counters, "dropped_null")
     key, value = flow.key.any, flow.value.any
@@ -47,7 +47,7 @@ def emit_table_merge(c: Compiler, node: ProcessorNode, op: TableMerge, flow: Flo
     c.children(node, flow)
 
 
-def _emit_windows(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: Windows, flow: Flow) -> None:
+def _emit_windows(c: Compiler, node: ProcessorNode, op: operations.Aggregate, windows: Windows, flow: Flow) -> None:
     e = c.emitter
     time = c.stream_time(node.name)
     with e.block(f"if {flow.time} > {time}:"):
@@ -86,12 +86,12 @@ def _advance_ms(windows: Windows) -> int:
     return windows.advance_ms
 
 
-def _closing(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: Windows) -> str:
+def _closing(c: Compiler, node: ProcessorNode, op: operations.Aggregate, windows: Windows) -> str:
     lasts_ms = windows.size_ms + windows.grace_ms
     return c.emitter.bind("closing", closing_windows(c.caches[op.store], lasts_ms, c.stream_time_of(node.name)))
 
 
-def _emit_closed(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: Windows, flow: Flow) -> None:
+def _emit_closed(c: Compiler, node: ProcessorNode, op: operations.Aggregate, windows: Windows, flow: Flow) -> None:
     """Forwards the windows that are closed now."""
     e = c.emitter
     closing, now = _closing(c, node, op, windows), c.stream_time(node.name)
@@ -103,7 +103,7 @@ def _emit_closed(c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows:
         c.children(node, Flow(key, Slot(obj=value, not_null=True), time, flow.headers))
 
 
-def _read_arguments(c: Compiler, op: nodes.Aggregate, flow: Flow) -> None:
+def _read_arguments(c: Compiler, op: operations.Aggregate, flow: Flow) -> None:
     if op.aggregation != "count":
         c.emitter.obj(flow.value)
     if op.aggregation == "aggregate":
@@ -111,7 +111,7 @@ def _read_arguments(c: Compiler, op: nodes.Aggregate, flow: Flow) -> None:
 
 
 def _emit_tumbling(
-    c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: TimeWindows, flow: Flow, raw: str, start: str
+    c: Compiler, node: ProcessorNode, op: operations.Aggregate, windows: TimeWindows, flow: Flow, raw: str, start: str
 ) -> None:
     """What depends on the window alone is computed where a record is in another window than the one before.
 
@@ -144,7 +144,7 @@ def _is_reached_once(c: Compiler, node: ProcessorNode) -> bool:
 
 
 def _emit_window(
-    c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: Windows, flow: Flow, raw: str, start: str
+    c: Compiler, node: ProcessorNode, op: operations.Aggregate, windows: Windows, flow: Flow, raw: str, start: str
 ) -> None:
     e = c.emitter
     late = e.counter(c.counters, "dropped_late")
@@ -160,7 +160,7 @@ def _emit_window(
 
 
 def _open_window(
-    c: Compiler, node: ProcessorNode, op: nodes.Aggregate, windows: Windows, start: str, rows: str, suffix: str
+    c: Compiler, node: ProcessorNode, op: operations.Aggregate, windows: Windows, start: str, rows: str, suffix: str
 ) -> None:
     e = c.emitter
     e.line(f"{rows} = {e.bind('cache', c.caches[op.store])}[{start}]")
@@ -173,7 +173,7 @@ def _open_window(
 def _update_window(
     c: Compiler,
     node: ProcessorNode,
-    op: nodes.Aggregate,
+    op: operations.Aggregate,
     flow: Flow,
     raw: str,
     start: str,
@@ -196,7 +196,7 @@ def _update_window(
 def _update(
     c: Compiler,
     node: ProcessorNode,
-    op: nodes.Aggregate,
+    op: operations.Aggregate,
     flow: Flow,
     entry: str,
     store_key: str,
@@ -236,7 +236,7 @@ def _update(
         c.children(node, result)
 
 
-def _count(c: Compiler, op: nodes.Aggregate, flow: Flow, entry: str) -> None:
+def _count(c: Compiler, op: operations.Aggregate, flow: Flow, entry: str) -> None:
     """A count that a cache holds back: the same as the general case, with one test less."""
     e = c.emitter
     before = e.temp("b")
@@ -261,7 +261,9 @@ def _mark_dirty(c: Compiler, store: str, entry: str, was: str) -> None:
         e.line(f"{dirty}({entry})")
 
 
-def _compute(c: Compiler, op: nodes.Aggregate, flow: Flow, before: str, after: str, *, initial_is_old: bool) -> None:
+def _compute(
+    c: Compiler, op: operations.Aggregate, flow: Flow, before: str, after: str, *, initial_is_old: bool
+) -> None:
     e = c.emitter
     if op.aggregation == "count":
         if initial_is_old:

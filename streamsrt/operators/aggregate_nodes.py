@@ -9,13 +9,13 @@ from streamsrt.operators.closing import ClosingWindows, closing_windows
 from streamsrt.operators.plan import StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
 from streamsrt.state.versioned_cache import VersionPut
-from topology import nodes
-from topology.operations import SessionAggregate, SlidingAggregate, TableMerge
-from topology.windows import TimeWindows, UnlimitedWindows, Windowed
+from topology.graph import nodes, operations
+from topology.graph.operations import SessionAggregate, SlidingAggregate, TableMerge
+from topology.spec.windows import TimeWindows, UnlimitedWindows, Windowed
 
 
 def computation(
-    op: nodes.Aggregate | SlidingAggregate | SessionAggregate,
+    op: operations.Aggregate | SlidingAggregate | SessionAggregate,
 ) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
     """``(key, value, before) -> (initial, after)``."""
     aggregator, initializer = op.aggregator, op.initializer
@@ -46,10 +46,10 @@ Update = Callable[[Any, bytes, Any, int, Any, int], None]
 """``(key, its bytes, value, timestamp, headers, start of the window or -1)``."""
 
 
-@makes(nodes.Aggregate)
+@makes(operations.Aggregate)
 def make_aggregate(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
     op = node.operation
-    assert isinstance(op, nodes.Aggregate)
+    assert isinstance(op, operations.Aggregate)
     env, update = builder.env, row_update(builder, node, op, made)
     if op.windows is not None:
         return _windowed(builder, node, op, op.windows, update, made)
@@ -70,7 +70,7 @@ def make_table_merge(builder: PathBuilder, node: nodes.ProcessorNode, made: Path
 
 
 def row_update(
-    builder: PathBuilder, node: nodes.ProcessorNode, op: nodes.Aggregate | SlidingAggregate, made: PathNode
+    builder: PathBuilder, node: nodes.ProcessorNode, op: operations.Aggregate | SlidingAggregate, made: PathNode
 ) -> Update:
     """Puts a value into the aggregate of a row, logs it and forwards it."""
     env = builder.env
@@ -101,7 +101,7 @@ def row_update(
 
 
 def emission(
-    builder: PathBuilder, op: nodes.Aggregate | SlidingAggregate, closing: ClosingWindows, made: PathNode
+    builder: PathBuilder, op: operations.Aggregate | SlidingAggregate, closing: ClosingWindows, made: PathNode
 ) -> Callable[[int, Any], None]:
     """Forwards the windows that are closed: ``(stream time, headers)``."""
     assert op.windows is not None
@@ -120,7 +120,7 @@ def emission(
 def _windowed(
     builder: PathBuilder,
     node: nodes.ProcessorNode,
-    op: nodes.Aggregate,
+    op: operations.Aggregate,
     windows: TimeWindows | UnlimitedWindows,
     update: Update,
     made: PathNode,

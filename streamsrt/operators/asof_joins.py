@@ -23,7 +23,8 @@ from streamsrt.operators.plan import StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.duplicates import DuplicatesCache
-from topology.nodes import AsofJoin, AsofKeep, ProcessorNode
+from topology.graph.nodes import ProcessorNode
+from topology.graph.operations.joins import AsofJoin, AsofKeep
 
 _PLACE = Struct(">qq")
 _COUNT = Struct(">i")

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from streamsrt.errors import RecordError, UserError
 from streamsrt.operators.environment import Environment, Outcome
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
-from topology import nodes
-from topology.operations.batches import MapAsync, MapBatches
-from topology.processor import RecordMetadata
+from topology.graph import nodes
+from topology.graph.operations.batches import MapAsync, MapBatches
+from topology.spec.processor import RecordMetadata
 
 _COLUMNS = ("key", "value", "timestamp")
 

@@ -18,18 +18,19 @@ from streamsrt.operators.emitter import Emitter, Flow, Generated, Slot, Windowed
 from streamsrt.operators.environment import Environment
 from streamsrt.operators.handlers import fail
 from streamsrt.operators.plan import StreamTime, has_sessions, window_size_ms
-from topology import nodes, serdes
-from topology.nodes import ProcessorNode, SinkNode, SourceNode
-from topology.operations import GroupTable, SessionAggregate, SlidingAggregate, Suppress
-from topology.windows import TimeWindows
+from topology import serdes
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode
+from topology.graph.operations import GroupTable, SessionAggregate, SlidingAggregate, Suppress
+from topology.spec.windows import TimeWindows
 
 _SEVERAL_RESULTS = (
     GroupTable,
     SlidingAggregate,
     SessionAggregate,
     Suppress,
-    nodes.StreamStreamJoin,
-    nodes.StreamSelfJoin,
+    operations.StreamStreamJoin,
+    operations.StreamSelfJoin,
 )
 _FAR = 2**63
 NODES_MAX = 300
@@ -138,7 +139,9 @@ class Compiler:
         """Whether skipping the record is skipping the failing child: there is never more than one."""
         node = self.plan.node(name)
         while not isinstance(node, SinkNode):
-            if isinstance(node, ProcessorNode) and isinstance(node.operation, nodes.FlatMap | nodes.FlatMapValues):
+            if isinstance(node, ProcessorNode) and isinstance(
+                node.operation, operations.FlatMap | operations.FlatMapValues
+            ):
                 return False
             if len(node.children) > 1 or not has_one_result(node):
                 return False
@@ -208,7 +211,7 @@ class Compiler:
 
     def share(self, node: SourceNode | ProcessorNode, flow: Flow) -> None:
         """Deserialises what several children would deserialise each for itself."""
-        if isinstance(node, ProcessorNode) and isinstance(node.operation, nodes.FlatMapValues):
+        if isinstance(node, ProcessorNode) and isinstance(node.operation, operations.FlatMapValues):
             if any(self._reads(child)[0] for child in node.children):
                 self.emitter.obj(flow.key)
             return
@@ -225,20 +228,20 @@ class Compiler:
         if not isinstance(node, ProcessorNode):
             return (False, False)
         match node.operation:
-            case nodes.MapValues(with_key=with_key) | nodes.FlatMapValues(with_key=with_key):
+            case operations.MapValues(with_key=with_key) | operations.FlatMapValues(with_key=with_key):
                 return (with_key or any(self._reads(child)[0] for child in node.children), True)
-            case nodes.PassThrough() | nodes.KeyNotNull() | nodes.TableToStream():
+            case operations.PassThrough() | operations.KeyNotNull() | operations.TableToStream():
                 below = [self._reads(child) for child in node.children]
                 return (any(key for key, _ in below), any(value for _, value in below))
             case (
-                nodes.Aggregate()
-                | nodes.TableSource()
-                | nodes.StreamTableJoin()
+                operations.Aggregate()
+                | operations.TableSource()
+                | operations.StreamTableJoin()
                 | SessionAggregate()
                 | SlidingAggregate()
             ):
                 return (False, False)
-            case nodes.StreamJoinWindow():
+            case operations.StreamJoinWindow():
                 return (False, True)
         return (True, True)
 
@@ -340,7 +343,7 @@ class Compiler:
 def has_one_result(node: SourceNode | ProcessorNode) -> bool:
     """Whether one record in gives one result at most."""
     op = node.operation if isinstance(node, ProcessorNode) else None
-    if isinstance(op, nodes.Aggregate):
+    if isinstance(op, operations.Aggregate):
         hops = isinstance(op.windows, TimeWindows) and op.windows.advance_ms < op.windows.size_ms
         return not hops and not op.emit_on_close
     return not isinstance(op, _SEVERAL_RESULTS)

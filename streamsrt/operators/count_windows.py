@@ -1,4 +1,4 @@
-"""Windows of so many records of a key: the rules stand in :mod:`topology.count_windows`."""
+"""Windows of so many records of a key: the rules stand in :mod:`topology.spec.count_windows`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
-from topology import nodes
-from topology.count_windows import OpenWindow, OpenWindows
-from topology.operations import CountWindowAggregate
+from topology.graph import nodes
+from topology.graph.operations import CountWindowAggregate
+from topology.spec.count_windows import OpenWindow, OpenWindows
 
 Step = Callable[[Any, Any, int, OpenWindows | None], tuple[OpenWindows | None, list[OpenWindow]]]
 

@@ -17,9 +17,10 @@ from streamsrt.operators.plan import Plan, StreamTime, same_bytes
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.window_cache import WindowCache
 from streamsrt.wire.records import RecordColumns
-from topology import nodes, serdes
-from topology.nodes import ProcessorNode, SourceNode
-from topology.windows import TimeWindows
+from topology import serdes
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode, SourceNode
+from topology.spec.windows import TimeWindows
 
 SHORT_RUN_RECORDS = 32
 """A shorter run is not worth what a call in C costs."""
@@ -34,7 +35,7 @@ def counting_of(env: Environment, source: str) -> KeyCounting | WindowCounting |
     node = _counted_node(env.plan, source)
     if node is None:
         return None
-    assert isinstance(node.operation, nodes.Aggregate)
+    assert isinstance(node.operation, operations.Aggregate)
     cache, windows, meter = env.caches[node.operation.store], node.operation.windows, env.node_meters.get(node.name)
     if windows is None:
         return KeyCounting(env, cache, meter) if type(cache) is KeyValueCache else None
@@ -49,7 +50,7 @@ def _counted_node(plan: Plan, source: str) -> ProcessorNode | None:
     if len(start.children) != 1:
         return None
     node = plan.node(start.children[0])
-    if not isinstance(node, ProcessorNode) or not isinstance(node.operation, nodes.Aggregate):
+    if not isinstance(node, ProcessorNode) or not isinstance(node.operation, operations.Aggregate):
         return None
     op = node.operation
     is_simple = op.aggregation == "count" and not op.emit_on_close and node.late is None

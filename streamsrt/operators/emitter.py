@@ -23,8 +23,8 @@ from zlib import crc32
 
 from streamsrt.operators.plan import same_bytes
 from topology import serdes
-from topology.serdes import Serde
-from topology.windows import Windowed
+from topology.spec.serdes import Serde
+from topology.spec.windows import Windowed
 
 Stage = Literal["deserialization", "processing", "production"]
 _unpack_long = Struct(">q").unpack

@@ -16,8 +16,8 @@ from streamsrt.operators.table_views import View
 from streamsrt.operators.user_metrics import UserMetrics
 from streamsrt.state.timed import StoreMeter
 from streamsrt.state.versioned_cache import VersionPut
-from topology.operations import MapAsync
-from topology.processor import PunctuationType, RecordMetadata
+from topology.graph.operations import MapAsync
+from topology.spec.processor import PunctuationType, RecordMetadata
 
 if TYPE_CHECKING:
     from pydantic import DirectoryPath

@@ -16,7 +16,7 @@ from streamsrt.operators.plan import own_store
 from streamsrt.operators.processor_nodes import PathBuilder
 from streamsrt.state.cache import Entry
 from streamsrt.state.expiring import ExpiringCache
-from topology.nodes import ProcessorNode
+from topology.graph.nodes import ProcessorNode
 
 
 class Expiry:

@@ -27,9 +27,9 @@ from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, 
 from streamsrt.operators.table_views import table_view
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.store import after_prefix
-from topology import nodes
-from topology.foreign_key_joins import PlacedBytes
-from topology.nodes import ProcessorNode
+from topology.graph import nodes, operations
+from topology.graph.nodes import ProcessorNode
+from topology.graph.placed_bytes import PlacedBytes
 
 SUBSCRIPTION_VERSION = 1
 RESPONSE_VERSION = 0
@@ -105,10 +105,10 @@ def combined_prefix(foreign_key: bytes) -> bytes:
 # --------------------------------------------------------------------------------------------------------- left side
 
 
-@makes(nodes.SubscriptionSend)
+@makes(operations.SubscriptionSend)
 def make_subscription_send(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
-    assert isinstance(op, nodes.SubscriptionSend)
+    assert isinstance(op, operations.SubscriptionSend)
     sink = builder.plan.node(node.children[0])
     assert isinstance(sink, nodes.SinkNode)
     env, forward, extract = builder.env, made.forward, op.foreign_key
@@ -151,10 +151,10 @@ def make_subscription_send(builder: PathBuilder, node: ProcessorNode, made: Path
     return process
 
 
-@makes(nodes.ResponseJoin)
+@makes(operations.ResponseJoin)
 def make_response_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
-    assert isinstance(op, nodes.ResponseJoin)
+    assert isinstance(op, operations.ResponseJoin)
     env, forward, joiner = builder.env, made.forward, op.joiner
     row_of = table_view(builder.plan, env.caches, op.table)
     serialize = builder.plan.serde_or_default(op.value_serde, "value", node.name).serialize
@@ -220,10 +220,10 @@ def _subscriptions(builder: PathBuilder, store: str) -> Subscriptions:
     return known
 
 
-@makes(nodes.SubscriptionReceive)
+@makes(operations.SubscriptionReceive)
 def make_subscription_receive(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
-    assert isinstance(op, nodes.SubscriptionReceive)
+    assert isinstance(op, operations.SubscriptionReceive)
     source = builder.plan.node(node.parents[0])
     assert isinstance(source, nodes.SourceNode)
     env, forward = builder.env, made.forward
@@ -243,10 +243,10 @@ def make_subscription_receive(builder: PathBuilder, node: ProcessorNode, made: P
     return process
 
 
-@makes(nodes.SubscriptionJoin)
+@makes(operations.SubscriptionJoin)
 def make_subscription_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
-    assert isinstance(op, nodes.SubscriptionJoin)
+    assert isinstance(op, operations.SubscriptionJoin)
     forward = made.forward
     row_of = table_view(builder.plan, builder.env.caches, op.table)
     serialize = builder.plan.serde_or_default(op.value_serde, "value", node.name).serialize
@@ -265,10 +265,10 @@ def make_subscription_join(builder: PathBuilder, node: ProcessorNode, made: Path
     return process
 
 
-@makes(nodes.ForeignTableJoin)
+@makes(operations.ForeignTableJoin)
 def make_foreign_table_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
-    assert isinstance(op, nodes.ForeignTableJoin)
+    assert isinstance(op, operations.ForeignTableJoin)
     env, forward = builder.env, made.forward
     serialize_key = builder.plan.serde_or_default(op.key_serde, "key", node.name).serialize
     serialize = builder.plan.serde_or_default(op.value_serde, "value", node.name).serialize

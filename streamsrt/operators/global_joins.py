@@ -12,14 +12,14 @@ from typing import Any
 
 from streamsrt.errors import UserError
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
-from topology import nodes
-from topology.nodes import ProcessorNode
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode
 
 
-@makes(nodes.StreamGlobalTableJoin)
+@makes(operations.StreamGlobalTableJoin)
 def make_stream_global_table_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
-    assert isinstance(op, nodes.StreamGlobalTableJoin)
+    assert isinstance(op, operations.StreamGlobalTableJoin)
     env, forward, on, joiner, left, with_key = builder.env, made.forward, op.on, op.joiner, op.left, op.with_key
     if env.global_stores is None:
         raise UserError(f"{node.name} joins with global store {op.store!r}, and there is none here")

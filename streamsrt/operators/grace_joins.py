@@ -23,9 +23,9 @@ from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, 
 from streamsrt.operators.table_views import table_view_as_of
 from streamsrt.state.buffer import Held, HeldFormat
 from streamsrt.state.cache import KeyValueCache
-from topology import nodes
-from topology.nodes import ProcessorNode
-from topology.processor import RecordMetadata
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode
+from topology.spec.processor import RecordMetadata
 
 _PLACE = Struct(">bq")
 _NUMBER_BYTES = 4
@@ -78,10 +78,10 @@ class _Buffer:
             env.collect(self._changelog, [place], [row], [env.system_time_ms], None, env.task_partition)
 
 
-@makes(nodes.StreamTableGraceJoin)
+@makes(operations.StreamTableGraceJoin)
 def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
-    assert isinstance(op, nodes.StreamTableGraceJoin)
+    assert isinstance(op, operations.StreamTableGraceJoin)
     env, plan, forward = builder.env, builder.plan, made.forward
     joiner, left, with_key, grace_ms = op.joiner, op.left, op.with_key, op.grace_ms
     row_as_of = table_view_as_of(plan, env.caches, op.table)

@@ -15,10 +15,10 @@ from streamsrt.operators.compiler import Compiler, emits
 from streamsrt.operators.emitter import Flow, Slot
 from streamsrt.operators.processor_nodes import Context, PathBuilder, PathNode, Process, makes
 from streamsrt.operators.tables import change_entry, log_and_forward
-from topology.changes import Change
-from topology.nodes import ProcessorNode
-from topology.operations import GroupTable, TableAggregate, TableTransformValues
-from topology.processor import Record
+from topology.graph.nodes import ProcessorNode
+from topology.graph.operations import GroupTable, TableAggregate, TableTransformValues
+from topology.spec.changes import Change
+from topology.spec.processor import Record
 
 Changes = tuple[tuple[Any, Change], ...]
 

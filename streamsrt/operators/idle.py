@@ -21,13 +21,13 @@ from streamsrt.operators.closing import ClosedMark, closing_sessions, closing_wi
 from streamsrt.operators.plan import StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder
 from streamsrt.operators.suppress import Suppression, flowing
-from topology import nodes
-from topology.nodes import ProcessorNode, SourceNode
-from topology.operations import SessionAggregate, SlidingAggregate, Suppress
-from topology.windows import UnlimitedWindows, Windowed
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode, SourceNode
+from topology.graph.operations import SessionAggregate, SlidingAggregate, Suppress
+from topology.spec.windows import UnlimitedWindows, Windowed
 
 Close = Callable[[], None]
-Windows: TypeAlias = nodes.Aggregate | SlidingAggregate | SessionAggregate
+Windows: TypeAlias = operations.Aggregate | SlidingAggregate | SessionAggregate
 
 
 class _Idle:

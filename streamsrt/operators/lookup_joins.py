@@ -17,8 +17,8 @@ from streamsrt.errors import UserError
 from streamsrt.operators.batches import Batch, Waiting
 from streamsrt.operators.environment import Outcome
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
-from topology import nodes
-from topology.operations.batches import JoinLookup, MapAsync
+from topology.graph import nodes
+from topology.graph.operations.batches import JoinLookup, MapAsync
 
 _NOT_THERE = object()
 Answers = dict[Hashable, Any]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from streamsrt.measures import Spread
 from streamsrt.operators.plan import Plan, own_store
-from topology.nodes import ProcessorNode
+from topology.graph.nodes import ProcessorNode
 
 
 class NodeMeter:

@@ -13,10 +13,11 @@ from typing import Any, Literal
 
 from streamsrt.errors import ConfigError
 from streamsrt.operators.handlers import ExceptionHandlers
-from topology import nodes, operations
-from topology.nodes import Operation, ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
-from topology.serdes import Serde
-from topology.windows import SessionWindows
+from topology.graph import nodes, operations
+from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
+from topology.graph.operations import Operation
+from topology.spec.serdes import Serde
+from topology.spec.windows import SessionWindows
 
 
 class Counters:
@@ -144,7 +145,7 @@ class Plan:
         store = own_store(node.operation)
         if store is not None:
             return self.specs[store].kind == "versioned"
-        if not isinstance(node.operation, nodes.TableFilter | nodes.TableMapValues):
+        if not isinstance(node.operation, operations.TableFilter | operations.TableMapValues):
             return False
         return self.is_versioned(node.parents[0])
 
@@ -191,9 +192,17 @@ def stores_behind_caches(plan: Plan) -> frozenset[str]:
 def own_store(operation: Operation) -> str | None:
     """The store that an operation keeps its result in."""
     match operation:
-        case nodes.TableSource(store=store) | nodes.TableFilter(store=store) | nodes.TableMapValues(store=store):
+        case (
+            operations.TableSource(store=store)
+            | operations.TableFilter(store=store)
+            | operations.TableMapValues(store=store)
+        ):
             return store
-        case nodes.Aggregate(store=store) | nodes.TableJoinMerge(store=store) | operations.TableAggregate(store=store):
+        case (
+            operations.Aggregate(store=store)
+            | operations.TableJoinMerge(store=store)
+            | operations.TableAggregate(store=store)
+        ):
             return store
         case operations.SlidingAggregate(store=store) | operations.SessionAggregate(store=store):
             return store
@@ -235,20 +244,20 @@ class TableLookup:
     """How a table's row is found: in ``store``, then through ``steps`` (filters and mappers) in this order."""
 
     store: str
-    steps: tuple[nodes.TableFilter | nodes.TableMapValues, ...]
+    steps: tuple[operations.TableFilter | operations.TableMapValues, ...]
 
 
 def table_lookup(plan: Plan, table: str) -> TableLookup | None:
     """The nearest ancestor of a table that has a store, and what lies between; None where a join or a suppression does."""
-    steps: list[nodes.TableFilter | nodes.TableMapValues] = []
+    steps: list[operations.TableFilter | operations.TableMapValues] = []
     node = plan.node(table)
     while isinstance(node, ProcessorNode):
         store = own_store(node.operation)
         if store is not None:
             return TableLookup(store, tuple(reversed(steps)))
-        if isinstance(node.operation, nodes.TableJoinMerge | operations.Suppress):
+        if isinstance(node.operation, operations.TableJoinMerge | operations.Suppress):
             return None
-        if not isinstance(node.operation, nodes.TableFilter | nodes.TableMapValues):
+        if not isinstance(node.operation, operations.TableFilter | operations.TableMapValues):
             break
         steps.append(node.operation)
         node = plan.node(node.parents[0])

@@ -23,11 +23,11 @@ from streamsrt.state.cache import Entry
 from streamsrt.state.lru import LruCache
 from streamsrt.state.sessions import session_key
 from streamsrt.state.versioned_cache import VersionPut
-from topology import nodes
-from topology.processor import PunctuationType, Record, RecordContext, RecordMetadata
-from topology.serdes import Serde
-from topology.windows import Duration, Time, Windowed, to_epoch_ms, to_ms
-from topology.wrapping import TableRecord
+from topology.graph import nodes, operations
+from topology.spec.processor import PunctuationType, Record, RecordContext, RecordMetadata
+from topology.spec.processor_wrapper import TableRecord
+from topology.spec.serdes import Serde
+from topology.spec.windows import Duration, Time, Windowed, to_epoch_ms, to_ms
 
 if TYPE_CHECKING:
     from pydantic import DirectoryPath
@@ -172,17 +172,17 @@ class PathBuilder:
         if maker is not None:
             return maker(self, node, made)
         match op:
-            case nodes.TableSource() | nodes.TableFilter() | nodes.TableMapValues():
+            case operations.TableSource() | operations.TableFilter() | operations.TableMapValues():
                 return self._table(node, op, made)
-            case nodes.StreamTableJoin():
+            case operations.StreamTableJoin():
                 return self._join(op, made)
-            case nodes.Process():
+            case operations.Process():
                 return self._user(node, op, made)
-            case nodes.Branch():
+            case operations.Branch():
                 return self._branch(op, made)
         return stateless(op, made)
 
-    def _branch(self, op: nodes.Branch, made: PathNode) -> Process:
+    def _branch(self, op: operations.Branch, made: PathNode) -> Process:
         targets = [
             (predicate, made.to(self.node(child))) for predicate, child in zip(op.predicates, op.children, strict=True)
         ]
@@ -249,7 +249,7 @@ class PathBuilder:
     def _table(
         self,
         node: nodes.ProcessorNode,
-        op: nodes.TableSource | nodes.TableFilter | nodes.TableMapValues,
+        op: operations.TableSource | operations.TableFilter | operations.TableMapValues,
         made: PathNode,
     ) -> Process:
         env, store = self.env, own_store(op)
@@ -259,9 +259,9 @@ class PathBuilder:
         serialize = None if store is None else self.plan.key_serde(self.plan.specs[store]).serialize
         change = None if store is None else self.change(store)
         cached = store is not None and self.plan.is_cached(store)
-        is_source = isinstance(op, nodes.TableSource)
+        is_source = isinstance(op, operations.TableSource)
         versions = not is_source and self.plan.is_versioned(node.parents[0])
-        suppresses = isinstance(op, nodes.TableFilter) and sends_old and not versions
+        suppresses = isinstance(op, operations.TableFilter) and sends_old and not versions
 
         def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
             if is_source and key is None:
@@ -286,7 +286,7 @@ class PathBuilder:
 
         return process
 
-    def _join(self, op: nodes.StreamTableJoin, made: PathNode) -> Process:
+    def _join(self, op: operations.StreamTableJoin, made: PathNode) -> Process:
         env = self.env
         row_of = table_view(self.plan, env.caches, op.table)
         row_as_of = table_view_as_of(self.plan, env.caches, op.table)
@@ -304,7 +304,7 @@ class PathBuilder:
 
         return process
 
-    def _user(self, node: nodes.ProcessorNode, op: nodes.Process, made: PathNode) -> Process:
+    def _user(self, node: nodes.ProcessorNode, op: operations.Process, made: PathNode) -> Process:
         return self._runs(op.supplier(), Context(self, node, made, fixed_key=op.fixed_key), made)
 
     def _wrapped(self, node: nodes.ProcessorNode, made: PathNode) -> Process:
@@ -377,26 +377,26 @@ def _inner_key(serde: Serde[Any], key: Any) -> bytes:
     return raw
 
 
-def stateless(op: nodes.Operation, made: PathNode) -> Process:
+def stateless(op: operations.Operation, made: PathNode) -> Process:
     """The operations that look at one record only."""
     forward = made.forward
     match op:
-        case nodes.Filter(predicate=predicate, negate=negate):
+        case operations.Filter(predicate=predicate, negate=negate):
             return lambda k, v, t, h, o: None if bool(predicate(k, v)) is negate else forward(k, v, t, h)
-        case nodes.KeyNotNull():
+        case operations.KeyNotNull():
             return lambda k, v, t, h, o: None if k is None else forward(k, v, t, h)
-        case nodes.SelectKey(fn=fn):
+        case operations.SelectKey(fn=fn):
             return lambda k, v, t, h, o: forward(fn(k, v), v, t, h)
-        case nodes.MapValues(fn=fn, with_key=with_key):
+        case operations.MapValues(fn=fn, with_key=with_key):
             return lambda k, v, t, h, o: forward(k, fn(k, v) if with_key else fn(v), t, h)
-        case nodes.TableToStream():
+        case operations.TableToStream():
             return lambda k, v, t, h, o: forward(k, v, t, h)
-    if isinstance(op, nodes.Peek | nodes.ForEach):
+    if isinstance(op, operations.Peek | operations.ForEach):
         return _peek(op, made)
-    return forward if isinstance(op, nodes.PassThrough) else _several(op, made)
+    return forward if isinstance(op, operations.PassThrough) else _several(op, made)
 
 
-def _peek(op: nodes.Peek | nodes.ForEach, made: PathNode) -> Process:
+def _peek(op: operations.Peek | operations.ForEach, made: PathNode) -> Process:
     def peek(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
         op.fn(key, value)
         made.forward(key, value, timestamp, headers)
@@ -404,24 +404,24 @@ def _peek(op: nodes.Peek | nodes.ForEach, made: PathNode) -> Process:
     return peek
 
 
-def _several(op: nodes.Operation, made: PathNode) -> Process:
+def _several(op: operations.Operation, made: PathNode) -> Process:
     forward = made.forward
     match op:
-        case nodes.Map(fn=fn):
+        case operations.Map(fn=fn):
 
             def map_pair(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
                 new_key, new_value = fn(key, value)
                 forward(new_key, new_value, timestamp, headers)
 
             return map_pair
-        case nodes.FlatMap(fn=fn):
+        case operations.FlatMap(fn=fn):
 
             def flat_map(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
                 for new_key, new_value in fn(key, value):
                     forward(new_key, new_value, timestamp, headers)
 
             return flat_map
-        case nodes.FlatMapValues(fn=fn, with_key=with_key):
+        case operations.FlatMapValues(fn=fn, with_key=with_key):
 
             def flat_map_values(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
                 for new_value in fn(key, value) if with_key else fn(value):
@@ -434,7 +434,7 @@ def _several(op: nodes.Operation, made: PathNode) -> Process:
 
 
 class Context:
-    """What a user's processor gets (:class:`topology.processor.ProcessorContext`)."""
+    """What a user's processor gets (:class:`topology.spec.processor.ProcessorContext`)."""
 
     def __init__(self, builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode, *, fixed_key: bool) -> None:
         self._builder = builder

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from topology.processor import PunctuationType
+from topology.spec.processor import PunctuationType
 
 
 class Schedule:

@@ -63,9 +63,9 @@ from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import Flushed
 from streamsrt.state.timed import StoreMeter
 from streamsrt.wire.records import RecordColumns
-from topology import nodes, operations
-from topology.processor import PunctuationType, RecordMetadata
-from topology.windows import Windowed
+from topology.graph import nodes, operations
+from topology.spec.processor import PunctuationType, RecordMetadata
+from topology.spec.windows import Windowed
 
 if TYPE_CHECKING:
     from pydantic import DirectoryPath
@@ -115,7 +115,7 @@ class Runner:
         self._path = PathBuilder(self.env)
         used = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]
         self._has_processors = any(
-            isinstance(op, nodes.Process | operations.TableTransformValues) for op in used
+            isinstance(op, operations.Process | operations.TableTransformValues) for op in used
         ) or any(isinstance(n, nodes.ProcessorNode) and n.wrapped_by is not None for n in plan.subtopology.nodes)
         self._expiry = Expiry(self._path)
         self._idle = IdleClosing(self._path)

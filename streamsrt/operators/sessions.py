@@ -22,9 +22,9 @@ from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.plan import Counters, StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
 from streamsrt.state.session_cache import SessionCache, SessionEntry
-from topology.nodes import ProcessorNode
-from topology.operations import SessionAggregate
-from topology.windows import Windowed
+from topology.graph.nodes import ProcessorNode
+from topology.graph.operations import SessionAggregate
+from topology.spec.windows import Windowed
 
 pack_times = Struct(">qq").pack
 

@@ -25,9 +25,9 @@ from streamsrt.operators.plan import StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
 from streamsrt.state.cache import Entry
 from streamsrt.state.window_cache import WindowCache
-from topology.nodes import ProcessorNode
-from topology.operations import SlidingAggregate
-from topology.windows import Windowed
+from topology.graph.nodes import ProcessorNode
+from topology.graph.operations import SlidingAggregate
+from topology.spec.windows import Windowed
 
 
 class SlidingChange(NamedTuple):

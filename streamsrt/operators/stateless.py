@@ -7,36 +7,36 @@ from types import FunctionType
 
 from streamsrt.operators.compiler import Compiler, emits
 from streamsrt.operators.emitter import Flow, Slot
-from topology import nodes
-from topology.nodes import ProcessorNode, SinkNode
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode, SinkNode
 
 
-@emits(nodes.Filter)
-def emit_filter(c: Compiler, node: ProcessorNode, op: nodes.Filter, flow: Flow) -> None:
+@emits(operations.Filter)
+def emit_filter(c: Compiler, node: ProcessorNode, op: operations.Filter, flow: Flow) -> None:
     e = c.emitter
     test = f"{e.bind('predicate', op.predicate)}({e.obj(flow.key)}, {e.obj(flow.value)})"
     with e.block(f"if {'not ' if op.negate else ''}{test}:"):
         c.children(node, flow)
 
 
-@emits(nodes.KeyNotNull)
-def emit_key_not_null(c: Compiler, node: ProcessorNode, op: nodes.KeyNotNull, flow: Flow) -> None:
+@emits(operations.KeyNotNull)
+def emit_key_not_null(c: Compiler, node: ProcessorNode, op: operations.KeyNotNull, flow: Flow) -> None:
     with c.emitter.block(f"if {flow.key.any} is not None:"):
         inside = flow.copy()
         inside.key.not_null = True
         c.children(node, inside)
 
 
-@emits(nodes.Map)
-def emit_map(c: Compiler, node: ProcessorNode, op: nodes.Map, flow: Flow) -> None:
+@emits(operations.Map)
+def emit_map(c: Compiler, node: ProcessorNode, op: operations.Map, flow: Flow) -> None:
     e = c.emitter
     key, value = e.temp("k"), e.temp("v")
     e.line(f"{key}, {value} = {e.bind('mapper', op.fn)}({e.obj(flow.key)}, {e.obj(flow.value)})")
     c.children(node, Flow(Slot(obj=key), Slot(obj=value), flow.time, flow.headers))
 
 
-@emits(nodes.SelectKey)
-def emit_select_key(c: Compiler, node: ProcessorNode, op: nodes.SelectKey, flow: Flow) -> None:
+@emits(operations.SelectKey)
+def emit_select_key(c: Compiler, node: ProcessorNode, op: operations.SelectKey, flow: Flow) -> None:
     e = c.emitter
     if gives_its_second_argument(op.fn):
         c.children(node, Flow(replace(flow.value), flow.value, flow.time, flow.headers))
@@ -58,21 +58,21 @@ def gives_its_second_argument(fn: object) -> bool:
     return (code.co_argcount, code.co_kwonlyargcount, code.co_code) == (2, 0, _second.__code__.co_code)
 
 
-def _call(c: Compiler, op: nodes.MapValues | nodes.FlatMapValues, flow: Flow) -> str:
+def _call(c: Compiler, op: operations.MapValues | operations.FlatMapValues, flow: Flow) -> str:
     e = c.emitter
     arguments = f"{e.obj(flow.key)}, {e.obj(flow.value)}" if op.with_key else e.obj(flow.value)
     return f"{e.bind('mapper', op.fn)}({arguments})"
 
 
-@emits(nodes.MapValues)
-def emit_map_values(c: Compiler, node: ProcessorNode, op: nodes.MapValues, flow: Flow) -> None:
+@emits(operations.MapValues)
+def emit_map_values(c: Compiler, node: ProcessorNode, op: operations.MapValues, flow: Flow) -> None:
     value = c.emitter.temp("v")
     c.emitter.line(f"{value} = {_call(c, op, flow)}")
     c.children(node, Flow(flow.key, Slot(obj=value), flow.time, flow.headers))
 
 
-@emits(nodes.FlatMap)
-def emit_flat_map(c: Compiler, node: ProcessorNode, op: nodes.FlatMap, flow: Flow) -> None:
+@emits(operations.FlatMap)
+def emit_flat_map(c: Compiler, node: ProcessorNode, op: operations.FlatMap, flow: Flow) -> None:
     e = c.emitter
     key, value = e.temp("k"), e.temp("v")
     pairs = f"{e.bind('mapper', op.fn)}({e.obj(flow.key)}, {e.obj(flow.value)})"
@@ -80,8 +80,8 @@ def emit_flat_map(c: Compiler, node: ProcessorNode, op: nodes.FlatMap, flow: Flo
         c.children(node, Flow(Slot(obj=key), Slot(obj=value), flow.time, flow.headers))
 
 
-@emits(nodes.FlatMapValues)
-def emit_flat_map_values(c: Compiler, node: ProcessorNode, op: nodes.FlatMapValues, flow: Flow) -> None:
+@emits(operations.FlatMapValues)
+def emit_flat_map_values(c: Compiler, node: ProcessorNode, op: operations.FlatMapValues, flow: Flow) -> None:
     e = c.emitter
     sink = _sink_of_words(c, node)
     if sink is not None:
@@ -106,12 +106,12 @@ def _sink_of_words(c: Compiler, node: ProcessorNode, *, is_keyed: bool = False) 
         return child if is_keyed and is_plain and c.plan.key_serde(child) is c.plan.value_serde(child) else None
     assert isinstance(child, ProcessorNode)
     match child.operation:
-        case nodes.SelectKey(fn=fn) if gives_its_second_argument(fn):
+        case operations.SelectKey(fn=fn) if gives_its_second_argument(fn):
             after = c.plan.node(child.children[0]) if len(child.children) == 1 else None
             # A word that is None has no key, and is dropped there.
-            drops = isinstance(after, ProcessorNode) and isinstance(after.operation, nodes.KeyNotNull)
+            drops = isinstance(after, ProcessorNode) and isinstance(after.operation, operations.KeyNotNull)
             return _sink_of_words(c, child, is_keyed=drops)
-        case nodes.KeyNotNull() | nodes.PassThrough() if is_keyed:
+        case operations.KeyNotNull() | operations.PassThrough() if is_keyed:
             return _sink_of_words(c, child, is_keyed=True)
     return None
 
@@ -128,20 +128,20 @@ def _emit_words(c: Compiler, sink: SinkNode, call: str, flow: Flow) -> None:
         c.write_all(sink, raw, flow)
 
 
-@emits(nodes.Peek, nodes.ForEach)
-def emit_peek(c: Compiler, node: ProcessorNode, op: nodes.Peek | nodes.ForEach, flow: Flow) -> None:
+@emits(operations.Peek, operations.ForEach)
+def emit_peek(c: Compiler, node: ProcessorNode, op: operations.Peek | operations.ForEach, flow: Flow) -> None:
     e = c.emitter
     e.line(f"{e.bind('action', op.fn)}({e.obj(flow.key)}, {e.obj(flow.value)})")
     c.children(node, flow)
 
 
-@emits(nodes.PassThrough)
-def emit_pass_through(c: Compiler, node: ProcessorNode, op: nodes.PassThrough, flow: Flow) -> None:
+@emits(operations.PassThrough)
+def emit_pass_through(c: Compiler, node: ProcessorNode, op: operations.PassThrough, flow: Flow) -> None:
     c.children(node, flow)
 
 
-@emits(nodes.Branch)
-def emit_branch(c: Compiler, node: ProcessorNode, op: nodes.Branch, flow: Flow) -> None:
+@emits(operations.Branch)
+def emit_branch(c: Compiler, node: ProcessorNode, op: operations.Branch, flow: Flow) -> None:
     e = c.emitter
     key, value = e.obj(flow.key), e.obj(flow.value)
     word = "if"
@@ -158,6 +158,6 @@ def emit_branch(c: Compiler, node: ProcessorNode, op: nodes.Branch, flow: Flow) 
         word = "elif"
 
 
-@emits(nodes.TableToStream)
-def emit_to_stream(c: Compiler, node: ProcessorNode, op: nodes.TableToStream, flow: Flow) -> None:
+@emits(operations.TableToStream)
+def emit_to_stream(c: Compiler, node: ProcessorNode, op: operations.TableToStream, flow: Flow) -> None:
     c.children(node, Flow(flow.key, flow.value, flow.time, flow.headers))

@@ -14,10 +14,10 @@ from streamsrt.state.session_cache import SessionCache
 from streamsrt.state.store import after_prefix
 from streamsrt.state.versioned_cache import VersionedCache
 from streamsrt.state.window_cache import WindowCache
-from topology.nodes import StoreSpec
-from topology.serdes import Serde
-from topology.stores import ValueAndTimestamp, VersionedRecord
-from topology.windows import Windowed
+from topology.graph.nodes import StoreSpec
+from topology.spec.serdes import Serde
+from topology.spec.stores import ValueAndTimestamp, VersionedRecord
+from topology.spec.windows import Windowed
 
 OnChange = Callable[[Any], None]
 Now = Callable[[], tuple[int, Any, int]]
@@ -44,7 +44,7 @@ def store_access(
 
 
 class KeyValueAccess:
-    """A key-value store (:class:`topology.stores.KeyValueStore`). ``on_change`` logs each change that is not cached."""
+    """A key-value store (:class:`topology.spec.stores.KeyValueStore`). ``on_change`` logs each change that is not cached."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class KeyValueAccess:
 
 
 class WindowAccess:
-    """A window store (:class:`topology.stores.WindowStore`)."""
+    """A window store (:class:`topology.spec.stores.WindowStore`)."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class DuplicatesAccess(WindowAccess):
 
 
 class SessionAccess:
-    """A session store (:class:`topology.stores.SessionStore`)."""
+    """A session store (:class:`topology.spec.stores.SessionStore`)."""
 
     def __init__(self, cache: SessionCache, key_serde: Serde[Any], now: Now, *, on_change: OnChange | None) -> None:
         self.name = cache.name
@@ -253,7 +253,7 @@ class SessionAccess:
 
 
 class VersionedAccess:
-    """A versioned store (:class:`topology.stores.VersionedKeyValueStore`)."""
+    """A versioned store (:class:`topology.spec.stores.VersionedKeyValueStore`)."""
 
     def __init__(self, cache: VersionedCache, key_serde: Serde[Any], now: Now, *, on_change: OnChange | None) -> None:
         self.name = cache.name

@@ -5,12 +5,12 @@ from __future__ import annotations
 from streamsrt.operators.compiler import Compiler, emits
 from streamsrt.operators.emitter import Flow, Slot
 from streamsrt.operators.stream_joins import JoinSide, SelfJoin, own_store_of
-from topology import nodes
-from topology.nodes import ProcessorNode
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode
 
 
-@emits(nodes.StreamJoinWindow)
-def emit_stream_join_window(c: Compiler, node: ProcessorNode, op: nodes.StreamJoinWindow, flow: Flow) -> None:
+@emits(operations.StreamJoinWindow)
+def emit_stream_join_window(c: Compiler, node: ProcessorNode, op: operations.StreamJoinWindow, flow: Flow) -> None:
     e = c.emitter
     spec, cache = c.plan.specs[op.store], c.caches[op.store]
     # Here, so that what is behind it has them too.
@@ -41,7 +41,7 @@ def _drop_if(c: Compiler, test: str) -> None:
 def _joined(
     c: Compiler,
     node: ProcessorNode,
-    op: nodes.StreamStreamJoin | nodes.StreamSelfJoin,
+    op: operations.StreamStreamJoin | operations.StreamSelfJoin,
     key: Slot,
     values: str,
     time: str,
@@ -54,8 +54,8 @@ def _joined(
     c.children(node, Flow(key, Slot(obj=result), time, headers))
 
 
-@emits(nodes.StreamStreamJoin)
-def emit_stream_stream_join(c: Compiler, node: ProcessorNode, op: nodes.StreamStreamJoin, flow: Flow) -> None:
+@emits(operations.StreamStreamJoin)
+def emit_stream_stream_join(c: Compiler, node: ProcessorNode, op: operations.StreamStreamJoin, flow: Flow) -> None:
     e = c.emitter
     side = JoinSide(c.env, op, own_store_of(c.plan, node))
     _observe(c, flow, e.bind("time", side.time))
@@ -71,7 +71,9 @@ def emit_stream_stream_join(c: Compiler, node: ProcessorNode, op: nodes.StreamSt
             _emit_matches(c, node, op, side, inside)
 
 
-def _emit_matches(c: Compiler, node: ProcessorNode, op: nodes.StreamStreamJoin, side: JoinSide, flow: Flow) -> None:
+def _emit_matches(
+    c: Compiler, node: ProcessorNode, op: operations.StreamStreamJoin, side: JoinSide, flow: Flow
+) -> None:
     """An inner join: nothing but what is there of the other side."""
     e = c.emitter
     raw, time = e.raw(flow.key, side.key_serde), flow.time
@@ -89,7 +91,9 @@ def _emit_matches(c: Compiler, node: ProcessorNode, op: nodes.StreamStreamJoin, 
             _joined(c, node, op, flow.copy().key, values, at_ms, flow.headers)
 
 
-def _emit_results(c: Compiler, node: ProcessorNode, op: nodes.StreamStreamJoin, side: JoinSide, flow: Flow) -> None:
+def _emit_results(
+    c: Compiler, node: ProcessorNode, op: operations.StreamStreamJoin, side: JoinSide, flow: Flow
+) -> None:
     """A left or outer join: what was not matched in time comes before the record's own results."""
     e = c.emitter
     raw = e.raw(flow.key, side.key_serde)
@@ -109,8 +113,8 @@ def _emit_results(c: Compiler, node: ProcessorNode, op: nodes.StreamStreamJoin, 
         _joined(c, node, op, key, f"{left}, {right}", at_ms, flow.headers)
 
 
-@emits(nodes.StreamSelfJoin)
-def emit_stream_self_join(c: Compiler, node: ProcessorNode, op: nodes.StreamSelfJoin, flow: Flow) -> None:
+@emits(operations.StreamSelfJoin)
+def emit_stream_self_join(c: Compiler, node: ProcessorNode, op: operations.StreamSelfJoin, flow: Flow) -> None:
     e = c.emitter
     join = SelfJoin(c.env, op)
     _drop_if(c, f"{flow.key.any} is None or {flow.value.any} is None")

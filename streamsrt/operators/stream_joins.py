@@ -27,8 +27,8 @@ from streamsrt.operators.plan import Plan, StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
 from streamsrt.state.cache import Entry, KeyValueCache
 from streamsrt.state.duplicates import DuplicatesCache
-from topology import nodes
-from topology.nodes import ProcessorNode
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode
 
 _TIME_AND_SIDE = Struct(">q?")
 _LIST_HEAD = Struct(">bi")
@@ -165,16 +165,16 @@ class Unmatched:
         self._order[:scanned] = kept
 
 
-def joiner_of(op: nodes.StreamStreamJoin | nodes.StreamSelfJoin) -> Callable[[Any, Any, Any], Any]:
+def joiner_of(op: operations.StreamStreamJoin | operations.StreamSelfJoin) -> Callable[[Any, Any, Any], Any]:
     """``(key, left, right) -> result``."""
     joiner = op.joiner
     return joiner if op.with_key else lambda key, left, right: joiner(left, right)
 
 
-@makes(nodes.StreamJoinWindow)
+@makes(operations.StreamJoinWindow)
 def make_stream_join_window(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
-    assert isinstance(op, nodes.StreamJoinWindow)
+    assert isinstance(op, operations.StreamJoinWindow)
     env, plan, forward = builder.env, builder.plan, made.forward
     cache: DuplicatesCache = env.caches[op.store]
     spec = plan.specs[op.store]
@@ -202,7 +202,7 @@ Result = tuple[bytes | None, Any, Any, int]
 class JoinSide:
     """One side of a join: what comes of each of its records."""
 
-    def __init__(self, env: Environment, op: nodes.StreamStreamJoin, own_store: str) -> None:
+    def __init__(self, env: Environment, op: operations.StreamStreamJoin, own_store: str) -> None:
         plan = env.plan
         self.op = op
         self.is_left = op.side == "left"
@@ -251,14 +251,14 @@ def own_store_of(plan: Plan, node: ProcessorNode) -> str:
     (parent,) = node.parents
     window = plan.node(parent)
     assert isinstance(window, ProcessorNode)
-    assert isinstance(window.operation, nodes.StreamJoinWindow)
+    assert isinstance(window.operation, operations.StreamJoinWindow)
     return window.operation.store
 
 
-@makes(nodes.StreamStreamJoin)
+@makes(operations.StreamStreamJoin)
 def make_stream_stream_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
-    assert isinstance(op, nodes.StreamStreamJoin)
+    assert isinstance(op, operations.StreamStreamJoin)
     env, forward, joined = builder.env, made.forward, joiner_of(op)
     side = JoinSide(env, op, own_store_of(builder.plan, node))
     time, key_serde, serialize = side.time, side.key_serde, side.own_serde.serialize
@@ -285,7 +285,7 @@ def make_stream_stream_join(builder: PathBuilder, node: ProcessorNode, made: Pat
 class SelfJoin:
     """Results in the order of a join of two streams: as the left side, with itself, as the right side; by time."""
 
-    def __init__(self, env: Environment, op: nodes.StreamSelfJoin) -> None:
+    def __init__(self, env: Environment, op: operations.StreamSelfJoin) -> None:
         self._op = op
         self._cache: DuplicatesCache = env.caches[op.store]
         self.key_serde = env.plan.key_serde(env.plan.specs[op.store])
@@ -306,10 +306,10 @@ class SelfJoin:
             yield value, value, timestamp
 
 
-@makes(nodes.StreamSelfJoin)
+@makes(operations.StreamSelfJoin)
 def make_stream_self_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
-    assert isinstance(op, nodes.StreamSelfJoin)
+    assert isinstance(op, operations.StreamSelfJoin)
     env, forward, joined = builder.env, made.forward, joiner_of(op)
     join = SelfJoin(env, op)
     time, serialize = join.time, join.key_serde.serialize

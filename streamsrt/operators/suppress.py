@@ -24,9 +24,9 @@ from streamsrt.operators.plan import StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
 from streamsrt.state.buffer import Held, SuppressionBuffer
 from topology import serdes
-from topology.nodes import ProcessorNode
-from topology.operations import Suppress
-from topology.processor import RecordMetadata
+from topology.graph.nodes import ProcessorNode
+from topology.graph.operations import Suppress
+from topology.spec.processor import RecordMetadata
 
 NO_ORIGIN = RecordMetadata("", -1, -1)
 LATE: Iterator[Held] = iter(())

@@ -19,24 +19,24 @@ from streamsrt.operators.plan import table_lookup
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
 from streamsrt.operators.table_views import table_view, view_before_flush
 from streamsrt.operators.tables import keep
-from topology import nodes
-from topology.nodes import ProcessorNode
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode
 
 
-def needs_other(op: nodes.TableTableJoin) -> bool:
+def needs_other(op: operations.TableTableJoin) -> bool:
     """Whether there is no result without a row on the other side."""
     return op.kind == "inner" or (op.kind == "left" and op.side == "right")
 
 
-def joins_none(op: nodes.TableTableJoin) -> bool:
+def joins_none(op: operations.TableTableJoin) -> bool:
     """Whether the other side's row gives a result when this side has none."""
     return op.kind == "outer" or (op.kind == "left" and op.side == "right")
 
 
-@makes(nodes.TableTableJoin)
+@makes(operations.TableTableJoin)
 def make_table_table_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
-    assert isinstance(op, nodes.TableTableJoin)
+    assert isinstance(op, operations.TableTableJoin)
     env, forward, joiner = builder.env, made.forward, op.joiner
     other_row = table_view(env.plan, env.caches, op.table)
     before_flush = view_before_flush(env.plan, env.caches, op.table)
@@ -67,10 +67,10 @@ def make_table_table_join(builder: PathBuilder, node: ProcessorNode, made: PathN
     return process
 
 
-@makes(nodes.TableJoinMerge)
+@makes(operations.TableJoinMerge)
 def make_table_join_merge(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
-    assert isinstance(op, nodes.TableJoinMerge)
+    assert isinstance(op, operations.TableJoinMerge)
     env, forward, store = builder.env, made.forward, op.store
     if store is None:
         return forward
@@ -86,8 +86,8 @@ def make_table_join_merge(builder: PathBuilder, node: ProcessorNode, made: PathN
     return process
 
 
-@emits(nodes.TableTableJoin)
-def emit_table_table_join(c: Compiler, node: ProcessorNode, op: nodes.TableTableJoin, flow: Flow) -> None:
+@emits(operations.TableTableJoin)
+def emit_table_table_join(c: Compiler, node: ProcessorNode, op: operations.TableTableJoin, flow: Flow) -> None:
     e = c.emitter
     if c.plan.is_versioned(node.parents[0]):
         raise TooComplex(f"{node.name}: only the newest versions are joined")
@@ -100,7 +100,7 @@ def emit_table_table_join(c: Compiler, node: ProcessorNode, op: nodes.TableTable
         _emit_joined(c, node, op, inside)
 
 
-def _emit_joined(c: Compiler, node: ProcessorNode, op: nodes.TableTableJoin, flow: Flow) -> None:
+def _emit_joined(c: Compiler, node: ProcessorNode, op: operations.TableTableJoin, flow: Flow) -> None:
     e = c.emitter
     other, other_ms = _emit_look_up(c, op, flow)
     value = e.obj(flow.value)
@@ -140,7 +140,7 @@ def _emit_joined(c: Compiler, node: ProcessorNode, op: nodes.TableTableJoin, flo
         c.children(node, result)
 
 
-def _emit_look_up(c: Compiler, op: nodes.TableTableJoin, flow: Flow) -> tuple[str, str]:
+def _emit_look_up(c: Compiler, op: operations.TableTableJoin, flow: Flow) -> tuple[str, str]:
     """The variables that hold the other side's value and timestamp."""
     e = c.emitter
     other, other_ms = e.temp("x"), e.temp("t")
@@ -158,8 +158,8 @@ def _emit_look_up(c: Compiler, op: nodes.TableTableJoin, flow: Flow) -> tuple[st
     return other, other_ms
 
 
-@emits(nodes.TableJoinMerge)
-def emit_table_join_merge(c: Compiler, node: ProcessorNode, op: nodes.TableJoinMerge, flow: Flow) -> None:
+@emits(operations.TableJoinMerge)
+def emit_table_join_merge(c: Compiler, node: ProcessorNode, op: operations.TableJoinMerge, flow: Flow) -> None:
     if op.store is None:
         c.children(node, flow)
     else:

@@ -14,11 +14,11 @@ from streamsrt.operators.plan import Plan, no_store_error, own_store
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.session_cache import SessionCache
-from topology import nodes
-from topology.nodes import ProcessorNode
-from topology.operations import Suppress
-from topology.serdes import Serde
-from topology.windows import Windowed
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode
+from topology.graph.operations import Suppress
+from topology.spec.serdes import Serde
+from topology.spec.windows import Windowed
 
 Row: TypeAlias = tuple[Any, int]
 View: TypeAlias = Callable[[Any], Row]
@@ -27,12 +27,14 @@ View: TypeAlias = Callable[[Any], Row]
 NO_ROW: Row = (None, -1)
 
 
-def derived(op: nodes.TableSource | nodes.TableFilter | nodes.TableMapValues) -> Callable[[Any, Any], Any]:
+def derived(
+    op: operations.TableSource | operations.TableFilter | operations.TableMapValues,
+) -> Callable[[Any, Any], Any]:
     """``(key, value) -> value`` of a table that is derived from another one."""
     match op:
-        case nodes.TableFilter(predicate=predicate, negate=negate):
+        case operations.TableFilter(predicate=predicate, negate=negate):
             return lambda k, v: None if v is None or bool(predicate(k, v)) is negate else v
-        case nodes.TableMapValues(fn=fn, with_key=with_key):
+        case operations.TableMapValues(fn=fn, with_key=with_key):
             return lambda k, v: None if v is None else fn(k, v) if with_key else fn(v)
     return lambda k, v: v
 
@@ -70,12 +72,12 @@ def _view(plan: Plan, caches: Mapping[str, Any], table: str, stored: Callable[[s
         store = own_store(op)
         if store is not None:
             return stored(store)
-        if isinstance(op, nodes.TableFilter | nodes.TableMapValues):
+        if isinstance(op, operations.TableFilter | operations.TableMapValues):
             return _through(_view(plan, caches, node.parents[0], stored), derived(op))
         if isinstance(op, Suppress):
             serde = plan.key_serde(plan.specs[op.store])
             return _held_back(_view(plan, caches, node.parents[0], stored), caches[op.store], serde)
-        if isinstance(op, nodes.TableJoinMerge):
+        if isinstance(op, operations.TableJoinMerge):
             return _joined(plan, caches, node, stored)
     raise no_store_error(table)
 
@@ -94,7 +96,7 @@ def table_view_as_of(plan: Plan, caches: Mapping[str, Any], table: str) -> Calla
         return lambda key, at_ms: as_of(serialize(key), at_ms)
     above = table_view_as_of(plan, caches, node.parents[0])
     assert above is not None
-    assert isinstance(node.operation, nodes.TableFilter | nodes.TableMapValues)
+    assert isinstance(node.operation, operations.TableFilter | operations.TableMapValues)
     step = derived(node.operation)
     return lambda key, at_ms: step(key, above(key, at_ms))
 
@@ -150,8 +152,8 @@ def _joined(plan: Plan, caches: Mapping[str, Any], merge: ProcessorNode, stored:
     assert isinstance(this, ProcessorNode)
     assert isinstance(other, ProcessorNode)
     op, reverse = this.operation, other.operation
-    assert isinstance(op, nodes.TableTableJoin)
-    assert isinstance(reverse, nodes.TableTableJoin)
+    assert isinstance(op, operations.TableTableJoin)
+    assert isinstance(reverse, operations.TableTableJoin)
     left, right = _view(plan, caches, reverse.table, stored), _view(plan, caches, op.table, stored)
     joiner, kind = op.joiner, op.kind
 

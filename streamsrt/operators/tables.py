@@ -9,8 +9,8 @@ from streamsrt.operators.compiler import Compiler, emits
 from streamsrt.operators.emitter import Flow, Slot
 from streamsrt.operators.plan import table_lookup
 from streamsrt.operators.table_views import table_view
-from topology import nodes
-from topology.nodes import ProcessorNode
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode
 
 
 def entry_for(c: Compiler, store: str, key: str, *, read: bool) -> str:
@@ -58,8 +58,8 @@ def log_and_forward(c: Compiler, node: ProcessorNode, store: str, flow: Flow, ke
     c.children(node, flow)
 
 
-@emits(nodes.TableSource)
-def emit_table_source(c: Compiler, node: ProcessorNode, op: nodes.TableSource, flow: Flow) -> None:
+@emits(operations.TableSource)
+def emit_table_source(c: Compiler, node: ProcessorNode, op: operations.TableSource, flow: Flow) -> None:
     e = c.emitter
     dropped = e.counter(c.counters, "dropped_null")
     with e.block(f"if {flow.key.any} is None:"):
@@ -98,8 +98,8 @@ def _own_old(c: Compiler, store: str, flow: Flow) -> Slot:
     return Slot(obj=old)
 
 
-@emits(nodes.TableFilter)
-def emit_table_filter(c: Compiler, node: ProcessorNode, op: nodes.TableFilter, flow: Flow) -> None:
+@emits(operations.TableFilter)
+def emit_table_filter(c: Compiler, node: ProcessorNode, op: operations.TableFilter, flow: Flow) -> None:
     e = c.emitter
     key = e.obj(flow.key)
     predicate = e.bind("predicate", op.predicate)
@@ -133,8 +133,8 @@ def _store_or_forward(c: Compiler, node: ProcessorNode, store: str | None, flow:
         keep(c, node, store, flow)
 
 
-@emits(nodes.TableMapValues)
-def emit_table_map_values(c: Compiler, node: ProcessorNode, op: nodes.TableMapValues, flow: Flow) -> None:
+@emits(operations.TableMapValues)
+def emit_table_map_values(c: Compiler, node: ProcessorNode, op: operations.TableMapValues, flow: Flow) -> None:
     e = c.emitter
     mapper = e.bind("mapper", op.fn)
     key = e.obj(flow.key) + ", " if op.with_key else ""
@@ -156,8 +156,8 @@ def emit_table_map_values(c: Compiler, node: ProcessorNode, op: nodes.TableMapVa
     _store_or_forward(c, node, op.store, inside)
 
 
-@emits(nodes.StreamTableJoin)
-def emit_stream_table_join(c: Compiler, node: ProcessorNode, op: nodes.StreamTableJoin, flow: Flow) -> None:
+@emits(operations.StreamTableJoin)
+def emit_stream_table_join(c: Compiler, node: ProcessorNode, op: operations.StreamTableJoin, flow: Flow) -> None:
     e = c.emitter
     dropped = e.counter(c.counters, "dropped_null")
     key, value = flow.key.any, flow.value.any
@@ -176,7 +176,7 @@ def emit_stream_table_join(c: Compiler, node: ProcessorNode, op: nodes.StreamTab
                 _joined(c, node, op, inside, found)
 
 
-def _look_up(c: Compiler, op: nodes.StreamTableJoin, flow: Flow) -> str:
+def _look_up(c: Compiler, op: operations.StreamTableJoin, flow: Flow) -> str:
     e = c.emitter
     lookup = table_lookup(c.plan, op.table)
     if lookup is None or c.plan.specs[lookup.store].kind != "key_value":
@@ -190,7 +190,7 @@ def _look_up(c: Compiler, op: nodes.StreamTableJoin, flow: Flow) -> str:
     row = f"{e.bind('cache', c.caches[lookup.store])}[{key}].value"
     e.line(f"{found} = {row if flow.key.not_null else f'None if {key} is None else {row}'}")
     for step in lookup.steps:
-        if isinstance(step, nodes.TableFilter):
+        if isinstance(step, operations.TableFilter):
             test = f"{e.bind('predicate', step.predicate)}({e.obj(flow.key)}, {found})"
             with e.block(f"if {found} is not None and {'' if step.negate else 'not '}{test}:"):
                 e.line(f"{found} = None")
@@ -201,7 +201,7 @@ def _look_up(c: Compiler, op: nodes.StreamTableJoin, flow: Flow) -> str:
     return found
 
 
-def _joined(c: Compiler, node: ProcessorNode, op: nodes.StreamTableJoin, flow: Flow, found: str) -> None:
+def _joined(c: Compiler, node: ProcessorNode, op: operations.StreamTableJoin, flow: Flow, found: str) -> None:
     e = c.emitter
     inside = flow.copy()
     key = e.obj(inside.key) + ", " if op.with_key else ""

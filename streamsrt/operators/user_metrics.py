@@ -1,4 +1,4 @@
-"""Metrics that the user's processors make (:class:`topology.processor_metrics.ProcessorMetrics`): numbers of one task.
+"""Metrics that the user's processors make (:class:`topology.spec.processor_metrics.ProcessorMetrics`): numbers of one task.
 
 1. They are changed by the processing thread, and read by it between two batches.
 2. A meter is known by its node, group, name and tags: who asks again gets the same one.

@@ -26,9 +26,9 @@ from streamsrt.queries.values import (
     WindowRangeQuery,
 )
 from streamsrt.state.store import after_prefix
-from topology.nodes import StoreSpec
-from topology.stores import ValueAndTimestamp, VersionedRecord
-from topology.windows import Windowed
+from topology.graph.nodes import StoreSpec
+from topology.spec.stores import ValueAndTimestamp, VersionedRecord
+from topology.spec.windows import Windowed
 
 _timestamp_of = Struct(">q").unpack_from
 

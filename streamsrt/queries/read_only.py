@@ -36,9 +36,9 @@ from streamsrt.queries.values import (
     WindowKeyQuery,
     WindowRangeQuery,
 )
-from topology.serdes import Serde
-from topology.stores import ValueAndTimestamp, VersionedRecord
-from topology.windows import Windowed
+from topology.spec.serdes import Serde
+from topology.spec.stores import ValueAndTimestamp, VersionedRecord
+from topology.spec.windows import Windowed
 
 
 class _LocalStore:
@@ -110,7 +110,7 @@ class _LocalStore:
 
 
 class LocalKeyValueStore(_LocalStore):
-    """A :class:`topology.stores.ReadOnlyKeyValueStore`. Ranges go through one partition after the other."""
+    """A :class:`topology.spec.stores.ReadOnlyKeyValueStore`. Ranges go through one partition after the other."""
 
     kind = "key_value"
 
@@ -149,7 +149,7 @@ class LocalKeyValueStore(_LocalStore):
 
 
 class LocalWindowStore(_LocalStore):
-    """The reading half of a :class:`topology.stores.WindowStore`. Times are epoch milliseconds of windows' starts."""
+    """The reading half of a :class:`topology.spec.stores.WindowStore`. Times are epoch milliseconds of windows' starts."""
 
     kind = "window"
 
@@ -195,7 +195,7 @@ class LocalWindowStore(_LocalStore):
 
 
 class LocalSessionStore(_LocalStore):
-    """The reading half of a :class:`topology.stores.SessionStore`; both bounds of a session are included."""
+    """The reading half of a :class:`topology.spec.stores.SessionStore`; both bounds of a session are included."""
 
     kind = "session"
 
@@ -220,7 +220,7 @@ class LocalSessionStore(_LocalStore):
 
 
 class LocalVersionedStore(_LocalStore):
-    """The reading half of a :class:`topology.stores.VersionedKeyValueStore`."""
+    """The reading half of a :class:`topology.spec.stores.VersionedKeyValueStore`."""
 
     kind = "versioned"
 

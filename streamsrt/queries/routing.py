@@ -19,7 +19,8 @@ from streamsrt.membership.values import Endpoint, TopicPartition
 from streamsrt.queries.errors import StreamsRebalancingError, UnknownStateStoreError
 from streamsrt.queries.values import HostInfo, KeyQueryMetadata, Partitioner, StreamsMetadata
 from streamsrt.wire.murmur2 import partition_for_key
-from topology.nodes import StoreSpec, Subtopology, Topology, internal_topic_name
+from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
+from topology.graph.topology import Topology
 
 Places = frozenset[TopicPartition]
 

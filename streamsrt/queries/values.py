@@ -12,7 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from topology.serdes import Serde
+from topology.spec.serdes import Serde
 
 R = TypeVar("R")
 K = TypeVar("K")
@@ -32,7 +32,7 @@ class KeyQuery:
 
 @dataclass(frozen=True, slots=True)
 class TimestampedKeyQuery:
-    """The value of a key with its timestamp (:class:`topology.stores.ValueAndTimestamp`)."""
+    """The value of a key with its timestamp (:class:`topology.spec.stores.ValueAndTimestamp`)."""
 
     key: Any
 
@@ -48,7 +48,7 @@ class RangeQuery:
 
 @dataclass(frozen=True, slots=True)
 class TimestampedRangeQuery:
-    """As :class:`RangeQuery`; values are :class:`topology.stores.ValueAndTimestamp`."""
+    """As :class:`RangeQuery`; values are :class:`topology.spec.stores.ValueAndTimestamp`."""
 
     lower: Any = None
     upper: Any = None
@@ -67,7 +67,7 @@ class PrefixQuery:
 @dataclass(frozen=True, slots=True)
 class WindowKeyQuery:
     """Pairs ``(start, value)`` of the windows of a key that start in ``time_from``..``time_to``, epoch milliseconds, both
-    included. Values of a timestamped store are :class:`topology.stores.ValueAndTimestamp`."""
+    included. Values of a timestamped store are :class:`topology.spec.stores.ValueAndTimestamp`."""
 
     key: Any
     time_from: int = 0
@@ -78,7 +78,7 @@ class WindowKeyQuery:
 @dataclass(frozen=True, slots=True)
 class WindowRangeQuery:
     """Pairs ``(windowed key, value)`` of the windows that start in ``time_from``..``time_to``, both included, of the keys
-    from ``lower`` to ``upper``. Values of a timestamped store are :class:`topology.stores.ValueAndTimestamp`."""
+    from ``lower`` to ``upper``. Values of a timestamped store are :class:`topology.spec.stores.ValueAndTimestamp`."""
 
     time_from: int = 0
     time_to: int = LATEST_MS
@@ -109,7 +109,7 @@ class SessionRangeQuery:
 @dataclass(frozen=True, slots=True)
 class VersionedKeyQuery:
     """The version of a key that was valid at ``as_of``, epoch milliseconds; None: the newest
-    (:class:`topology.stores.VersionedRecord`)."""
+    (:class:`topology.spec.stores.VersionedRecord`)."""
 
     key: Any
     as_of: int | None = None

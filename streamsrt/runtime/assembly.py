@@ -43,7 +43,7 @@ from streamsrt.tasks.task import TaskConfig
 from streamsrt.tasks.task_manager import TaskManager
 from streamsrt.tasks.task_settings import TaskSettings
 from streamsrt.wire.compression import Compression
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 logger = logging.getLogger(__name__)
 

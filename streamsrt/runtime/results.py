@@ -15,8 +15,8 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import LATEST, ClientConfig, ProducerConfig, TopicPartition
 from streamsrt.errors import DeserializationError, MissingTopicError, UserError
 from streamsrt.wire.records import Headers, iter_columns
-from topology.nodes import Topology
-from topology.serdes import Serde
+from topology.graph.topology import Topology
+from topology.spec.serdes import Serde
 
 
 class ResultRecord(NamedTuple):

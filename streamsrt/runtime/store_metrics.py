@@ -15,7 +15,7 @@ from streamsrt.state.rocksdb import RocksDBStore
 from streamsrt.state.timed import StoreMeter
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.owned_task import OwnedTask
-from topology.nodes import ProcessorNode
+from topology.graph.nodes import ProcessorNode
 
 GLOBAL_TASK_ID: Final = "-1_-1"
 _RATIO = 1e6

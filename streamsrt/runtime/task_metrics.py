@@ -9,8 +9,8 @@ from streamsrt.operators.plan import emits_on_close
 from streamsrt.operators.user_metrics import UserLatency, UserMetrics, UserRate
 from streamsrt.runtime.metrics import NODE, TASK, TOPIC, MetricList
 from streamsrt.tasks.owned_task import OwnedTask
-from topology.nodes import ProcessorNode
-from topology.operations import Suppress
+from topology.graph.nodes import ProcessorNode
+from topology.graph.operations import Suppress
 
 _LATENCY = "milliseconds from a record's timestamp to its coming to the node"
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from streamsrt.errors import TopologyMismatchError
-from topology.diff import diff
-from topology.nodes import Topology
-from topology.outline import TopologyOutline, outline
+from topology.graph.diff import diff
+from topology.graph.outline import TopologyOutline, outline
+from topology.graph.topology import Topology
 
 FILE = "topology.json"
 DIGEST_TAG = "topology.digest"

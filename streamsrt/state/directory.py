@@ -33,7 +33,7 @@ from streamsrt.state.failures import delete_tree, storage_error
 from streamsrt.state.kinds import LaidOut, check_kind, lay_out, make_store
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_changelog_offset
 from streamsrt.state.store import BytesStore
-from topology.nodes import StoreSpec
+from topology.graph.nodes import StoreSpec
 
 FORMAT = 1
 

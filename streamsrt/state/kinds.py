@@ -23,7 +23,7 @@ from streamsrt.state.versioned import VersionedBytesStore
 from streamsrt.state.versioned_cache import VersionedCache
 from streamsrt.state.window_cache import WindowCache
 from streamsrt.state.windowed import WindowBytesStore
-from topology.nodes import StoreSpec
+from topology.graph.nodes import StoreSpec
 
 LaidOut: TypeAlias = BytesStore | WindowBytesStore | DuplicatesBytesStore | SessionBytesStore | VersionedBytesStore
 Cache: TypeAlias = KeyValueCache | WindowCache | DuplicatesCache | SessionCache | VersionedCache | SuppressionBuffer

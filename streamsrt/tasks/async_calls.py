@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from streamsrt.operators.environment import Outcome
-from topology.operations import MapAsync
+from topology.graph.operations import MapAsync
 
 
 @lru_cache(maxsize=1)

@@ -46,8 +46,8 @@ from streamsrt.state.store import StoreClosedError
 from streamsrt.tasks.task import TaskConfig
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import RecordColumns, iter_columns
-from topology.nodes import StoreSpec, Subtopology
-from topology.serdes import Serde
+from topology.graph.nodes import StoreSpec, Subtopology
+from topology.spec.serdes import Serde
 
 logger = logging.getLogger(__name__)
 

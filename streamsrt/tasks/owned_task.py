@@ -26,7 +26,7 @@ from streamsrt.membership.values import Task as TaskKey
 from streamsrt.tasks.input_buffer import InputBuffer
 from streamsrt.tasks.restore import ChangelogProgress
 from streamsrt.tasks.task import Task
-from topology.nodes import Subtopology
+from topology.graph.nodes import Subtopology
 
 
 class Phase(Enum):

@@ -19,7 +19,8 @@ from streamsrt.client.values import RefusalAnswer, RefusedRecord
 from streamsrt.errors import ProductionError, StreamsError
 from streamsrt.operators.handlers import DeadLetter, ErrorContext, ExceptionHandlers, HandlerResponse
 from streamsrt.tasks.record_collector import RecordCollector
-from topology.nodes import SinkNode, Topology
+from topology.graph.nodes import SinkNode
+from topology.graph.topology import Topology
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from streamsrt.tasks.offset_metadata import refuse_running_backfill
 from streamsrt.tasks.owned_task import OwnedTask
 from streamsrt.tasks.source_topics import SourceTopics
 from streamsrt.tasks.task_settings import TaskSettings
-from topology.nodes import Subtopology, internal_topic_name
+from topology.graph.nodes import Subtopology, internal_topic_name
 
 ADMIN_TIMEOUT_S = 5.0
 

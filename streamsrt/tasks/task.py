@@ -38,9 +38,9 @@ from streamsrt.tasks.partition_group import PartitionGroup, Run, TopicPartition
 from streamsrt.tasks.record_collector import Collector
 from streamsrt.tasks.task_meter import task_meter
 from streamsrt.wire.records import RecordColumns
-from topology.nodes import ProcessorNode, SourceNode, StoreSpec, Subtopology
-from topology.serdes import Serde
-from topology.timestamps import timestamp_extractor
+from topology.graph.nodes import ProcessorNode, SourceNode, StoreSpec, Subtopology
+from topology.spec.serdes import Serde
+from topology.spec.timestamps import timestamp_extractor
 
 _MEASURED_RECORDS = 8
 """After so many records a task looks how much its caches hold."""

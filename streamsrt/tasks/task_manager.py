@@ -55,7 +55,7 @@ from streamsrt.tasks.task_settings import TaskSettings
 from streamsrt.tasks.treatments import is_waited_out
 from streamsrt.tasks.waiting_tasks import WaitingTasks
 from streamsrt.wire.primitives import DecodeError
-from topology.nodes import Subtopology
+from topology.graph.nodes import Subtopology
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from streamsrt.operators.plan import Plan
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.timed import StoreMeter
 from streamsrt.tasks.record_collector import RecordCollector
-from topology.nodes import SourceNode
+from topology.graph.nodes import SourceNode
 
 SAMPLE = 16
 

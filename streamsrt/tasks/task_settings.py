@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from streamsrt.tasks.task import TaskConfig
-from topology.nodes import Subtopology
+from topology.graph.nodes import Subtopology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,11 +25,11 @@ from streamsrt.operators.user_metrics import UserMetrics
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.kinds import cache_over, lay_out, make_store
 from streamsrt.state.passing_directory import PassingDirectory
-from topology.materialize import added_store
-from topology.processor import PunctuationType, Record, RecordMetadata
-from topology.serdes import Serde
-from topology.stores import Store
-from topology.windows import Duration, Time, to_epoch_ms, to_ms
+from topology.build.materialize import added_store
+from topology.spec.processor import PunctuationType, Record, RecordMetadata
+from topology.spec.serdes import Serde
+from topology.spec.stores import Store
+from topology.spec.windows import Duration, Time, to_epoch_ms, to_ms
 
 
 class CapturedForward(NamedTuple):
@@ -65,7 +65,7 @@ def _given(serde: Serde[Any] | None, setting: str) -> Serde[Any]:
 
 
 class MockProcessorContext:
-    """A :class:`topology.processor.ProcessorContext` that keeps what a processor does. Times are epoch milliseconds.
+    """A :class:`topology.spec.processor.ProcessorContext` that keeps what a processor does. Times are epoch milliseconds.
 
     ``fixed_key``: as for a processor of ``process_values``. ``config``: settings of the application. ``state_dir``: the
     task's directory; None: a passing one. What is counted is asked of the metric: ``context.metrics.counter("seen").total``.

@@ -34,8 +34,9 @@ from streamsrt.tasks.record_collector import Keys
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers, RecordColumns
-from topology.nodes import StoreSpec, Subtopology, Topology, internal_topic_name
-from topology.serdes import Serde
+from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
+from topology.graph.topology import Topology
+from topology.spec.serdes import Serde
 
 K = TypeVar("K")
 V = TypeVar("V")

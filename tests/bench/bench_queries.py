@@ -23,7 +23,7 @@ from streamsrt.queries.errors import InvalidStateStoreError
 from streamsrt.tasks.record_collector import RecordCollector
 from tests.fixtures_brokers import BundledBroker
 from topology import StreamsBuilder, serdes
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 KEYS = [f"key-{n:05d}" for n in range(10_000)]
 PARTITIONS = 4

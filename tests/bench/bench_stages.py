@@ -27,8 +27,9 @@ from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.records import decode_batches, encode_batch
 from tests.bench import prototype
 from tests.bench.measure import compare
-from topology import nodes, serdes
-from topology.windows import TimeWindows
+from topology import serdes
+from topology.graph import nodes, operations
+from topology.spec.windows import TimeWindows
 
 RECORDS = 100_000
 BATCH_RECORDS = 500
@@ -160,8 +161,8 @@ def drive(task: Task, batches: list[bytes]) -> Callable[[], object]:
 
 def filter_map() -> nodes.Subtopology:
     return chain(
-        ("filter", nodes.Filter(predicate=lambda k, v: v[0] != 48)),
-        ("map", nodes.MapValues(fn=lambda v: v.upper())),
+        ("filter", operations.Filter(predicate=lambda k, v: v[0] != 48)),
+        ("map", operations.MapValues(fn=lambda v: v.upper())),
         source=source(),
         sink=sink(),
     )
@@ -172,8 +173,8 @@ COUNTS = nodes.StoreSpec(name="counts", key_serde=serdes.bytes, value_serde=serd
 
 def count() -> nodes.Subtopology:
     return chain(
-        ("count", nodes.Aggregate(store="counts", aggregation="count")),
-        ("to-stream", nodes.TableToStream()),
+        ("count", operations.Aggregate(store="counts", aggregation="count")),
+        ("to-stream", operations.TableToStream()),
         source=source(),
         sink=sink(value=serdes.long),
         stores=(COUNTS,),
@@ -193,8 +194,8 @@ def windowed_count() -> nodes.Subtopology:
         window_size_ms=60_000,
     )
     return chain(
-        ("count", nodes.Aggregate(store="counts", aggregation="count", windows=WINDOWS)),
-        ("to-stream", nodes.TableToStream()),
+        ("count", operations.Aggregate(store="counts", aggregation="count", windows=WINDOWS)),
+        ("to-stream", operations.TableToStream()),
         source=source(),
         sink=sink(key=serdes.time_windowed(serdes.bytes, 60_000), value=serdes.long),
         stores=(spec,),
@@ -203,9 +204,9 @@ def windowed_count() -> nodes.Subtopology:
 
 def split_words() -> nodes.Subtopology:
     return chain(
-        ("split", nodes.FlatMapValues(fn=lambda v: v.lower().split())),
-        ("key", nodes.SelectKey(fn=lambda k, v: v)),
-        ("one", nodes.MapValues(fn=lambda v: b"1")),
+        ("split", operations.FlatMapValues(fn=lambda v: v.lower().split())),
+        ("key", operations.SelectKey(fn=lambda k, v: v)),
+        ("one", operations.MapValues(fn=lambda v: b"1")),
         source=source(),
         sink=sink(),
     )
@@ -216,7 +217,7 @@ TABLE = nodes.StoreSpec(name="profiles", key_serde=serdes.bytes, value_serde=ser
 
 def join() -> nodes.Subtopology:
     made = chain(
-        ("join", nodes.StreamTableJoin(table="table", joiner=lambda v, profile: v + profile)),
+        ("join", operations.StreamTableJoin(table="table", joiner=lambda v, profile: v + profile)),
         source=source(),
         sink=sink(),
         stores=(TABLE,),
@@ -229,7 +230,10 @@ def join() -> nodes.Subtopology:
         children=("table",),
     )
     node = nodes.ProcessorNode(
-        name="table", operation=nodes.TableSource(store="profiles"), parents=("profiles-source",), stores=("profiles",)
+        name="table",
+        operation=operations.TableSource(store="profiles"),
+        parents=("profiles-source",),
+        stores=("profiles",),
     )
     return nodes.Subtopology(number=0, id="bench", digest="", nodes=(*made.nodes, table, node), stores=(TABLE,))
 

@@ -24,7 +24,8 @@ from streamsrt.tasks.task_manager import TaskManager
 from streamsrt.tasks.task_settings import TaskSettings
 from tests.streamsrt.in_process_network import InProcessMember, InProcessNetwork
 from topology import StreamsBuilder, serdes
-from topology.nodes import Subtopology, Topology
+from topology.graph.nodes import Subtopology
+from topology.graph.topology import Topology
 
 APPLICATION_ID = "app"
 CHANGELOG = "app-counts-changelog"

@@ -34,7 +34,8 @@ from tests.fixtures_brokers import BundledBroker
 from tests.kafka_server import free_ports
 from tests.system.processes import wait_until
 from topology import Processor, ProcessorContext, Record, StreamsBuilder, serdes
-from topology.nodes import StoreSpec, Topology
+from topology.graph.nodes import StoreSpec
+from topology.graph.topology import Topology
 
 PATIENCE_S = 30.0
 _NUMBERS = itertools.count()

@@ -13,7 +13,7 @@ from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import decode_batches, encode_batch
 from tests.fixtures_brokers import BundledBroker
 from topology import StreamsBuilder, serdes
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 PARTITIONS = {"books": 3, "authors": 2, "shelves": 2, "out": 1}
 RECORDS = [

@@ -14,7 +14,7 @@ from streamsrt.operators.handlers import ErrorContext, HandlerResponse
 from streamsrt.wire.error_codes import ErrorCode
 from tests.system.cluster import Cluster, Row
 from topology import StreamsBuilder, serdes
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 PATIENCE_S = 60.0
 LIMIT_BYTES = 2_000

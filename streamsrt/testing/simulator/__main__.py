@@ -16,7 +16,7 @@ from streamsrt.application import load_application
 from streamsrt.errors import ConfigError, StreamsError
 from streamsrt.testing.simulator.running import simulate_seeds
 from streamsrt.testing.simulator.values import Faults, Inputs, SimulationFailure
-from topology.errors import TopologyError
+from topology.spec.errors import TopologyError
 
 _OF_A_REAL_CLUSTER = ("bootstrap.servers", "state.dir", "http.listen", "application.server", "num.stream.threads")
 _TOLD_EVERY = 100

@@ -18,7 +18,7 @@ from streamsrt.state.directory import LocalStore, StateDirectory
 from streamsrt.state.kinds import LaidOut, check_kind, lay_out, make_store
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.rocksdb import RocksDBOptions
-from topology.nodes import StoreSpec
+from topology.graph.nodes import StoreSpec
 
 Batch = tuple[tuple[tuple[bytes, bytes | None], ...], int | None]
 

@@ -25,7 +25,7 @@ from streamsrt.tasks.task_manager import TaskManager
 from streamsrt.testing.simulator.disk import Disk, SimulatedDirectory
 from streamsrt.testing.simulator.hosts import GreenletBlocking, Host, HostKilled, HostThread
 from streamsrt.testing.simulator.loop import VirtualLoop
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 T = TypeVar("T")
 

@@ -17,7 +17,8 @@ from streamsrt.testing.simulator.broker import BrokerLife, Stored
 from streamsrt.testing.simulator.instance import Instance
 from streamsrt.testing.simulator.values import Compare, Output, Outputs
 from streamsrt.wire.records import decode_batches
-from topology.nodes import Topology, internal_topic_name
+from topology.graph.nodes import internal_topic_name
+from topology.graph.topology import Topology
 
 TopicPartition = tuple[str, int]
 

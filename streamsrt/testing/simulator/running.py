@@ -18,7 +18,7 @@ from streamsrt.testing.simulator.values import (
     SimulationFailure,
     SimulationResult,
 )
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 CHAOS_S = 10.0
 SETTLE_S = 60.0

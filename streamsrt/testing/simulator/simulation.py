@@ -26,8 +26,9 @@ from streamsrt.testing.simulator.trace import Trace
 from streamsrt.testing.simulator.values import Faults, Inputs, Outputs, SimulationResult
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import encode_batch
-from topology.nodes import ProcessorNode, Topology
-from topology.operations import JoinLookup, MapAsync
+from topology.graph.nodes import ProcessorNode
+from topology.graph.operations import JoinLookup, MapAsync
+from topology.graph.topology import Topology
 
 EPOCH_MS = 1_700_000_000_000
 START_S = 1_000.0

@@ -6,7 +6,7 @@ from typing import Any
 
 from examples.sqlite_store import SqliteStore
 from topology import JoinWindows, SessionWindows, Store, StreamsBuilder, Suppressed, TimeWindows, serdes
-from topology.processor import Processor, ProcessorContext, Record
+from topology.spec.processor import Processor, ProcessorContext, Record
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 TEXT: dict[str, Any] = {"key": serdes.string, "value": serdes.string}

@@ -33,7 +33,7 @@ from tests.fixtures_brokers import BundledBroker
 from tests.streamsrt.backfill import every_store
 from tests.streamsrt.backfill.every_store import EVERYWHERE, GLOBAL, LAST, MINUTE_MS, TABLE, UNLOGGED, WORDS
 from tests.system.processes import wait_until
-from topology.nodes import StoreSpec
+from topology.graph.nodes import StoreSpec
 
 PARTITIONS = 2
 KEYS = [f"key-{number}" for number in range(9)]

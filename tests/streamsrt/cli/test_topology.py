@@ -8,13 +8,12 @@ import pytest
 
 from examples import wordcount
 from tests.streamsrt.cli.conftest import Command
-from topology.describe import describe
 
 
 def test_describe_prints_what_kafka_streams_prints(command: Command) -> None:
     done = command("topology", "describe", "examples.wordcount:topology")
     assert done.code == 0
-    assert done.out == describe(wordcount.topology)
+    assert done.out == wordcount.topology.describe()
     assert command("topology", "describe", "examples.wordcount").out == done.out
 
 

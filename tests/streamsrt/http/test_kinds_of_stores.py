@@ -22,7 +22,7 @@ from tests.streamsrt.http.test_server import get
 from tests.streamsrt.queries.test_application import PATIENCE_S, wait_until
 from tests.system.processes import run_command
 from topology import SessionWindows, Store, StreamsBuilder, TimeWindows, serdes
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 KEYS = [f"key-{number}" for number in range(12)]
 PARTITIONS = 2

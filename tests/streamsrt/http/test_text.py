@@ -11,9 +11,9 @@ import pytest
 from streamsrt.errors import UserError
 from streamsrt.http.text import key_of, row_json, to_json
 from topology import serdes
-from topology.nodes import StoreSpec
-from topology.stores import ValueAndTimestamp
-from topology.windows import Windowed
+from topology.graph.nodes import StoreSpec
+from topology.spec.stores import ValueAndTimestamp
+from topology.spec.windows import Windowed
 
 SOME = UUID("0b8f2f0e-6d0c-4ee8-a0e0-3f4a8a4a6c10")
 

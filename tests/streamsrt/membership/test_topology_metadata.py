@@ -10,7 +10,8 @@ from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.wire import types
 from streamsrt.wire.messages import encode
 from tests.oracle.programs import Case, build, case_name, cases, unsupported
-from topology.nodes import InternalTopic, Subtopology, Topology
+from topology.graph.nodes import InternalTopic, Subtopology
+from topology.graph.topology import Topology
 
 # Kafka Streams sends no subtopologies at all for a program with a pattern, which its brokers don't support.
 CASES = [

@@ -7,7 +7,7 @@ import pytest
 from streamsrt.errors import ConfigError
 from tests.streamsrt.operators.programs import Piped, Written, columns_of, commit, new_task
 from topology import KStream, StreamsBuilder, TimeWindows, Topology, serdes
-from topology.serdes import CallableSerde
+from topology.spec.serdes import CallableSerde
 
 
 class Counted:

@@ -22,8 +22,8 @@ from topology import (
     WindowError,
     serdes,
 )
-from topology.count_windows import open_windows
-from topology.operations import CountWindowAggregate
+from topology.graph.operations import CountWindowAggregate
+from topology.spec.count_windows import open_windows
 
 
 def collect(key: object, value: Any, before: list[Any]) -> list[Any]:

@@ -38,9 +38,9 @@ from topology import (
     TimeWindows,
     Topology,
     Windowed,
-    operations,
     serdes,
 )
+from topology.graph import operations
 
 TEXT: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
 Row = tuple[str, str, str | None, int]

@@ -25,7 +25,7 @@ from topology import (
     TopologyError,
     serdes,
 )
-from topology.nodes import StoreSpec
+from topology.graph.nodes import StoreSpec
 
 TEXT: Any = {"key": serdes.string, "value": serdes.string}
 TTL_MS = 10

@@ -26,7 +26,7 @@ from topology import (
     TopologyError,
     serdes,
 )
-from topology.wrapping import AnyProcessor, ProcessorSupplier
+from topology.spec.processor_wrapper import AnyProcessor, ProcessorSupplier
 
 TEXT: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
 KEY = "processor.wrapper.class"

@@ -25,7 +25,7 @@ from streamsrt.queries.errors import (
 from streamsrt.queries.values import FailureReason, HostInfo, KeyQuery, PositionBound
 from streamsrt.tasks.record_collector import RecordCollector
 from topology import StreamsBuilder, serdes
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 PATIENCE_S = 90.0
 PARTITIONS = 4

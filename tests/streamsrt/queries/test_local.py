@@ -37,8 +37,8 @@ from streamsrt.wire.murmur2 import partition_for_key
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import APPLICATION_ID, CHANGELOG, MakeRig, Rig, number
 from topology import SessionWindows, Store, StreamsBuilder, TimeWindows, serdes
-from topology.nodes import Topology
-from topology.stores import ValueAndTimestamp, VersionedRecord
+from topology.graph.topology import Topology
+from topology.spec.stores import ValueAndTimestamp, VersionedRecord
 
 HERE, THERE = HostInfo("here", 80), HostInfo("there", 80)
 

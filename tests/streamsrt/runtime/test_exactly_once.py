@@ -24,7 +24,7 @@ from streamsrt.runtime.exactly_once import ExactlyOnceCommitter, transactional_s
 from tests.streamsrt.in_process_network import InProcessMember, InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number
 from topology import StreamsBuilder, serdes
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 
 class InProcessTransactions:

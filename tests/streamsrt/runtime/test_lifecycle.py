@@ -32,7 +32,7 @@ from streamsrt.runtime.values import Progress, RestoreProgress, State, TaskProgr
 from streamsrt.runtime.watchdog import Watchdog
 from tests.streamsrt.rig import MakeRig, Rig, number
 from topology import Processor, ProcessorContext, Record, StreamsBuilder, serdes
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 
 def dividing() -> Topology:

@@ -43,10 +43,10 @@ from streamsrt.wire.records import RecordColumns, encode_batch
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import Rig
 from topology import StreamsBuilder, Topology, serdes
-from topology.processor import Processor, Record
-from topology.stores import Store
-from topology.suppressed import Suppressed
-from topology.windows import EmitStrategy, TimeWindows
+from topology.spec.processor import Processor, Record
+from topology.spec.stores import Store
+from topology.spec.suppressed import Suppressed
+from topology.spec.windows import EmitStrategy, TimeWindows
 
 PAGE = Path(__file__).resolve().parents[3] / "examples" / "metrics.md"
 NOW_MS = 1_700_000_000_000

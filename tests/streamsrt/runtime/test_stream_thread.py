@@ -32,7 +32,7 @@ from streamsrt.runtime.values import State
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number, two_sources
 from topology import StreamsBuilder, serdes
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 
 def keys(*names: str) -> list[tuple[bytes, bytes]]:

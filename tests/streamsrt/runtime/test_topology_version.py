@@ -12,8 +12,8 @@ from streamsrt.errors import TopologyMismatchError
 from streamsrt.runtime.topology_version import DIGEST_TAG, LocalVersion, check_members, digest_tag
 from streamsrt.wire.types import StreamsGroupDescribeResponse as Response
 from topology import StreamsBuilder, serdes
-from topology.codecs import Serde
-from topology.nodes import Topology
+from topology.graph.topology import Topology
+from topology.spec.codecs import Serde
 
 
 def counting(epoch: int = 0, *, filtered: bool = False, key: Serde[str] | Serde[bytes] = serdes.string) -> Topology:

@@ -11,7 +11,7 @@ from streamsrt.membership.values import Tasks
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import Rig, number
 from topology import EmitStrategy, SessionWindows, StreamsBuilder, Suppressed, TimeWindows, serdes
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 CHANGELOGS = ("app-sessions-changelog", "app-windows-changelog", "app-sup-store-changelog")
 TOPICS = dict.fromkeys(("in", "final", "held", *CHANGELOGS), 1)

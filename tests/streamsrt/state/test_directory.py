@@ -18,7 +18,7 @@ from streamsrt.state.kinds import LaidOut
 from streamsrt.state.store import BytesStore
 from streamsrt.state.versioned import VersionedBytesStore
 from streamsrt.state.windowed import WindowBytesStore
-from topology.nodes import StoreSpec
+from topology.graph.nodes import StoreSpec
 
 COUNTS = StoreSpec(name="counts")
 WINDOWS = StoreSpec(name="windows", kind="window", retention_ms=120_000)

@@ -19,7 +19,7 @@ from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import Rig
 from topology import ProcessorContext, Record, Store, StreamsBuilder, TopologyError, serdes
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 TOPICS = {"in": 2, "countries": 3, "out": 2}
 

@@ -10,7 +10,7 @@ from streamsrt.membership.values import EpochChanged, Tasks
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import MakeRig, Rig, two_sources
 from topology import StreamsBuilder, serdes
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 LATER_MS = 60_000
 

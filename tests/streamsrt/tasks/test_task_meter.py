@@ -14,8 +14,8 @@ from streamsrt.tasks.task_meter import SAMPLE, SourceMeter
 from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.operators.programs import APPLICATION, new_store
 from topology import StreamsBuilder, Topology, serdes
-from topology.suppressed import Suppressed
-from topology.windows import TimeWindows
+from topology.spec.suppressed import Suppressed
+from topology.spec.windows import TimeWindows
 
 NOW_MS = 1_700_000_000_000
 

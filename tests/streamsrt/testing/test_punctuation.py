@@ -22,7 +22,7 @@ from topology import (
     WindowError,
     serdes,
 )
-from topology.windows import Duration, Time
+from topology.spec.windows import Duration, Time
 
 
 class Beats(Processor[str, str, str, int]):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from streamsrt.testing.simulator import Faults, Input, Inputs, Outputs, uninterrupted
 from topology import EmitStrategy, StreamsBuilder, Suppressed, TimeWindows, serdes
-from topology.nodes import Topology
+from topology.graph.topology import Topology
 
 EXACTLY_ONCE: dict[str, Any] = {"processing.guarantee": "exactly_once_v2"}
 AT_LEAST_ONCE: dict[str, Any] = {}

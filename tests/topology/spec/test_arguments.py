@@ -1,0 +1,244 @@
+"""Arguments of a wrong type: each argument of each public call, as the code has them, is refused with the user's line."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import topology
+from topology import (
+    CountWindows,
+    EmitStrategy,
+    JoinWindows,
+    Processor,
+    SessionWindows,
+    SlidingWindows,
+    Store,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    TopologyBuilder,
+    TopologyError,
+    UnlimitedWindows,
+    serdes,
+)
+from topology.spec.arguments import ALIASES, JUDGED, alternatives
+
+
+class Forward(Processor[Any, Any, Any, Any]):
+    """Any processor."""
+
+
+async def waits(value: object) -> object:
+    return value
+
+
+def _stream(builder: StreamsBuilder) -> Any:
+    return builder.stream("in", key=serdes.string, value=serdes.string)
+
+
+def _table(builder: StreamsBuilder) -> Any:
+    return builder.table("table", key=serdes.string, value=serdes.string)
+
+
+def _grouped(builder: StreamsBuilder) -> Any:
+    return _stream(builder).group_by_key()
+
+
+def _processors(_: StreamsBuilder) -> Any:
+    return (
+        TopologyBuilder().add_source("s", "in").add_processor("p", Forward, parents="s").add_state_store(Store("old"))
+    )
+
+
+RECEIVERS: dict[type, Callable[[StreamsBuilder], Any]] = {
+    topology.BranchedKStream: lambda builder: _stream(builder).split(),
+    topology.CogroupedKStream: lambda builder: _grouped(builder).cogroup(lambda key, value, total: total),
+    topology.CountWindowedKStream: lambda builder: _grouped(builder).windowed_by(CountWindows(3)),
+    topology.KGroupedStream: _grouped,
+    topology.KGroupedTable: lambda builder: _table(builder).group_by(lambda key, value: (key, value)),
+    topology.KStream: _stream,
+    topology.KTable: _table,
+    topology.SessionWindowedCogroupedKStream: lambda builder: (
+        _grouped(builder).cogroup(lambda key, value, total: total).windowed_by(SessionWindows(5))
+    ),
+    topology.SessionWindowedKStream: lambda builder: _grouped(builder).windowed_by(SessionWindows(5)),
+    topology.StreamsBuilder: lambda builder: builder,
+    topology.Suppressed: lambda _: Suppressed,
+    topology.TimeWindowedCogroupedKStream: lambda builder: (
+        _grouped(builder).cogroup(lambda key, value, total: total).windowed_by(TimeWindows(5))
+    ),
+    topology.TimeWindowedKStream: lambda builder: _grouped(builder).windowed_by(TimeWindows(5)),
+    topology.Topology: lambda builder: (_stream(builder).to("out"), builder.build())[1],
+    topology.TopologyBuilder: _processors,
+}
+"""Something of each class that a program calls methods of."""
+
+CONSTRUCTORS = [
+    topology.Buffer,
+    CountWindows,
+    JoinWindows,
+    SessionWindows,
+    SlidingWindows,
+    Store,
+    TimeWindows,
+    UnlimitedWindows,
+    topology.Sum,
+]
+
+REQUIRED: dict[str, Any] = {
+    "adder": lambda *_: None,
+    "aggregator": lambda key, value, total: total,
+    "before": 5,
+    "config": {},
+    "difference": 5,
+    "fn": lambda *_: None,
+    "gap": 5,
+    "id": lambda key, value: key,
+    "initializer": int,
+    "joiner": lambda *_: None,
+    "limit": 5,
+    "lookup": lambda *_: None,
+    "merger": lambda key, one, other: one,
+    "on": lambda key, value: key,
+    "parents": "p",
+    "predicate": lambda key, value: True,
+    "processor": "p",
+    "processor_name": "q",
+    "reducer": lambda one, other: one,
+    "serde": serdes.string,
+    "side": "left",
+    "size": 5,
+    "source": "q",
+    "source_name": "r",
+    "store": Store("new"),
+    "stores": "old",
+    "strategy": EmitStrategy.ON_WINDOW_UPDATE,
+    "subtractor": lambda *_: None,
+    "supplier": Forward,
+    "suppressed": Suppressed.until_time_limit(5),
+    "topic": "other",
+    "topics": "other",
+    "ttl": 5,
+    "windows": TimeWindows(5),
+    "within": 5,
+}
+"""Something that is right for each argument that has no default."""
+
+
+def _calls() -> list[tuple[str, type, str | None, str]]:
+    """Each argument of each public method and constructor: how the test is called, class, method, argument."""
+    found = []
+    for kind, methods in [
+        *((kind, [name for name in dir(kind) if not name.startswith("_")]) for kind in RECEIVERS),
+        *((kind, [None]) for kind in CONSTRUCTORS),
+    ]:
+        for method in methods:
+            called = kind if method is None else getattr(kind, method)
+            if not callable(called):
+                continue
+            found += [
+                (f"{kind.__name__}.{method or 'init'}({parameter.name})", kind, method, parameter.name)
+                for parameter in inspect.signature(called).parameters.values()
+                if parameter.name not in ("self", "wait_ms")
+            ]
+    return found
+
+
+CALLS = _calls()
+
+
+def _other(kind: type, method: str | None, builder: StreamsBuilder) -> dict[str, Any]:
+    """What depends on the method."""
+    if kind is topology.KTable:
+        return {"other": builder.table("second", key=serdes.string), "supplier": Forward}
+    if method in ("join", "left_join", "outer_join"):
+        return {"other": builder.stream("second", key=serdes.string), "windows": JoinWindows(5)}
+    if method == "map_async":
+        return {"fn": waits}
+    if kind is topology.CogroupedKStream and method == "cogroup":
+        return {"grouped": builder.stream("second").group_by_key()}
+    if method == "add_processor":
+        return {"name": "q"}
+    return {"other": builder.stream("second", key=serdes.string), "name": "n", "grouped": None}
+
+
+class Wrong:
+    """What no argument may be."""
+
+
+@pytest.mark.parametrize(("kind", "method", "argument"), [call[1:] for call in CALLS], ids=[call[0] for call in CALLS])
+def test_a_wrong_argument_is_refused_in_the_line_that_gives_it(kind: type, method: str | None, argument: str) -> None:
+    builder = StreamsBuilder()
+    called: Any = kind if method is None else getattr(RECEIVERS[kind](builder), method)
+    given = {**REQUIRED, **_other(kind, method, builder)}
+    parameters = inspect.signature(called).parameters
+    several = parameters[argument].kind is inspect.Parameter.VAR_POSITIONAL
+    arguments = {
+        name: given[name]
+        for name, parameter in parameters.items()
+        if parameter.default is inspect.Parameter.empty and parameter.kind is not inspect.Parameter.VAR_POSITIONAL
+    }
+    arguments |= {} if several else {argument: Wrong()}
+    with pytest.raises(TopologyError) as raised:
+        called(*[Wrong()] * several, **arguments)
+    assert raised.value.site is not None, raised.value
+    assert raised.value.site.file == __file__
+
+
+def _is_checked(member: object) -> bool:
+    return getattr(getattr(member, "__code__", None), "co_filename", "").endswith("arguments.py")
+
+
+def test_every_class_that_programs_call_is_looked_at() -> None:
+    made_here = {*RECEIVERS, *CONSTRUCTORS}
+    public = [getattr(topology, name) for name in topology.__all__]
+    classes = {each for each in public if isinstance(each, type) and each.__module__.startswith("topology.")}
+    checked = {kind for kind in classes if any(_is_checked(member) for member in vars(kind).values())}
+    assert checked <= made_here, "calls of these are checked and not tested"
+
+
+def test_every_type_in_an_annotation_is_known() -> None:
+    known = {
+        *JUDGED,
+        *ALIASES,
+        "Any",
+        "Iterable",
+        "Mapping",
+        "None",
+        "Serde",
+        "bool",
+        "int",
+        "re.Pattern",
+        "str",
+        "tuple",
+    }
+    for _, kind, method, argument in CALLS:
+        called = kind if method is None else getattr(kind, method)
+        for each in alternatives(str(inspect.signature(called).parameters[argument].annotation)):
+            is_class = isinstance(getattr(topology, each, None), type)
+            assert each in known or is_class or each.startswith("Literal["), (
+                f"{kind.__name__}.{method}({argument}: {each})"
+            )
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("string", ": write serdes.string, without quotes"),
+        ("str", ": write serdes.string, without quotes"),
+        (str, ": write serdes.string"),
+        (int, ": write serdes.long"),
+        (serdes.time_windowed, ": write serdes.time_windowed(...)"),
+        (5, "not 5"),
+    ],
+)
+def test_the_serde_that_is_meant_is_named(given: Any, hint: str) -> None:
+    with pytest.raises(TopologyError, match=re.escape(hint) + "$"):
+        StreamsBuilder().stream("in", key=given)
+    with pytest.raises(TopologyError, match=re.escape(hint) + "$"):
+        serdes.session_windowed(given)

@@ -1,0 +1,118 @@
+"""The stores of stream-stream joins: one window store per side, and one for records that no match was found for yet.
+
+1. A side's store keeps several records of one key and time apart by a sequence number (``retain_duplicates``).
+2. Without a name the stores have the names of the steps; a program's name is a common beginning. A program that brings
+   its own two stores says everything of them but their serdes.
+3. The store of unmatched records holds bytes that the runtime makes: its keys and values are of no type of the program's.
+
+Source: StreamJoined, StreamJoinedStoreFactory and OuterStreamJoinStoreFactory of Kafka Streams.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from topology.build.materialize import store_spec, windowed_spec
+from topology.build.plan import Carried, PlannedStore
+from topology.graph.operations.joins import JoinKind
+from topology.spec.codecs import bytes_
+from topology.spec.errors import TopologyError, WindowError, call_site
+from topology.spec.join_windows import JoinWindows
+from topology.spec.names import check_name
+from topology.spec.stores import Store
+
+JoinStores: TypeAlias = str | Store | tuple[Store, Store] | None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJoinStores:
+    """The stores of one join. ``shared`` is None for an inner join."""
+
+    left: PlannedStore
+    right: PlannedStore
+    shared: PlannedStore | None
+
+
+def stream_join_stores(
+    kind: JoinKind,
+    given: JoinStores,
+    windows: JoinWindows,
+    generated: tuple[str, str],
+    key: Carried,
+    values: tuple[Carried, Carried],
+) -> StreamJoinStores:
+    """The stores of a join. ``generated``: the steps' generated names. Raises TopologyError where they don't fit."""
+    suffixes = _suffixes(kind)
+    if isinstance(given, tuple):
+        own = tuple(_supplied(store, windows, key, value) for store, value in zip(given, values, strict=True))
+        if own[0].name == own[1].name:
+            raise TopologyError(f"both stores of the join are named {own[0].name!r}", call_site())
+        shared_name = own[0].name
+    else:
+        base = Store(check_name(given, "store")) if isinstance(given, str) else given or Store()
+        if base.key is not None or base.value is not None:
+            raise TopologyError("the serdes of a join are given with key=, value= and other_value=", call_site())
+        prefixes = generated if base.name is None else tuple(base.name + suffix for suffix in suffixes)
+        own = tuple(
+            _window(base, f"{prefix}-store", windows, key, value)
+            for prefix, value in zip(prefixes, values, strict=True)
+        )
+        shared_name = base.name or ""
+    shared = None
+    if kind != "inner":
+        suffix = "-outer-shared-join" if kind == "outer" else "-left-shared-join"
+        name = f"{shared_name}{suffix}" if shared_name else f"KSTREAM-OUTERSHARED-{generated[0].rpartition('-')[2]}"
+        shared = _shared(given, own[0], f"{name}-store")
+    return StreamJoinStores(own[0], own[1], shared)
+
+
+def _suffixes(kind: JoinKind) -> tuple[str, str]:
+    return side_suffix(kind, "this"), side_suffix(kind, "other")
+
+
+def side_suffix(kind: JoinKind, side: str) -> str:
+    """What is put behind a join's name for the step and the store of one side."""
+    outer = kind == "outer" or (kind == "left" and side == "other")
+    return f"-outer-{side}-join" if outer else f"-{side}-join"
+
+
+def _window(store: Store, name: str, windows: JoinWindows, key: Carried, value: Carried) -> PlannedStore:
+    spec = replace(
+        store_spec(store, name, key.serde, value.serde), timestamped=False, caching=False, retain_duplicates=True
+    )
+    return PlannedStore(windowed_spec(spec, windows.retention_ms, windows.size_ms), key, value)
+
+
+def _supplied(store: Store, windows: JoinWindows, key: Carried, value: Carried) -> PlannedStore:
+    if store.name is None or store.kind != "window":
+        raise TopologyError(f"a store of a join needs a name and kind='window', this is {store!r}", call_site())
+    if not store.retain_duplicates:
+        raise TopologyError(f"store {store.name!r} of a join needs retain_duplicates=True", call_site())
+    if store.retention_ms != windows.retention_ms or store.window_size_ms != windows.size_ms:
+        raise WindowError(
+            f"store {store.name!r} has retention {store.retention_ms} ms and window size {store.window_size_ms} ms, but the "
+            f"join's windows need exactly {windows.retention_ms} ms and {windows.size_ms} ms",
+            call_site(),
+        )
+    planned = _window(store, store.name, windows, key.or_given(store.key), value.or_given(store.value))
+    # Sequence numbers make all keys different, so compacting such a changelog does no harm; Kafka Streams does it here.
+    configs = {"cleanup.policy": "compact,delete", **dict(planned.spec.changelog_configs)}
+    return replace(planned, spec=replace(planned.spec, changelog_configs=tuple(sorted(configs.items()))))
+
+
+def _shared(given: JoinStores, left: PlannedStore, name: str) -> PlannedStore:
+    configs = {} if isinstance(given, tuple) else dict(left.spec.changelog_configs)
+    spec = replace(
+        left.spec,
+        name=name,
+        kind="key_value",
+        key_serde=bytes_,
+        value_serde=bytes_,
+        changelog_configs=tuple(sorted(configs.items())),
+        retention_ms=None,
+        segment_interval_ms=None,
+        window_size_ms=None,
+        retain_duplicates=False,
+    )
+    return PlannedStore(spec, Carried(bytes_), Carried(bytes_))

@@ -1,0 +1,1 @@
+"""What a program calls: builders, streams, tables, groups and their operators."""

@@ -1,0 +1,41 @@
+"""Dropping records that came before: the processor behind ``KStream.deduplicate``.
+
+1. The store has one row for each id: the latest event time at which a record of it passed.
+2. A record is dropped when its time is within ``ttl`` of that, before or after. So the outcome depends on the records and
+   their order only, and a replay gives the same.
+3. A row expires when stream time is ``ttl + grace`` beyond it (the store's ``ttl``): what comes later than that passes
+   again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from topology.spec.processor import FixedKeyProcessor, ProcessorContext, Record
+
+
+class Deduplicator(FixedKeyProcessor[Any, Any, Any]):
+    """Forwards the first record of each id. Times in milliseconds."""
+
+    def __init__(self, store: str, id_of: Callable[[Any, Any], Any], ttl_ms: int) -> None:
+        self._name = store
+        self._id_of = id_of
+        self._ttl_ms = ttl_ms
+
+    def init(self, context: ProcessorContext[Any, Any]) -> None:
+        self._context = context
+        self._seen: Any = context.get_state_store(self._name)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        found = self._id_of(record.key, record.value)
+        if found is not None:
+            passed: int | None = self._seen.get(found)
+            if passed is not None and abs(record.timestamp - passed) < self._ttl_ms:
+                return
+            if passed is None or record.timestamp > passed:
+                self._seen.put(found, record.timestamp)
+        self._context.forward(record)
+
+    def close(self) -> None:
+        """Nothing is held but the store, which is its task's."""

@@ -1,0 +1,244 @@
+"""Foreign-key joins of tables: the steps on both sides, and the two internal topics between them.
+
+1. The left table subscribes at the right one: a row's key and the hash of its value go to the partition of its foreign key,
+   through the registration topic. There subscriptions are kept, by foreign key.
+2. A subscription, and each change of the right row, is answered through the response topic, to the partition that the left
+   row is in. The answer is joined with the left row if that is still the row that was asked for.
+3. Both tables send old values: when a row's foreign key changes, its old subscription must go.
+
+Source: KTableImpl.doJoinOnForeignKey of Kafka Streams (KIP-213).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from topology.build.materialize import key_value_store, store_spec
+from topology.build.plan import (
+    Carried,
+    OperatorStep,
+    Plan,
+    PlannedStore,
+    SinkStep,
+    SourceStep,
+    Step,
+    TableState,
+    TableStep,
+)
+from topology.graph.nodes import Side
+from topology.graph.operations import Operation, TableSource
+from topology.graph.operations.joins import (
+    ForeignTableJoin,
+    ResponseJoin,
+    SubscriptionJoin,
+    SubscriptionReceive,
+    SubscriptionSend,
+)
+from topology.graph.placed_bytes import to_its_partition
+from topology.spec.codecs import bytes_
+from topology.spec.errors import CallSite
+from topology.spec.stores import Store
+
+if TYPE_CHECKING:
+    from topology.dsl.tables import KTable
+
+_PREFIX = "KTABLE-FK-JOIN-"
+_REGISTRATION = f"{_PREFIX}SUBSCRIPTION-REGISTRATION-"
+_PROCESSOR = f"{_PREFIX}SUBSCRIPTION-PROCESSOR-"
+_RESPONSE = f"{_PREFIX}SUBSCRIPTION-RESPONSE-"
+_OUTPUT = f"{_PREFIX}OUTPUT-"
+_BYTES = Carried(bytes_)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignKeyJoin:
+    """What the program says of a foreign-key join. ``key``, ``value``: what is known of the result's serdes."""
+
+    foreign_key: Callable[..., Any]
+    joiner: Callable[..., Any]
+    left: bool
+    name: str | None
+    store: Store
+    key: Carried
+    value: Carried
+    site: CallSite
+    other_partitioner: Callable[..., Any] | None = None
+
+
+def _by_key(partitioner: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """The program's partitioner, which knows the foreign key only: the value is a subscription."""
+    if partitioner is None:
+        return None
+
+    def chosen(topic: str, key: Any, value: Any, partitions: int) -> Any:
+        return partitioner(topic, key, None, partitions)
+
+    return chosen
+
+
+def add_foreign_key_join(left: KTable[Any, Any], right: KTable[Any, Any], join: ForeignKeyJoin) -> KTable[Any, Any]:
+    """Adds the steps of a join to the plan of both tables, and gives the result."""
+    return _Steps(left, right, join).add()
+
+
+class _Steps:
+    def __init__(self, left: KTable[Any, Any], right: KTable[Any, Any], join: ForeignKeyJoin) -> None:
+        self.plan: Plan = left._plan
+        self.left, self.right, self.join = left, right, join
+
+    def add(self) -> KTable[Any, Any]:
+        from topology.dsl.tables import KTable
+
+        left, right, join, plan = self.left, self.right, self.join, self.plan
+        right._table.send_old_values(force=True)
+        left._table.send_old_values(force=True)
+        source = self._registration()
+        plan.copartitioned.append((right._sources | {source.name}, join.site))
+        joined, foreign = self._subscriptions(source)
+        response = self._response(joined, foreign)
+        sources = left._sources | {response.name}
+        plan.copartitioned.append((sources, join.site))
+        resolver = self._operator(
+            self._named("-subscription-response-resolver", f"{_PREFIX}SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-"),
+            (response,),
+            ResponseJoin(table=left._table.name, joiner=join.joiner, left=join.left),
+            stores=left._table.materialize(),
+            serdes={"value": left._value, "other_value": right._value},
+        )
+        step, table = self._result(resolver)
+        return KTable(plan, step, table, join.key, join.value, sources)
+
+    def _named(self, suffix: str, prefix: str) -> str:
+        return self.plan.suffixed(self.join.name, suffix, prefix)
+
+    def _registration(self) -> SourceStep:
+        left, right = self.left, self.right
+        topic = self._named("-subscription-registration", _REGISTRATION) + "-topic"
+        send = self._operator(
+            self._named("-subscription-registration-processor", _REGISTRATION),
+            (left._step,),
+            SubscriptionSend(foreign_key=self.join.foreign_key, left=self.join.left),
+            serdes={"key": left._key, "value": left._value},
+        )
+        sink = self._sink(
+            self._named("-subscription-registration-sink", "KTABLE-SINK-"),
+            (send,),
+            topic,
+            right._key,
+            _by_key(self.join.other_partitioner),
+        )
+        return self._source(self._named("-subscription-registration-source", "KTABLE-SOURCE-"), sink, topic, right._key)
+
+    def _subscriptions(self, source: SourceStep) -> tuple[OperatorStep, OperatorStep]:
+        right = self.right
+        name = self._named("-subscription-store", f"{_PREFIX}SUBSCRIPTION-STATE-STORE-")
+        spec = store_spec(Store(name, caching=False), name, bytes_, bytes_)
+        receive = self._operator(
+            self._named("-subscription-receive", _PROCESSOR),
+            (source,),
+            SubscriptionReceive(store=name),
+            stores=(name,),
+            own_stores=(PlannedStore(spec, _BYTES, _BYTES),),
+        )
+        joined = self._operator(
+            self._named("-subscription-join-foreign", _PROCESSOR),
+            (receive,),
+            SubscriptionJoin(table=right._table.name),
+            stores=right._table.materialize(),
+            serdes={"value": right._value},
+        )
+        foreign = self._operator(
+            self._named("-foreign-join-subscription", _PROCESSOR),
+            (right._step,),
+            ForeignTableJoin(store=name),
+            stores=(name,),
+            serdes={"key": right._key, "value": right._value},
+        )
+        return joined, foreign
+
+    def _response(self, joined: Step, foreign: Step) -> SourceStep:
+        topic = self._named("-subscription-response", _RESPONSE) + "-topic"
+        sink = self._sink(
+            self._named("-subscription-response-sink", "KTABLE-SINK-"),
+            (joined, foreign),
+            topic,
+            _BYTES,
+            to_its_partition,
+        )
+        return self._source(self._named("-subscription-response-source", "KTABLE-SOURCE-"), sink, topic, self.left._key)
+
+    def _result(self, resolver: Step) -> tuple[TableStep, TableState]:
+        join, plan = self.join, self.plan
+        node = self._named("-result", _OUTPUT)
+        name = join.store.name or plan.number(f"{_OUTPUT}STATE-STORE-")
+        table = TableState(
+            kind="source",
+            name=node,
+            store=key_value_store(join.store, name, join.key, join.value),
+            materialized=join.store.name is not None,
+            make=lambda own: TableSource(store=own),
+        )
+        step = TableStep(name=node, site=join.site, parents=(resolver,), table=table)
+        plan.add(step)
+        return step, table
+
+    # --------------------------------------------------------------------------------------------------------- steps
+
+    def _operator(
+        self,
+        name: str,
+        parents: tuple[Step, ...],
+        operation: Operation,
+        *,
+        stores: tuple[str, ...] = (),
+        own_stores: tuple[PlannedStore, ...] = (),
+        serdes: dict[Side, Carried] | None = None,
+    ) -> OperatorStep:
+        step = OperatorStep(
+            name=name,
+            site=self.join.site,
+            parents=parents,
+            operation=operation,
+            stores=stores,
+            own_stores=own_stores,
+            serdes=serdes or {},
+        )
+        self.plan.add(step)
+        return step
+
+    def _sink(
+        self,
+        name: str,
+        parents: tuple[Step, ...],
+        topic: str,
+        key: Carried,
+        partitioner: Callable[..., Any] | None = None,
+    ) -> SinkStep:
+        step = SinkStep(
+            name=name,
+            site=self.join.site,
+            parents=parents,
+            topic=topic,
+            key=key,
+            value=_BYTES,
+            partitioner=partitioner,
+            repartition=True,
+        )
+        self.plan.add(step)
+        return step
+
+    def _source(self, name: str, sink: SinkStep, topic: str, key: Carried) -> SourceStep:
+        step = SourceStep(
+            name=name,
+            site=self.join.site,
+            parents=(sink,),
+            topics=(topic,),
+            key=key,
+            value=_BYTES,
+            repartition=True,
+            is_shared=False,
+        )
+        self.plan.add(step)
+        return step

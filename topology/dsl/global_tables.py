@@ -1,0 +1,106 @@
+"""Global tables: a topic that every instance reads wholly, to look rows up by any key.
+
+1. A global table is no part of any task: each instance reads all partitions before its tasks start, and follows them from
+   then on, independently of what the tasks process.
+2. So a stream is joined with it by whatever key the program says, without a repartition topic and with any partition count.
+
+Source: org.apache.kafka.streams.kstream.GlobalKTable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from topology.build.materialize import (
+    added_store,
+    as_store,
+    generated_store_name,
+    given_serdes,
+    global_store,
+    key_value_store,
+)
+from topology.build.plan import Carried, GlobalStep, Plan, PlannedStore
+from topology.graph.operations import Operation, Process, TableSource
+from topology.spec.codecs import Serde
+from topology.spec.errors import call_site
+from topology.spec.functions import NOTHING, check_function
+from topology.spec.names import check_name
+from topology.spec.processor import Processor
+from topology.spec.stores import Store
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class GlobalKTable(Generic[K, V]):
+    """A global table with keys of type ``K`` and values of type ``V``."""
+
+    __slots__ = ("_plan", "_store")
+
+    def __init__(self, plan: Plan, store: str) -> None:
+        self._plan = plan
+        self._store = store
+
+    @property
+    def queryable_store_name(self) -> str:
+        """The name of the store by which the table can be asked."""
+        return self._store
+
+
+def add_global_table(
+    plan: Plan,
+    topic: str,
+    store: str | Store | None,
+    key: Serde[Any] | None,
+    value: Serde[Any] | None,
+    name: str | None,
+) -> GlobalKTable[Any, Any]:
+    """Adds the step of a global table, and gives the table."""
+    wanted = as_store(store)
+    store_name = wanted.name or generated_store_name(plan, f"{topic}-")
+    key, value = given_serdes(wanted, key, value, "global_table")
+    planned = global_store(key_value_store(wanted, store_name, Carried(key), Carried(value)))
+    _add(plan, topic, planned, TableSource(store=store_name), (key, value), name)
+    return GlobalKTable(plan, store_name)
+
+
+def add_global_store(
+    plan: Plan,
+    store: Store,
+    topic: str,
+    supplier: Callable[[], Processor[Any, Any, Any, Any]],
+    serdes: tuple[Serde[Any] | None, Serde[Any] | None],
+    name: str | None,
+    source_name: str | None = None,
+) -> None:
+    """Adds the step of a global store that a processor of the program's fills."""
+    check_function(supplier, "add_global_store", NOTHING)
+    _add(plan, topic, global_store(added_store(store)), Process(supplier=supplier), serdes, name, source_name)
+
+
+def _add(
+    plan: Plan,
+    topic: str,
+    planned: PlannedStore,
+    operation: Operation,
+    serdes: tuple[Serde[Any] | None, Serde[Any] | None],
+    name: str | None,
+    source_name: str | None = None,
+) -> None:
+    given = None if name is None else check_name(name, "step")
+    if source_name is None:
+        source_name = plan.named(None if given is None else f"{given}-source", "KSTREAM-SOURCE-")
+        given = plan.named(given, "KTABLE-SOURCE-")
+    assert given is not None
+    step = GlobalStep(
+        name=given,
+        site=call_site(),
+        source_name=source_name,
+        operation=operation,
+        store=planned,
+        topics=(check_name(topic, "topic"),),
+        key=Carried(serdes[0]),
+        value=Carried(serdes[1]),
+    )
+    plan.add(step)

@@ -1,0 +1,18 @@
+"""What a program is, as data: the graph that the passes produce and the runtime executes.
+
+- ``default_serdes``   the serdes that a program leaves open, filled in
+- ``describe``         a topology as text and as a drawing
+- ``diff``             what becomes of running state when one version follows another
+- ``identity``         ids and digests, which members of a group compare
+- ``internal_topics``  topics that the group coordinator creates, and their settings
+- ``java_set_order``   the orders in which Java's sets give their elements
+- ``nodes``            sources, processors, sinks, stores, subtopologies
+- ``operations``       what processor nodes compute, one value for each operation
+- ``outline``          a topology as a value that fits into a JSON file
+- ``placed_bytes``     bytes that know which partition they go to
+- ``settings``         the settings of an application that are in its topology
+- ``topology``         a whole topology
+
+1. Everything is a frozen value; what changes one returns another.
+2. Nothing here knows how a graph was made.
+"""

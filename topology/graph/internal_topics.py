@@ -1,0 +1,63 @@
+"""Topics that the coordinator creates for an application, and their settings.
+
+1. A key-value changelog is compacted. A window changelog is compacted and also deleted, a day after the store's retention;
+   one with duplicates can't be compacted. That of a versioned store is not compacted for its history and a day.
+2. A repartition topic is deleted from by the application itself, so it never expires.
+3. ``topic.`` settings of the application go over these defaults, but for the retention of a window changelog; what the
+   program says of one store goes over all.
+
+Source: InternalTopicManager, WindowedChangelogTopicConfig, RepartitionTopicConfig and friends of Kafka Streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from topology.graph.nodes import InternalTopic, StoreSpec
+from topology.spec.windows import END_OF_TIME_MS
+
+ADDITIONAL_RETENTION_KEY = "windowstore.changelog.additional.retention.ms"
+ADDITIONAL_RETENTION_MS = 24 * 60 * 60 * 1000
+ADDITIONAL_COMPACTION_LAG_MS = 24 * 60 * 60 * 1000
+TOPIC_PREFIX = "topic."
+
+_ALL = {"message.timestamp.type": "CreateTime"}
+_REPARTITION = {"cleanup.policy": "delete", "segment.bytes": "52428800", "retention.ms": "-1"}
+
+
+def changelog_topic(store: StoreSpec, config: Mapping[str, Any]) -> InternalTopic:
+    """The changelog of a store. ``config``: of the application."""
+    settings = {**_ALL, "cleanup.policy": "compact"}
+    if store.kind in ("window", "session"):
+        settings["cleanup.policy"] = "delete" if store.retain_duplicates else "compact,delete"
+    settings |= topic_settings(config)
+    if store.kind in ("window", "session"):
+        additional_ms = int(config.get(ADDITIONAL_RETENTION_KEY, ADDITIONAL_RETENTION_MS))
+        settings["retention.ms"] = str(min((store.retention_ms or 0) + additional_ms, END_OF_TIME_MS))
+    if store.kind == "versioned":
+        settings["min.compaction.lag.ms"] = str((store.retention_ms or 0) + ADDITIONAL_COMPACTION_LAG_MS)
+    settings |= dict(store.changelog_configs)
+    return InternalTopic(
+        name=store.changelog_name,
+        kind="changelog",
+        configs=tuple(sorted(settings.items())),
+        is_source=store.source_topic is not None,
+    )
+
+
+def changelog_topics(stores: Iterable[StoreSpec], config: Mapping[str, Any]) -> tuple[InternalTopic, ...]:
+    """The changelogs of those stores that have one, by name."""
+    topics = [changelog_topic(store, config) for store in stores if store.logging or store.source_topic is not None]
+    return tuple(sorted(topics, key=lambda topic: topic.name))
+
+
+def repartition_topic(name: str, partitions: int | None, config: Mapping[str, Any]) -> InternalTopic:
+    """A repartition topic. ``config``: of the application."""
+    settings = {**_ALL, **_REPARTITION, **topic_settings(config)}
+    return InternalTopic(name=name, kind="repartition", partitions=partitions, configs=tuple(sorted(settings.items())))
+
+
+def topic_settings(config: Mapping[str, Any]) -> dict[str, str]:
+    """The settings of the application for all of its internal topics."""
+    return {key.removeprefix(TOPIC_PREFIX): str(value) for key, value in config.items() if key.startswith(TOPIC_PREFIX)}

@@ -1,0 +1,130 @@
+"""What matters of a topology to whoever runs the next version of it: a value that fits into a JSON file.
+
+``streamsrt topology describe --json`` prints it; kept beside a release, it stands for that release when the next one is
+compared with it (:mod:`topology.graph.diff`), without the code of the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from topology.graph.nodes import StoreSpec, Subtopology
+from topology.graph.topology import Topology
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOutline:
+    """A store: what its bytes look like, and where its changelog is. Times in milliseconds."""
+
+    name: str
+    kind: str
+    key_serde: str | None
+    value_serde: str | None
+    timestamped: bool
+    persistent: bool
+    changelog: str | None
+    retention_ms: int | None
+    window_size_ms: int | None
+    retain_duplicates: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtopologyOutline:
+    """A subtopology by what it owns and what it reads. Internal topics have no application id in front."""
+
+    id: str
+    number: int
+    digest: str
+    nodes: tuple[str, ...]
+    stores: tuple[str, ...]
+    source_topics: tuple[str, ...]
+    source_topic_patterns: tuple[str, ...]
+    repartition_source_topics: tuple[str, ...]
+    repartition_sink_topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyOutline:
+    """A topology. ``repartition_topics``: partition count by name, None where the coordinator derives it."""
+
+    digest: str
+    epoch: int
+    subtopologies: tuple[SubtopologyOutline, ...]
+    stores: tuple[StoreOutline, ...]
+    repartition_topics: Mapping[str, int | None]
+
+    def to_json(self) -> dict[str, Any]:
+        """A value for a JSON file."""
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> TopologyOutline:
+        """The outline of :meth:`to_json`. Raises ValueError for what is not one."""
+        if not isinstance(value, Mapping) or value.get("format") != FORMAT:
+            raise ValueError(f"not the outline of a topology in format {FORMAT}")
+        try:
+            return cls(
+                digest=value["digest"],
+                epoch=value["epoch"],
+                subtopologies=tuple(
+                    SubtopologyOutline(**{key: _tupled(item) for key, item in row.items()})
+                    for row in value["subtopologies"]
+                ),
+                stores=tuple(StoreOutline(**row) for row in value["stores"]),
+                repartition_topics=dict(value["repartition_topics"]),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not the outline of a topology: {error}") from None
+
+
+def outline(topology: Topology) -> TopologyOutline:
+    """The outline of a topology."""
+    stores = {spec.name: spec for each in topology.subtopologies for spec in each.stores}
+    return TopologyOutline(
+        digest=topology.digest,
+        epoch=topology.epoch,
+        subtopologies=tuple(_subtopology(each) for each in topology.subtopologies),
+        stores=tuple(_store(stores[name]) for name in sorted(stores)),
+        repartition_topics={
+            topic.name: topic.partitions
+            for each in topology.subtopologies
+            for topic in sorted(each.repartition_source_topics, key=lambda topic: topic.name)
+        },
+    )
+
+
+def _subtopology(subtopology: Subtopology) -> SubtopologyOutline:
+    return SubtopologyOutline(
+        id=subtopology.id,
+        number=subtopology.number,
+        digest=subtopology.digest,
+        nodes=tuple(node.name for node in subtopology.nodes),
+        stores=tuple(sorted(spec.name for spec in subtopology.stores)),
+        source_topics=tuple(sorted(subtopology.source_topics)),
+        source_topic_patterns=tuple(sorted(subtopology.source_topic_patterns)),
+        repartition_source_topics=tuple(sorted(topic.name for topic in subtopology.repartition_source_topics)),
+        repartition_sink_topics=tuple(sorted(subtopology.repartition_sink_topics)),
+    )
+
+
+def _store(spec: StoreSpec) -> StoreOutline:
+    return StoreOutline(
+        name=spec.name,
+        kind=spec.kind,
+        key_serde=None if spec.key_serde is None else spec.key_serde.name,
+        value_serde=None if spec.value_serde is None else spec.value_serde.name,
+        timestamped=spec.timestamped,
+        persistent=spec.persistent,
+        changelog=spec.changelog_name if spec.logging or spec.source_topic else None,
+        retention_ms=spec.retention_ms,
+        window_size_ms=spec.window_size_ms,
+        retain_duplicates=spec.retain_duplicates,
+    )
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,81 @@
+"""A whole topology: what building a program gives, and the group is told.
+
+1. It is a value: what changes one returns another.
+2. The digest is that of the program. Settings of the application and default serdes do not change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from topology.graph.default_serdes import chosen_serdes, with_serdes
+from topology.graph.describe import describe, dot, mermaid
+from topology.graph.nodes import AnySerde, OpenSerde, Subtopology
+from topology.graph.settings import settings_in, with_settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """What an application computes: the result of :meth:`topology.StreamsBuilder.build`.
+
+    ``epoch`` is the topology epoch of KIP-1071: raise it by one when a running application gets another topology.
+    """
+
+    subtopologies: tuple[Subtopology, ...]
+    digest: str
+    epoch: int = 0
+    global_subtopologies: tuple[Subtopology, ...] = ()
+    """Those that fill global stores: no tasks, and the group does not know of them."""
+    open_serdes: tuple[OpenSerde, ...] = field(default=(), compare=False, repr=False)
+    settings: tuple[tuple[str, Any], ...] = field(default=(), compare=False, repr=False)
+    """The settings of the application's configuration that are in its topics and stores."""
+    is_wrapped: bool = field(default=False, compare=False, repr=False)
+    """Whether a ``processor.wrapper.class`` was asked about its nodes."""
+
+    def describe(self) -> str:
+        """The text that ``Topology.describe()`` of Kafka Streams gives for the same program."""
+        return describe(self.all_subtopologies)
+
+    def mermaid(self) -> str:
+        """The graph as a Mermaid flowchart, which Markdown viewers draw."""
+        return mermaid(self.all_subtopologies)
+
+    def dot(self) -> str:
+        """The graph in the language of Graphviz (``dot -Tsvg``), with digests as tooltips."""
+        return dot(self.subtopologies, self.digest)
+
+    def configured(self, config: Mapping[str, Any]) -> Topology:
+        """The same topology with the settings of the application's configuration in its internal topics.
+
+        Keys: ``topic.<topic setting>`` for all internal topics, ``windowstore.changelog.additional.retention.ms`` and
+        ``dsl.store.suppliers.class``; other keys are passed over. They go over those of an earlier call, or of ``build``.
+        The digest stays as it is.
+        """
+        settings = {**dict(self.settings), **settings_in(config)}
+        return replace(
+            self,
+            subtopologies=tuple(with_settings(each, settings) for each in self.subtopologies),
+            global_subtopologies=tuple(with_settings(each, settings) for each in self.global_subtopologies),
+            settings=tuple(sorted(settings.items())),
+        )
+
+    def with_default_serdes(self, key: AnySerde = None, value: AnySerde = None) -> Topology:
+        """The same topology with every serde known: what the program leaves open is the default given here.
+
+        Without a default: the serde from before the type may have changed; where nothing was said at all, bytes. Raises
+        MissingSerdeError where the type did change, into one that nobody named. The digest stays as it is.
+        """
+        chosen = chosen_serdes(self.open_serdes, key, value)
+        return replace(
+            self,
+            subtopologies=tuple(with_serdes(each, chosen) for each in self.subtopologies),
+            global_subtopologies=tuple(with_serdes(each, chosen) for each in self.global_subtopologies),
+            open_serdes=(),
+        )
+
+    @property
+    def all_subtopologies(self) -> tuple[Subtopology, ...]:
+        """Those with tasks and those that fill global stores, by number."""
+        return tuple(sorted((*self.subtopologies, *self.global_subtopologies), key=lambda each: each.number))

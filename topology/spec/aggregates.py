@@ -1,0 +1,237 @@
+"""Aggregates by name: a row of totals instead of a hand-written aggregator.
+
+::
+
+    totals = agg(total=Sum("amount"), orders=Count(), largest=Max("amount"))
+    stream.group_by_key().aggregate(totals, totals.add, store="totals", value=serdes.json)
+
+1. The aggregate is a dictionary with one entry for each name. Every update makes a new dictionary: what was handed on before
+   never changes.
+2. What an aggregate looks at is ``of``: nothing (the value itself), the name of a field (of a mapping, else an attribute),
+   or a function of the value. Values and fields that are None leave an aggregate as it is, but for Count.
+3. ``totals`` is the initializer, ``totals.add`` the aggregator, ``totals.merge`` the merger of session windows, and
+   ``totals.subtract`` the subtractor of grouped tables: Count, Sum and Mean can be subtracted, the others can't, which is
+   refused when the topology is built.
+4. All results fit into JSON as long as the values do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from topology.spec.errors import TopologyError, call_site
+
+Of: TypeAlias = "str | Callable[[Any], Any] | None"
+Row: TypeAlias = dict[str, Any]
+
+
+def _reader(of: Of) -> Callable[[Any], Any]:
+    if of is None:
+        return lambda value: value
+    if callable(of):
+        return of
+    field = of
+    return lambda value: value.get(field) if isinstance(value, Mapping) else getattr(value, field)
+
+
+class NamedAggregate:
+    """One aggregate: ``start`` is what it is before the first value.
+
+    ``add(state, value)`` and ``merge(state, state)`` return the next state. A subclass of your own works like those here.
+    """
+
+    start: Any = None
+    can_subtract = False
+
+    def __init__(self, of: Of = None) -> None:
+        if of is not None and not callable(of) and not isinstance(of, str):
+            raise TopologyError(f"an aggregate is of a field or of a function, not of {of!r}", call_site())
+        self._read = _reader(of)
+
+    def step(self, state: Any, value: Any) -> Any:
+        """The next state with a value of a record."""
+        seen = None if value is None else self._read(value)
+        return state if seen is None else self.add(state, seen)
+
+    def back(self, state: Any, value: Any) -> Any:
+        """The state without a value that was added before."""
+        seen = None if value is None else self._read(value)
+        return state if seen is None else self.subtract(state, seen)
+
+    def add(self, state: Any, value: Any) -> Any:
+        raise TypeError(f"{type(self).__name__} does not say how a value is added: define add(state, value)")
+
+    def merge(self, one: Any, other: Any) -> Any:
+        raise TypeError(f"{type(self).__name__} does not say how two states are merged: define merge(one, other)")
+
+    def subtract(self, state: Any, value: Any) -> Any:
+        raise TypeError(f"{type(self).__name__} can't take a value back")
+
+
+class Count(NamedAggregate):
+    """How many records; with ``of``, how many whose field is not None."""
+
+    start = 0
+    can_subtract = True
+
+    def __init__(self, of: Of = None) -> None:
+        super().__init__(of)
+        self._every = of is None
+
+    def step(self, state: Any, value: Any) -> Any:
+        return state + 1 if self._every else super().step(state, value)
+
+    def back(self, state: Any, value: Any) -> Any:
+        return state - 1 if self._every else super().back(state, value)
+
+    def add(self, state: Any, value: Any) -> Any:
+        return state + 1
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return one + other
+
+    def subtract(self, state: Any, value: Any) -> Any:
+        return state - 1
+
+
+class Sum(NamedAggregate):
+    """The sum; 0 before the first value."""
+
+    start = 0
+    can_subtract = True
+
+    def add(self, state: Any, value: Any) -> Any:
+        return state + value
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return one + other
+
+    def subtract(self, state: Any, value: Any) -> Any:
+        return state - value
+
+
+class Min(NamedAggregate):
+    """The smallest value; None before the first."""
+
+    def add(self, state: Any, value: Any) -> Any:
+        return value if state is None or value < state else state
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return one if other is None else self.add(one, other)
+
+
+class Max(NamedAggregate):
+    """The largest value; None before the first."""
+
+    def add(self, state: Any, value: Any) -> Any:
+        return value if state is None or value > state else state
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return one if other is None else self.add(one, other)
+
+
+class First(NamedAggregate):
+    """The first value in the order of arrival."""
+
+    def add(self, state: Any, value: Any) -> Any:
+        return value if state is None else state
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return other if one is None else one
+
+
+class Last(NamedAggregate):
+    """The last value in the order of arrival."""
+
+    def add(self, state: Any, value: Any) -> Any:
+        return value
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return one if other is None else other
+
+
+class Mean(NamedAggregate):
+    """The mean, as ``{"mean": ..., "count": ..., "sum": ...}``: what is needed to go on with it. Mean None: no value yet."""
+
+    start = {"mean": None, "count": 0, "sum": 0}  # noqa: RUF012  # never changed: every state is a new one
+    can_subtract = True
+
+    def add(self, state: Any, value: Any) -> Any:
+        return _mean(state["count"] + 1, state["sum"] + value)
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return _mean(one["count"] + other["count"], one["sum"] + other["sum"])
+
+    def subtract(self, state: Any, value: Any) -> Any:
+        return _mean(state["count"] - 1, state["sum"] - value)
+
+
+def _mean(count: int, total: Any) -> dict[str, Any]:
+    return {"mean": total / count if count else None, "count": count, "sum": total}
+
+
+class Collect(NamedAggregate):
+    """The values as a list, in the order of arrival; ``limit``: no more than the last so many."""
+
+    start: tuple[Any, ...] | list[Any] = ()
+
+    def __init__(self, of: Of = None, *, limit: int | None = None) -> None:
+        super().__init__(of)
+        if limit is not None and limit < 1:
+            raise TopologyError(f"Collect(limit={limit}): give at least 1", call_site())
+        self._limit = limit
+
+    def add(self, state: Any, value: Any) -> Any:
+        return self._cut([*state, value])
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return self._cut([*one, *other])
+
+    def _cut(self, values: list[Any]) -> list[Any]:
+        return values if self._limit is None else values[-self._limit :]
+
+
+class NamedAggregates:
+    """What :func:`agg` makes: called, it is the initializer."""
+
+    __slots__ = ("_of", "_start")
+
+    def __init__(self, aggregates: Mapping[str, NamedAggregate]) -> None:
+        self._of = tuple(aggregates.items())
+        self._start = {name: each.start for name, each in self._of}
+
+    def __call__(self) -> Row:
+        """The row before the first record."""
+        return dict(self._start)
+
+    def add(self, key: Any, value: Any, row: Row) -> Row:
+        """The row with one record more: an aggregator."""
+        return {name: each.step(row[name], value) for name, each in self._of}
+
+    def merge(self, key: Any, one: Row, other: Row) -> Row:
+        """Two rows of one key as one: a merger of session windows."""
+        return {name: each.merge(one[name], other[name]) for name, each in self._of}
+
+    @property
+    def subtract(self) -> Callable[[Any, Any, Row], Row]:
+        """The row with one record less: a subtractor of grouped tables. Raises TopologyError where one of the aggregates
+        can't forget."""
+        stuck = [f"{name}={type(each).__name__}(...)" for name, each in self._of if not each.can_subtract]
+        if stuck:
+            raise TopologyError(
+                f"{', '.join(stuck)} can't take a value back, which a grouped table needs when a row changes: use Count, "
+                "Sum or Mean there, or write the subtractor by hand",
+                call_site(),
+            )
+        return lambda key, value, row: {name: each.back(row[name], value) for name, each in self._of}
+
+
+def agg(**aggregates: NamedAggregate) -> NamedAggregates:
+    """Aggregates by name, for ``aggregate()``: see the module. Raises TopologyError where one is none."""
+    if not aggregates:
+        raise TopologyError("agg() needs one aggregate at least: agg(n=Count())", call_site())
+    for name, each in aggregates.items():
+        if not isinstance(each, NamedAggregate):
+            raise TopologyError(f"agg({name}={each!r}): give Count(), Sum(...), Min(...) and so on", call_site())
+    return NamedAggregates(aggregates)

@@ -1,0 +1,163 @@
+"""Arguments of a wrong type are refused where they are given, with the line of the program and what belongs there.
+
+1. What an argument may be is its annotation: nothing is said twice, and a new operator is checked as it stands.
+2. Only the kind of an argument is looked at. What the operators judge better themselves (:data:`JUDGED`: functions by what
+   they take, durations, windows) is left to them.
+3. Nothing is looked at while records are processed: these are the calls that build a topology.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from types import FunctionType
+from typing import Any
+
+from topology.spec.codecs import is_serde, serde_meant
+from topology.spec.errors import IllegalNameError, TopologyError, call_site
+
+JUDGED = frozenset(
+    {
+        "AnyWindows",
+        "Awaitable",
+        "Callable",
+        "Duration",
+        "EmitStrategy",
+        "JoinWindows",
+        "KGroupedStream",
+        "KStream",
+        "KTable",
+        "Of",
+        "OffsetReset",
+        "Output",
+        "Partitioner",
+        "Predicate",
+        "TimeWindows",
+        "TimestampExtractor",
+        "TopicExtractor",
+    }
+)
+"""The types that the operators themselves test, by their names in annotations."""
+
+ALIASES = {
+    "AnySerde": "Serde | None",
+    "Frame": "Literal['arrow', 'pandas']",
+    "How": "Literal['inner', 'left']",
+    "JoinStores": "str | Store | tuple | None",
+    "Names": "str | Iterable",
+    "Topics": "str | Iterable | re.Pattern",
+    "WhenFull": "Literal['emit_early', 'shut_down']",
+}
+
+_BUILT_IN: dict[str, tuple[str, Callable[[object], bool]]] = {
+    "Iterable": ("a list", lambda value: isinstance(value, Iterable)),
+    "Mapping": ("a dict", lambda value: isinstance(value, Mapping)),
+    "None": ("", lambda value: value is None),
+    "Serde": ("a serde such as serdes.string", is_serde),
+    "bool": ("True or False", lambda value: isinstance(value, bool)),
+    "int": ("an int", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    "re.Pattern": ("a compiled pattern", lambda value: isinstance(value, re.Pattern)),
+    "str": ("a str", lambda value: isinstance(value, str)),
+    "tuple": ("a tuple", lambda value: isinstance(value, tuple)),
+}
+_NAMES = {"name"}
+_ENDS = {"[": 1, "(": 1, "]": -1, ")": -1}
+
+
+def alternatives(annotation: str) -> tuple[str, ...]:
+    """The types that an annotation names, each without its parameters; Literals whole."""
+    parts, depth, begin = [], 0, 0
+    for place, letter in enumerate(annotation):
+        depth += _ENDS.get(letter, 0)
+        if letter == "|" and not depth:
+            parts.append(annotation[begin:place])
+            begin = place + 1
+    heads: list[str] = []
+    for part in (*parts, annotation[begin:]):
+        head = part.strip() if part.strip().startswith("Literal[") else part.partition("[")[0].strip()
+        heads += alternatives(ALIASES[head]) if head in ALIASES else [head]
+    return tuple(heads)
+
+
+def check_arguments_of(*kinds: type) -> None:
+    """Lets the public methods of classes, and the constructors of those that a program makes, refuse wrong arguments."""
+    for kind in kinds:
+        for own in kind.__mro__:
+            if own.__module__.partition(".")[0] == "topology":
+                for name, method in list(vars(own).items()):
+                    if name == "__init__" and own is kind and not _is_internal(method):
+                        setattr(own, name, _checked(method, kind.__name__))
+                    elif not name.startswith("_"):
+                        _check_method(own, name, method)
+
+
+def _check_method(kind: type, name: str, method: object) -> None:
+    if isinstance(method, FunctionType):
+        setattr(kind, name, _checked(method, name))
+    elif isinstance(method, classmethod) and isinstance(method.__func__, FunctionType):
+        setattr(kind, name, classmethod(_checked(method.__func__, name)))
+
+
+def _is_internal(constructor: Any) -> bool:
+    """Whether what the constructor takes is made by this package alone."""
+    parameters = list(inspect.signature(constructor).parameters)
+    return bool({"plan", "group", "members", "source", "wait_ms"} & set(parameters))
+
+
+def _checked(function: Callable[..., Any], called: str) -> Callable[..., Any]:
+    """The function, which refuses arguments that its annotations exclude."""
+    if hasattr(function, "__wrapped__"):
+        return function
+    parameters = inspect.signature(function).parameters.values()
+    positional = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    expected = {each.name: alternatives(str(each.annotation)) for each in parameters if _is_told(each)}
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for name, value in chain(zip(positional, args, strict=False), kwargs.items()):
+            types = expected.get(name)
+            if types is not None and not any(_fits(value, each) for each in types):
+                error = IllegalNameError if name in _NAMES else TopologyError
+                raise error(_refusal(called, name, value, types), call_site())
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _is_told(parameter: inspect.Parameter) -> bool:
+    if parameter.annotation is parameter.empty or parameter.kind is parameter.VAR_POSITIONAL:
+        return False
+    return not JUDGED & set(alternatives(str(parameter.annotation))) and parameter.annotation != "Any"
+
+
+def _fits(value: object, kind: str) -> bool:
+    if kind in _BUILT_IN:
+        return _BUILT_IN[kind][1](value)
+    if kind.startswith("Literal["):
+        return isinstance(value, str)
+    return any(each.__name__ == kind for each in type(value).__mro__)
+
+
+def _choices(literal: str) -> tuple[str, ...]:
+    """``Literal['a', 'b']``: the values."""
+    found: Any = ast.literal_eval(f"({literal.removeprefix('Literal[').removesuffix(']')},)")
+    return tuple(found)
+
+
+def _words(kind: str) -> str:
+    if kind in _BUILT_IN:
+        return _BUILT_IN[kind][0]
+    if kind.startswith("Literal["):
+        return " or ".join(map(repr, _choices(kind)))
+    return f"a {kind}"
+
+
+def _refusal(called: str, argument: str, value: object, types: tuple[str, ...]) -> str:
+    shown = repr(value) if len(repr(value)) <= 80 else f"{repr(value)[:77]}..."
+    wanted = " or ".join(filter(None, map(_words, types)))
+    hint = serde_meant(value) if "Serde" in types else ""
+    return f"{called}() takes {wanted} as {argument}, not {shown}{hint}"

@@ -1,0 +1,228 @@
+"""Serdes: values to bytes and back, with the bytes of the Java client's serdes.
+
+1. A serde is never given None: a null key or value stays null on both sides.
+2. ``serialize`` and ``deserialize`` may be any callables, C functions at best: they are called once for each record.
+3. A wrong type or malformed bytes raise (TypeError, ValueError, struct.error); the runtime adds which record it was.
+   Unlike Java's StringDeserializer, :data:`string` refuses bytes that are not UTF-8 instead of replacing them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
+from uuid import UUID
+
+import orjson
+
+from topology.spec.errors import TopologyError, call_site
+from topology.spec.windows import Duration, Windowed, to_ms
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+@runtime_checkable
+class Serde(Protocol[T]):
+    """Turns values of one type into bytes and back.
+
+    ``name`` is part of the topology's digest: two serdes of one name must give the same bytes.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def serialize(self, value: T, /) -> bytes: ...
+
+    def deserialize(self, data: bytes, /) -> T: ...
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CallableSerde(Generic[T]):
+    """A serde made of two callables: ``CallableSerde("celsius", encode, decode)``."""
+
+    name: str
+    serialize: Callable[[T], bytes]
+    deserialize: Callable[[bytes], T]
+
+    def __repr__(self) -> str:
+        return f"serdes.{self.name}"
+
+
+def _number(name: str, layout: str) -> CallableSerde[Any]:
+    codec = struct.Struct(layout)
+    unpack = codec.unpack
+
+    def deserialize(data: bytes) -> Any:
+        return unpack(data)[0]
+
+    return CallableSerde(name, codec.pack, deserialize)
+
+
+def _to_bytes(value: bytes) -> bytes:
+    if type(value) is bytes:
+        return value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"serdes.bytes takes bytes, not {type(value).__name__}")
+
+
+def _same(data: bytes) -> bytes:
+    return data
+
+
+def _from_boolean(value: bool) -> bytes:
+    if value is True:
+        return b"\x01"
+    if value is False:
+        return b"\x00"
+    raise TypeError(f"serdes.boolean takes a bool, not {type(value).__name__}")
+
+
+def _to_boolean(data: bytes) -> bool:
+    if data == b"\x01":
+        return True
+    if data == b"\x00":
+        return False
+    raise ValueError(f"a boolean is one byte 00 or 01, not {data[:8]!r}")
+
+
+def _from_uuid(value: UUID) -> bytes:
+    if not isinstance(value, UUID):
+        raise TypeError(f"serdes.uuid takes a uuid.UUID, not {type(value).__name__}")
+    return str(value).encode()
+
+
+def _to_uuid(data: bytes) -> UUID:
+    return UUID(data.decode())
+
+
+def _no_value(value: Any) -> NoReturn:
+    raise ValueError("serdes.void has null only")
+
+
+class JsonSerde:
+    """JSON by orjson: ``serdes.json`` for plain values, ``serdes.json(Model)`` for values of one type.
+
+    The type may be a pydantic model, a dataclass, a TypedDict, or anything else that pydantic's TypeAdapter takes; what is
+    read is validated, and a ValidationError (a ValueError) tells what does not fit.
+    """
+
+    __slots__ = ()
+
+    name = "json"
+    serialize = staticmethod(orjson.dumps)
+    deserialize = staticmethod(orjson.loads)
+
+    def __call__(self, model: type[T]) -> CallableSerde[T]:
+        from pydantic import TypeAdapter
+
+        adapter = TypeAdapter(model)
+        return CallableSerde(f"json({getattr(model, '__qualname__', model)})", adapter.dump_json, adapter.validate_json)
+
+    def __repr__(self) -> str:
+        return "serdes.json"
+
+
+def time_windowed(inner: Serde[K], size: Duration) -> CallableSerde[Windowed[K]]:
+    """Keys of windows of that size: the inner key's bytes, then the window's start as 8 bytes, big-endian.
+
+    Source: org.apache.kafka.streams.kstream.TimeWindowedSerializer and TimeWindowedDeserializer.
+    """
+    check_serde(inner, "time_windowed")
+    size_ms = to_ms(size, "size")
+    start = struct.Struct(">q")
+    pack, unpack_from = start.pack, start.unpack_from
+    serialize_key, deserialize_key = inner.serialize, inner.deserialize
+
+    def serialize(windowed: Windowed[K]) -> bytes:
+        return serialize_key(windowed[0]) + pack(windowed[1])
+
+    def deserialize(data: bytes) -> Windowed[K]:
+        if len(data) < 8:
+            raise ValueError(f"a windowed key has 8 bytes at least, not {len(data)}")
+        (start_ms,) = unpack_from(data, len(data) - 8)
+        return Windowed(deserialize_key(data[:-8]), start_ms, start_ms + size_ms)
+
+    return TimeWindowedSerde(f"time_windowed({inner.name}, {size_ms})", serialize, deserialize, inner, size_ms)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TimeWindowedSerde(CallableSerde[Windowed[K]]):
+    """What :func:`time_windowed` returns. Sinks partition by the bytes of ``inner`` alone, as Java's do."""
+
+    inner: Serde[K]
+    size_ms: int
+
+
+def session_windowed(inner: Serde[K]) -> SessionWindowedSerde[K]:
+    """Keys of sessions: the inner key's bytes, then the session's end and start, 8 bytes each, big-endian.
+
+    Source: org.apache.kafka.streams.kstream.SessionWindowedSerializer and SessionWindowedDeserializer.
+    """
+    check_serde(inner, "session_windowed")
+    times = struct.Struct(">qq")
+    pack, unpack_from = times.pack, times.unpack_from
+    serialize_key, deserialize_key = inner.serialize, inner.deserialize
+
+    def serialize(windowed: Windowed[K]) -> bytes:
+        return serialize_key(windowed[0]) + pack(windowed[2], windowed[1])
+
+    def deserialize(data: bytes) -> Windowed[K]:
+        if len(data) < 16:
+            raise ValueError(f"the key of a session has 16 bytes at least, not {len(data)}")
+        end_ms, start_ms = unpack_from(data, len(data) - 16)
+        return Windowed(deserialize_key(data[:-16]), start_ms, end_ms)
+
+    return SessionWindowedSerde(f"session_windowed({inner.name})", serialize, deserialize, inner)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SessionWindowedSerde(CallableSerde[Windowed[K]]):
+    """What :func:`session_windowed` returns. Sinks partition by the bytes of ``inner`` alone, as Java's do."""
+
+    inner: Serde[K]
+
+
+string: CallableSerde[str] = CallableSerde("string", str.encode, bytes.decode)
+bytes_: CallableSerde[bytes] = CallableSerde("bytes", _to_bytes, _same)
+short: CallableSerde[int] = _number("short", ">h")
+integer: CallableSerde[int] = _number("integer", ">i")
+long: CallableSerde[int] = _number("long", ">q")
+float_: CallableSerde[float] = _number("float", ">f")
+double: CallableSerde[float] = _number("double", ">d")
+boolean: CallableSerde[bool] = CallableSerde("boolean", _from_boolean, _to_boolean)
+uuid: CallableSerde[UUID] = CallableSerde("uuid", _from_uuid, _to_uuid)
+void: CallableSerde[None] = CallableSerde("void", _no_value, _no_value)
+json = JsonSerde()
+
+_BY_NAME: dict[str, Serde[Any]] = {
+    each.name: each for each in (string, bytes_, short, integer, long, float_, double, boolean, uuid, void, json)
+}
+_BY_TYPE = {"str": "string", "int": "long", "float": "double", "bool": "boolean", "UUID": "uuid", "dict": "json"}
+_FUNCTIONS = ("time_windowed", "session_windowed")
+
+
+def is_serde(value: object) -> bool:
+    """Whether it is a serde: it has a name, and turns values into bytes and back."""
+    if not isinstance(getattr(value, "name", None), str):
+        return False
+    return callable(getattr(value, "serialize", None)) and callable(getattr(value, "deserialize", None))
+
+
+def check_serde(value: object, function: str) -> None:
+    """Raises TopologyError where ``value`` is no serde; the message says which one is probably meant."""
+    if not is_serde(value):
+        raise TopologyError(
+            f"{function}() takes a serde such as serdes.string, not {value!r}{serde_meant(value)}", call_site()
+        )
+
+
+def serde_meant(value: object) -> str:
+    """The serde that a program probably means by a name or a type, as the end of a message; empty where nobody knows."""
+    called = value if isinstance(value, str) else getattr(value, "__name__", "")
+    name = _BY_TYPE.get(called, called)
+    if name in _BY_NAME:
+        return f": write serdes.{name}{', without quotes' if isinstance(value, str) else ''}"
+    return f": write serdes.{name}(...)" if name in _FUNCTIONS else ""

@@ -1,0 +1,78 @@
+"""Windows of so many records of a key, which close when they are full, or when the program says so.
+
+1. A record of a key comes into all of its windows that are open; every ``advance`` records one is opened. What a window made
+   of its records is forwarded once, when it closes: with the record that fills it, or after which ``close_when`` holds.
+2. Time has no part in it: no record is late, and a window that is never filled stays open (a store with ``ttl`` forgets it).
+3. The open windows of a key are one row of a store with a changelog, as the aggregate's serde writes them; the row goes with
+   the last of them, where the next record begins anew.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from topology.spec.codecs import CallableSerde, Serde
+from topology.spec.errors import WindowError, call_site
+
+_ROW = struct.Struct(">ii")
+_WINDOW = struct.Struct(">iqi")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class CountWindows:
+    """Windows of ``size`` records of a key, one beginning every ``advance`` records.
+
+    ``advance`` None: the size, so that each record is in one window. Raises WindowError unless 0 < advance <= size.
+    """
+
+    size: int
+    advance: int
+
+    def __init__(self, size: int, advance: int | None = None) -> None:
+        step = size if advance is None else advance
+        if not 0 < step <= size:
+            raise WindowError(f"windows of {size} records can't advance by {step}: 0 < advance <= size", call_site())
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "advance", step)
+
+
+class OpenWindow(NamedTuple):
+    """A window that takes records: how many it has, the latest of their timestamps, and what was made of them."""
+
+    records: int
+    timestamp: int
+    aggregate: Any
+
+
+class OpenWindows(NamedTuple):
+    """The open windows of a key, the oldest first. ``since``: how many records came since the youngest was opened."""
+
+    since: int
+    windows: tuple[OpenWindow, ...]
+
+
+def open_windows(inner: Serde[Any]) -> CallableSerde[OpenWindows]:
+    """Rows of open windows; ``inner``: of the aggregates, which may be None."""
+    serialize_aggregate, deserialize_aggregate = inner.serialize, inner.deserialize
+
+    def serialize(row: OpenWindows) -> bytes:
+        parts = [_ROW.pack(row.since, len(row.windows))]
+        for records, timestamp, aggregate in row.windows:
+            raw = None if aggregate is None else serialize_aggregate(aggregate)
+            parts += (_WINDOW.pack(records, timestamp, -1 if raw is None else len(raw)), raw or b"")
+        return b"".join(parts)
+
+    def deserialize(data: bytes) -> OpenWindows:
+        since, count = _ROW.unpack_from(data)
+        at, windows = _ROW.size, []
+        for _ in range(count):
+            records, timestamp, length = _WINDOW.unpack_from(data, at)
+            at += _WINDOW.size
+            aggregate = None if length < 0 else deserialize_aggregate(data[at : at + length])
+            at += max(0, length)
+            windows.append(OpenWindow(records, timestamp, aggregate))
+        return OpenWindows(since, tuple(windows))
+
+    return CallableSerde(f"open_windows({inner.name})", serialize, deserialize)

@@ -1,0 +1,287 @@
+"""State stores as a program asks for them, and as a processor sees them.
+
+A :class:`Store` says what the program wants; what it leaves open is filled in by the operator that uses it (its serdes, its
+kind, whether values carry timestamps, whether it is cached).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+from topology.spec.codecs import Serde
+from topology.spec.errors import UnsupportedError, WindowError, call_site
+from topology.spec.names import check_name
+from topology.spec.windows import Duration, Windowed, to_ms
+
+K = TypeVar("K")
+V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
+K_contra = TypeVar("K_contra", contravariant=True)
+
+KINDS = ("key_value", "window", "session", "versioned")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Store:
+    """What a state store should be like.
+
+    ``name``: None lets the operator generate one. ``kind``: ``key_value``, ``window``, ``session``, or ``versioned``,
+    which keeps the values that a key had. ``key``, ``value``: serdes; None: the operator's. ``retention`` (all but
+    key-value stores), ``window_size`` (window stores), ``segment_interval`` (what of them expires at once; None: Kafka
+    Streams' default): timedelta or int milliseconds. ``max_entries``: a key-value store in memory that keeps only the
+    entries used last (Kafka Streams' LRU map); what it drops is gone from its changelog too. ``ttl``: an entry of a
+    key-value store is deleted when stream time is that far beyond its last update (timedelta or int milliseconds): with a
+    tombstone in the changelog, and the table forwards the deletion; such a store is not cached. ``plain_rows``: rows
+    have no room for timestamps, as in Kafka Streams' plain suppliers; one that is read is -1.
+    ``keeps_headers``: as with ``dsl.store.format=headers``, which is meant by None. ``caching`` None: on in the DSL's
+    operators, off for stores added with ``add_state_store``. ``logging`` False: no changelog, the state is lost with
+    its directory. ``changelog_config``: topic settings of the changelog. ``in_memory`` None: as the application is
+    configured (``dsl.store.suppliers.class``). ``timestamped`` None: on in the DSL's operators, off otherwise.
+
+    ``supplier``: ``(name) -> store`` of the program's own, a ``streamsrt.state.store.BytesStore``; each task makes one, and
+    restores it from its changelog when it starts.
+
+    Raises IllegalNameError, WindowError, UnsupportedError. Source: Materialized, Stores and StoreBuilder of Kafka Streams.
+    """
+
+    name: str | None
+    kind: Literal["key_value", "window", "session", "versioned"] = "key_value"
+    key: Serde[Any] | None = None
+    value: Serde[Any] | None = None
+    retention_ms: int | None = None
+    window_size_ms: int | None = None
+    segment_interval_ms: int | None = None
+    max_entries: int | None = None
+    ttl_ms: int | None = None
+    plain_rows: bool = False
+    keeps_headers: bool | None = None
+    retain_duplicates: bool = False
+    caching: bool | None = None
+    logging: bool = True
+    changelog_config: Mapping[str, str] = field(default_factory=dict)
+    in_memory: bool | None = None
+    timestamped: bool | None = None
+    supplier: Callable[[str], Any] | None = None
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        kind: Literal["key_value", "window", "session", "versioned"] = "key_value",
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        retention: Duration | None = None,
+        window_size: Duration | None = None,
+        segment_interval: Duration | None = None,
+        max_entries: int | None = None,
+        ttl: Duration | None = None,
+        plain_rows: bool = False,
+        keeps_headers: bool | None = None,
+        retain_duplicates: bool = False,
+        caching: bool | None = None,
+        logging: bool = True,
+        changelog_config: Mapping[str, str | int] | None = None,
+        in_memory: bool | None = None,
+        timestamped: bool | None = None,
+        supplier: Callable[[str], Any] | None = None,
+    ) -> None:
+        if name is not None:
+            check_name(name, "store")
+        if kind not in KINDS:
+            raise UnsupportedError(
+                f"stores of kind {kind!r} are not supported: use one of {', '.join(KINDS)}", call_site()
+            )
+        _check_max_entries(max_entries, kind, in_memory)
+        if supplier is not None and (not callable(supplier) or in_memory is not None or max_entries is not None):
+            raise UnsupportedError(
+                "supplier= is a callable (name) that returns a store, without in_memory= and max_entries=: how it keeps its "
+                "data is its own business",
+                call_site(),
+            )
+        if ttl is not None and (kind != "key_value" or max_entries is not None or plain_rows or caching):
+            raise UnsupportedError(
+                "ttl= is for key-value stores with timestamps, without caching and max_entries; other kinds have retention=",
+                call_site(),
+            )
+        if changelog_config and not logging:
+            raise UnsupportedError("a store without logging has no changelog to configure", call_site())
+        values: dict[str, Any] = {
+            "name": name,
+            "kind": kind,
+            "key": key,
+            "value": value,
+            "retention_ms": _positive(retention, "the retention"),
+            "window_size_ms": _positive(window_size, "the window size"),
+            "segment_interval_ms": _positive(segment_interval, "the segment interval"),
+            "max_entries": max_entries,
+            "ttl_ms": _positive(ttl, "the ttl"),
+            "plain_rows": plain_rows,
+            "keeps_headers": keeps_headers,
+            "retain_duplicates": retain_duplicates,
+            "caching": caching,
+            "logging": logging,
+            "changelog_config": {str(k): str(v) for k, v in (changelog_config or {}).items()},
+            "in_memory": in_memory,
+            "timestamped": timestamped,
+            "supplier": supplier,
+        }
+        for attribute, value_ in values.items():
+            object.__setattr__(self, attribute, value_)
+
+
+def _check_max_entries(max_entries: int | None, kind: str, in_memory: bool | None) -> None:
+    if max_entries is None:
+        return
+    if max_entries < 1:
+        raise UnsupportedError(f"a store keeps 1 entry at least, not {max_entries}", call_site())
+    if kind != "key_value" or in_memory is False:
+        raise UnsupportedError("only key-value stores in memory can have max_entries", call_site())
+
+
+def _positive(duration: Duration | None, what: str) -> int | None:
+    if duration is None:
+        return None
+    milliseconds = to_ms(duration, what)
+    if milliseconds <= 0:
+        raise WindowError(f"{what} of a store must be above 0 ms, not {milliseconds}", call_site())
+    return milliseconds
+
+
+class ValueAndTimestamp(NamedTuple, Generic[V]):
+    """A value of a timestamped store; the timestamp is epoch milliseconds."""
+
+    value: V
+    timestamp: int
+
+
+class VersionedRecord(NamedTuple, Generic[V]):
+    """A version in a versioned store; times are epoch milliseconds. ``valid_to`` is exclusive; None: it is the newest."""
+
+    value: V
+    timestamp: int
+    valid_to: int | None = None
+
+
+class ReadOnlyKeyValueStore(Protocol[K, V_co]):
+    """Reading a key-value store. Iteration is in the order of the keys' bytes.
+
+    Source: org.apache.kafka.streams.state.ReadOnlyKeyValueStore.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def get(self, key: K) -> V_co | None: ...
+
+    def range(self, start: K | None, end: K | None) -> Iterator[tuple[K, V_co]]:
+        """From ``start`` to ``end``, both included; None: open."""
+
+    def reverse_range(self, start: K | None, end: K | None) -> Iterator[tuple[K, V_co]]: ...
+
+    def all(self) -> Iterator[tuple[K, V_co]]: ...
+
+    def reverse_all(self) -> Iterator[tuple[K, V_co]]: ...
+
+    def prefix_scan(self, prefix: Any, serde: Serde[Any]) -> Iterator[tuple[K, V_co]]:
+        """The entries whose key's bytes start with those of ``prefix``."""
+
+    def approximate_num_entries(self) -> int: ...
+
+
+class KeyValueStore(ReadOnlyKeyValueStore[K, V], Protocol[K, V]):
+    """A key-value store in a processor. Values of a timestamped store are :class:`ValueAndTimestamp`.
+
+    Source: org.apache.kafka.streams.state.KeyValueStore.
+    """
+
+    def put(self, key: K, value: V | None) -> None:
+        """Writes; None deletes."""
+
+    def put_if_absent(self, key: K, value: V) -> V | None:
+        """Writes if there is none, and returns what was there."""
+
+    def put_all(self, entries: list[tuple[K, V | None]]) -> None: ...
+
+    def delete(self, key: K) -> V | None:
+        """Deletes, and returns what was there."""
+
+
+class WindowStore(Protocol[K, V]):
+    """A window store in a processor; times are epoch milliseconds, ranges include both ends.
+
+    Source: org.apache.kafka.streams.state.WindowStore.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def put(self, key: K, value: V | None, window_start: int) -> None: ...
+
+    def fetch(self, key: K, time: int) -> V | None:
+        """The value of the window of ``key`` that starts at ``time``."""
+
+    def fetch_range(self, key: K, time_from: int, time_to: int) -> Iterator[tuple[int, V]]:
+        """Start and value of the windows of ``key`` that start in the range, oldest first."""
+
+    def backward_fetch_range(self, key: K, time_from: int, time_to: int) -> Iterator[tuple[int, V]]: ...
+
+    def fetch_keys(
+        self, key_from: K | None, key_to: K | None, time_from: int, time_to: int
+    ) -> Iterator[tuple[Windowed[K], V]]: ...
+
+    def fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed[K], V]]: ...
+
+    def all(self) -> Iterator[tuple[Windowed[K], V]]: ...
+
+
+class VersionedKeyValueStore(Protocol[K_contra, V]):
+    """A versioned store in a processor; times are epoch milliseconds.
+
+    Source: org.apache.kafka.streams.state.VersionedKeyValueStore (KIP-889).
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def put(self, key: K_contra, value: V | None, timestamp: int) -> int | None:
+        """Writes the value that is valid from ``timestamp`` on; None: there is none from then on.
+
+        The result is up to when it is valid; None where it is the newest, or was too old to be kept.
+        """
+
+    def delete(self, key: K_contra, timestamp: int) -> VersionedRecord[V] | None:
+        """Ends what is valid at ``timestamp``, and returns it."""
+
+    def get(self, key: K_contra, as_of: int | None = None) -> VersionedRecord[V] | None:
+        """The newest version, or the one that was valid at ``as_of``; None where there is none, or it is too old."""
+
+    def versions(self, key: K_contra) -> list[VersionedRecord[V]]:
+        """All versions of a key that are still there, newest first."""
+
+
+class SessionStore(Protocol[K, V]):
+    """A session store in a processor; times are epoch milliseconds, both bounds of a session are included.
+
+    Source: org.apache.kafka.streams.state.SessionStore.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def put(self, session: Windowed[K], value: V | None) -> None:
+        """Writes; None removes."""
+
+    def remove(self, session: Windowed[K]) -> None: ...
+
+    def fetch_session(self, key: K, start: int, end: int) -> V | None:
+        """The value of the session with these bounds."""
+
+    def find_sessions(self, key: K, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[K], V]]:
+        """The sessions that end at ``earliest_end`` or later and start at ``latest_start`` or before, by end."""
+
+    def fetch(self, key: K) -> Iterator[tuple[Windowed[K], V]]:
+        """All sessions of ``key``, by end."""
+
+    def all(self) -> Iterator[tuple[Windowed[K], V]]: ...
