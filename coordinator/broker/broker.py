@@ -29,6 +29,7 @@ from coordinator.broker.log_cleaner import LogCleaner
 from coordinator.broker.metrics import Idleness, exposition, group_metrics
 from coordinator.broker.producer_ids import ProducerIds
 from coordinator.broker.purgatory import Purgatory
+from coordinator.broker.queued_bytes import QueuedBytes
 from coordinator.broker.topics import BROKER_LOG, GROUP_CONFIGS_LOG, TopicRegistry
 from coordinator.broker.transaction_shards import TransactionShards
 from coordinator.group.config import GroupConfig
@@ -82,6 +83,7 @@ class Broker:
         self.directory = directory
         self.fsync = Fsync(configs["log.fsync"])
         self.purgatory = Purgatory()
+        self.memory = QueuedBytes(self._memory_bytes_max())
         self.topics = TopicRegistry(
             directory,
             configs,
@@ -129,6 +131,10 @@ class Broker:
         value = self.configs[key]
         assert isinstance(value, int)
         return value
+
+    def _memory_bytes_max(self) -> int | None:
+        limit_bytes = self.integer("queued.max.request.bytes")
+        return limit_bytes if limit_bytes > 0 else None
 
     def load(self) -> None:
         """Brings back cluster id, settings, topics, producer ids, groups and transactions from their logs."""

@@ -228,7 +228,22 @@ _OWN = (
     Definition("log.fsync", ConfigType.STRING, "interval", allowed=("never", "interval", "group")),
     Definition("log.fsync.interval.ms", ConfigType.LONG, 1000, minimum=1),
     Definition("log.retention.check.interval.ms", ConfigType.LONG, 300_000, minimum=1),
-    Definition("max.connections", ConfigType.INT, _INT_MAX, minimum=1),
+    Definition(
+        "max.connections", ConfigType.INT, 10_000, minimum=1, documentation="How many connections there may be."
+    ),
+    Definition(
+        "max.connections.per.ip",
+        ConfigType.INT,
+        2_000,
+        minimum=0,
+        documentation="How many connections may come from one address.",
+    ),
+    Definition(
+        "max.connections.per.ip.overrides",
+        ConfigType.STRING,
+        "",
+        documentation="Addresses from which more or fewer connections may come: 10.0.0.1:5000,127.0.0.1:10000",
+    ),
     Definition("num.partitions", ConfigType.INT, 1, minimum=1, maximum=10_000),
     Definition("offsets.retention.check.interval.ms", ConfigType.LONG, 600_000, minimum=1),
     Definition("offsets.retention.minutes", ConfigType.INT, 10_080, minimum=1),
@@ -245,6 +260,13 @@ _OWN = (
         documentation='Users of SASL PLAIN, as the options of PlainLoginModule: user_NAME="PASSWORD" ...',
     ),
     Definition("sasl.enabled.mechanisms", ConfigType.LIST, ("SCRAM-SHA-512",), allowed=SASL_MECHANISMS),
+    Definition(
+        "queued.max.request.bytes",
+        ConfigType.LONG,
+        128 << 20,
+        minimum=-1,
+        documentation="Memory for large requests, and as much again for answers that wait to be read; -1: no bound.",
+    ),
     Definition(
         "security.protocol",
         ConfigType.STRING,

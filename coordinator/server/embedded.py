@@ -23,7 +23,7 @@ from coordinator.log.fsync import OnSynced, Syncable, Syncer
 from coordinator.server.dispatch import Dispatcher
 from coordinator.server.listener import Listener
 from coordinator.server.main import read_configs, serve
-from coordinator.server.security import handlers
+from coordinator.server.security import handlers, limits_of
 
 _READ_BYTES_MAX = 1 << 30
 
@@ -92,11 +92,7 @@ class EmbeddedBroker:
         """Loads what there is, and listens."""
         broker = self._broker
         broker.load()
-        listener = Listener(
-            handlers(broker, Dispatcher(broker).handle),
-            frame_bytes_max=broker.integer("socket.request.max.bytes"),
-            connections_max=broker.integer("max.connections"),
-        )
+        listener = Listener(handlers(broker, Dispatcher(broker).handle), limits_of(broker), broker.memory)
         await listener.start(broker.host, broker.port)
         self._serving = asyncio.create_task(serve(broker, listener, asyncio.Event()))
 

@@ -1,8 +1,12 @@
-"""The listening socket and all connections of it: how many there may be, which are idle, and their end.
+"""The listening socket and all connections of it: how many there may be, which have to go, and their end.
 
-1. ``max.connections`` bounds their number; one more is closed at once.
-2. A connection on which nothing arrives for ``connections.max.idle.ms`` is closed, but not while a request of it waits.
-3. Draining: no new connection; what arrived is answered; what is not done in time is cut off.
+1. ``max.connections`` bounds their number, ``max.connections.per.ip`` that of one address (with exceptions in
+   ``max.connections.per.ip.overrides``); one more is closed at once. With TLS they are counted before the handshake.
+2. A connection on which nothing arrives or leaves for ``connections.max.idle.ms`` is closed, but not while a request of it
+   waits.
+3. While somebody waits for memory (``queued.max.request.bytes``), connections that hold some and stand still are closed;
+   while twice as much as allowed waits to be sent, those that have not read for longest.
+4. Draining: no new connection; what arrived is answered; what is not done in time is cut off.
 """
 
 from __future__ import annotations
@@ -11,62 +15,146 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from coordinator.server.tcp import Connection, NewHandler
+from coordinator.broker.queued_bytes import QueuedBytes
+from coordinator.server.tcp import Connection, NewHandler, host_of
+from coordinator.server.turns import Turns, turns_of
 
 logger = logging.getLogger("coordinator.server")
 
 DRAIN_TIMEOUT_S = 10.0
+HANDSHAKE_TIMEOUT_S = 15.0
 BACKLOG = 1024
 _DRAIN_POLL_S = 0.01
+_STALLED_CHECK_S = 0.5
+_REFUSALS_LOGGED_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What clients may take: bytes of a frame, connections in all and from one address."""
+
+    frame_bytes_max: int
+    connections_max: int
+    connections_per_ip_max: int
+    connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+
+    def of_address(self, host: str) -> int:
+        """How many connections may come from there."""
+        return self.connections_per_ip_overrides.get(host, self.connections_per_ip_max)
 
 
 class Listener:
     """One listening socket. ``new_handler`` makes what answers the frames of a connection; ``tls`` None: no TLS."""
 
     def __init__(
-        self,
-        new_handler: NewHandler,
-        *,
-        frame_bytes_max: int,
-        connections_max: int,
-        tls: ssl.SSLContext | None = None,
+        self, new_handler: NewHandler, limits: Limits, memory: QueuedBytes, *, tls: ssl.SSLContext | None = None
     ) -> None:
-        self.frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = limits.frame_bytes_max
+        self.memory = memory
+        self._limits = limits
         self._new_handler = new_handler
         self._tls = tls
-        self._connections_max = connections_max
         self._connections: set[Connection] = set()
+        self._admitted: Counter[str] = Counter()
+        self._handshakes: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._turns: Turns | None = None
+        self._refusals = 0
+        self._quiet_until_s = 0.0
 
     def __len__(self) -> int:
         return len(self._connections)
 
+    @property
+    def turns(self) -> Turns:
+        assert self._turns is not None
+        return self._turns
+
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listens; the address and port that were bound. Raises ``OSError``."""
         loop = asyncio.get_running_loop()
+        self._turns = turns_of(loop)
         # One address only: with port 0, each of several would get a port of its own.
         family, _, _, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
-        self._server = await loop.create_server(
-            lambda: Connection(self._new_handler, self),
-            str(address[0]),
-            port,
-            family=family,
-            backlog=BACKLOG,
-            ssl=self._tls,
-        )
+        self._server = await loop.create_server(self._protocol, str(address[0]), port, family=family, backlog=BACKLOG)
         bound = self._server.sockets[0].getsockname()
         return bound[0], bound[1]
 
+    def _protocol(self) -> asyncio.BaseProtocol:
+        return Connection(self._new_handler, self) if self._tls is None else _Doorstep(self)
+
+    # ------------------------------------------------------------------------------------------------------- connections
+
     def enter(self, connection: Connection) -> bool:
-        if len(self._connections) >= self._connections_max:
-            logger.warning("refused a connection from %s: max.connections is reached", connection.host)
+        if self._tls is None and not self.admit(connection.host):
             return False
         self._connections.add(connection)
         return True
 
     def leave(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self.dismiss(connection.host)
+
+    def admit(self, host: str) -> bool:
+        """Counts a connection from there; False if there is no room for it."""
+        if self._admitted.total() >= self._limits.connections_max:
+            self._refused(host, "max.connections")
+            return False
+        if self._admitted[host] >= self._limits.of_address(host):
+            self._refused(host, "max.connections.per.ip")
+            return False
+        self._admitted[host] += 1
+        return True
+
+    def dismiss(self, host: str) -> None:
+        """A connection from there is no more."""
+        self._admitted[host] -= 1
+        if not self._admitted[host]:
+            del self._admitted[host]
+
+    def _refused(self, host: str, setting: str) -> None:
+        """Says so in the log, once a second."""
+        self._refusals += 1
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._quiet_until_s:
+            logger.warning(
+                "refused a connection from %s: %s is reached (%d refused so far)", host, setting, self._refusals
+            )
+            self._quiet_until_s = now_s + _REFUSALS_LOGGED_EVERY_S
+
+    def shake_hands(self, transport: asyncio.Transport, host: str) -> None:
+        """Begins TLS on a connection that was admitted."""
+        task = asyncio.ensure_future(self._shake_hands(transport, host))
+        self._handshakes.add(task)
+        task.add_done_callback(self._handshakes.discard)
+
+    async def _shake_hands(self, transport: asyncio.Transport, host: str) -> None:
+        assert self._tls is not None
+        connection = Connection(self._new_handler, self)
+        secured: asyncio.Transport | None = None
+        try:
+            secured = await asyncio.get_running_loop().start_tls(
+                transport, connection, self._tls, server_side=True, ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S
+            )
+        except OSError as error:
+            logger.debug("no TLS with a client from %s: %s", host, error)
+        finally:
+            if secured is None:
+                self.dismiss(host)
+                transport.abort()
+        if secured is None:
+            return
+        if secured.is_closing():
+            self.dismiss(host)
+        else:
+            connection.connection_made(secured)
+
+    # -------------------------------------------------------------------------------------------------- those that must go
 
     async def close_idle(self, idle_ms: int) -> None:
         """Closes idle connections, for as long as it runs."""
@@ -75,13 +163,50 @@ class Listener:
             for connection in list(self._connections):
                 connection.idle_rounds = 0 if connection.was_active else connection.idle_rounds + 1
                 connection.was_active = False
-                if connection.idle_rounds > 1 and connection.is_idle():
+                if connection.idle_rounds > 1 and (connection.is_idle() or connection.unwritable_since_s is not None):
                     connection.abort()
+
+    async def close_stalled(self) -> None:
+        """Closes connections that hold memory for which others wait and do not get on, for as long as it runs."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self.memory.pressed.wait()
+            if not self.memory.is_pressed:
+                self.memory.pressed.clear()
+                continue
+            self.cut_off_stalled(loop.time())
+            await asyncio.sleep(_STALLED_CHECK_S)
+
+    def cut_off_stalled(self, now_s: float) -> None:
+        """Closes connections that stand still."""
+        for connection in [each for each in self._connections if each.is_stalled(now_s)]:
+            logger.warning(
+                "closed the connection from %s: it holds memory and does not get on (queued.max.request.bytes)",
+                connection.host,
+            )
+            connection.abort()
+
+    def relieve(self) -> None:
+        """Closes connections whose answers take twice the memory that is allowed, the one that reads least first."""
+        unread = [each for each in self._connections if each.unwritable_since_s is not None]
+        for connection in sorted(unread, key=lambda each: each.unwritable_since_s or 0.0):
+            if not self.memory.is_overfull:
+                return
+            logger.warning(
+                "closed the connection from %s: too many answers wait to be read (queued.max.request.bytes)",
+                connection.host,
+            )
+            connection.abort()
+            self.memory.unsent(connection, 0)
+
+    # --------------------------------------------------------------------------------------------------------- the end
 
     async def drain(self, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
         """Takes nothing new, answers what arrived, closes."""
         if self._server is not None:
             self._server.close()
+        for task in list(self._handshakes):
+            task.cancel()
         for connection in list(self._connections):
             connection.drain()
         loop = asyncio.get_running_loop()
@@ -90,3 +215,20 @@ class Listener:
             await asyncio.sleep(_DRAIN_POLL_S)
         for connection in list(self._connections):
             connection.abort()
+
+
+class _Doorstep(asyncio.Protocol):
+    """A connection on which nothing is known yet: counted, then handed on to TLS."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        host = host_of(transport)
+        if self._listener.admit(host):
+            # Nothing may be read before TLS does it.
+            transport.pause_reading()
+            self._listener.shake_hands(transport, host)
+        else:
+            transport.abort()

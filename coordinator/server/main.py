@@ -46,7 +46,7 @@ from coordinator.server.dispatch import Dispatcher
 from coordinator.server.listener import Listener
 from coordinator.server.metrics_endpoint import MetricsEndpoint
 from coordinator.server.properties import parse_properties
-from coordinator.server.security import add_scram, check_host, handlers, tls_context
+from coordinator.server.security import add_scram, check_host, handlers, limits_of, tls_context
 from streamsrt.wire.messages import warm
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.schema import ApiKey
@@ -86,19 +86,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         broker.load()
         for entry in options.add_scram:
             add_scram(broker, entry)
-        new_handler = handlers(broker, Dispatcher(broker).handle)
+        new_handler, limits = handlers(broker, Dispatcher(broker).handle), limits_of(broker)
     except InvalidConfigError as error:
         return _stop(2, error)
     except (LogError, OSError) as error:
         return _stop(3, error)
     except (DecodeError, UnknownRecordError) as error:
         return _stop(3, ValueError(f"data directory {options.data_dir} holds records that can't be read: {error}"))
-    listener = Listener(
-        new_handler,
-        frame_bytes_max=broker.integer("socket.request.max.bytes"),
-        connections_max=broker.integer("max.connections"),
-        tls=tls,
-    )
+    listener = Listener(new_handler, limits, broker.memory, tls=tls)
     code = asyncio.run(_serve(options, broker, listener))
     try:
         broker.close()
@@ -244,6 +239,7 @@ async def serve(broker: Broker, listener: Listener, stopping: asyncio.Event) -> 
         loop.create_task(_compact(broker)),
         loop.create_task(_expire_offsets(broker)),
         loop.create_task(listener.close_idle(broker.integer("connections.max.idle.ms"))),
+        loop.create_task(listener.close_stalled()),
     ]
     stopped = loop.create_task(stopping.wait())
     done, _ = await asyncio.wait([stopped, *chores], return_when=asyncio.FIRST_COMPLETED)

@@ -3,7 +3,8 @@
 1. Before that, ApiVersions, SaslHandshake and SaslAuthenticate are answered, in this order of use; anything else ends the
    connection, as on Kafka.
 2. Credentials that are refused get one answer that says so; then the connection is closed.
-3. A client that is known may say again who it is (KIP-368), as the same user.
+3. Until then no frame larger than ``sasl.server.max.receive.size`` is read.
+4. A client that is known may say again who it is (KIP-368), as the same user.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from coordinator.broker.credentials import Credentials
 from coordinator.security.acls import ANONYMOUS
 from coordinator.security.plain import PlainServer
 from coordinator.security.scram import Mechanism, RefusedError, ScramServer
-from coordinator.server.tcp import Answer, Parts, ProtocolViolationError
+from coordinator.server.tcp import Answer, Parts, Peer, ProtocolViolationError
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import RequestHeader, decode_request, encode_response_parts
 from streamsrt.wire.primitives import DecodeError
@@ -66,9 +67,12 @@ def exchanges(names: tuple[str, ...], users: Mapping[str, str], credentials: Cre
 class SaslSession:
     """The handler of one connection: ``handle`` passes frames on to ``serve`` once the client is known."""
 
-    def __init__(self, serve: Serve, offered: Exchanges) -> None:
+    def __init__(self, serve: Serve, offered: Exchanges, peer: Peer) -> None:
         self._serve = serve
         self._offered = offered
+        self._peer = peer
+        self._frame_bytes_max = peer.frame_bytes_max
+        peer.frame_bytes_max = min(peer.frame_bytes_max, FRAME_BYTES_MAX)
         self._exchange: Exchange | None = None
         self._refused = False
         self.user: str | None = None
@@ -79,8 +83,6 @@ class SaslSession:
             raise ProtocolViolationError("the client's credentials were refused")
         if self.user is not None and _key_of(frame) not in _SASL:
             return self._serve(frame, client_host, f"User:{self.user}")
-        if len(frame) > FRAME_BYTES_MAX:
-            raise ProtocolViolationError(f"{len(frame)} bytes before the client has said who it is")
         if _key_of(frame) == ApiKey.API_VERSIONS:
             return self._serve(frame, client_host)
         header, message = _decoded(frame)
@@ -113,6 +115,7 @@ class SaslSession:
             if self.user not in (None, exchange.user):
                 return self._refuse("Authentication failed: the user of a connection can't change")
             self.user = exchange.user
+            self._peer.frame_bytes_max = self._frame_bytes_max
         return SaslAuthenticateResponse(auth_bytes=answer)
 
     def _refuse(self, message: str) -> SaslAuthenticateResponse:

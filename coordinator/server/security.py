@@ -6,23 +6,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import re
 import secrets
 import ssl
 from collections.abc import Mapping
+from typing import Any
 
 from coordinator.broker.broker import Broker
 from coordinator.broker.config_definitions import InvalidConfigError, Value
 from coordinator.security.plain import users_of
 from coordinator.security.principal import NoMatchingRuleError, PrincipalMapper, distinguished_name
 from coordinator.security.scram import ITERATIONS_MIN, Mechanism, credential_of, salted_password
+from coordinator.server.listener import Limits
 from coordinator.server.sasl import SaslSession, Serve, exchanges
-from coordinator.server.tcp import Handler, NewHandler, ProtocolViolationError
+from coordinator.server.tcp import Handler, NewHandler, Peer, ProtocolViolationError
 
 _SCRAM = re.compile(r"(SCRAM-SHA-256|SCRAM-SHA-512)=\[name=([^,\]]+),password=([^\]]+)\]")
 _SALT_BYTES = 20
+_OVERRIDES = "max.connections.per.ip.overrides"
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -92,7 +94,24 @@ def handlers(broker: Broker, serve: Serve) -> NewHandler:
             'user_NAME="PASSWORD" ...'
         )
     offered = exchanges(names, users, broker.credentials)
-    return lambda transport: SaslSession(serve, offered).handle
+    return lambda peer: SaslSession(serve, offered, peer).handle
+
+
+def limits_of(broker: Broker) -> Limits:
+    """What clients may take. Raises InvalidConfigError."""
+    overrides = {}
+    for entry in filter(None, (part.strip() for part in str(broker.configs[_OVERRIDES]).split(","))):
+        host, _, count = entry.rpartition(":")
+        try:
+            overrides[str(ipaddress.ip_address(host.strip("[]")))] = int(count)
+        except ValueError:
+            raise InvalidConfigError(f"{_OVERRIDES}: {entry} is not ADDRESS:COUNT, e.g. 127.0.0.1:5000") from None
+    return Limits(
+        frame_bytes_max=broker.integer("socket.request.max.bytes"),
+        connections_max=broker.integer("max.connections"),
+        connections_per_ip_max=broker.integer("max.connections.per.ip"),
+        connections_per_ip_overrides=overrides,
+    )
 
 
 def _by_certificate(serve: Serve, rules: str) -> NewHandler:
@@ -102,8 +121,8 @@ def _by_certificate(serve: Serve, rules: str) -> NewHandler:
     except ValueError as error:
         raise InvalidConfigError(str(error)) from None
 
-    def new_handler(transport: asyncio.Transport) -> Handler:
-        certificate = transport.get_extra_info("peercert")
+    def new_handler(peer: Peer) -> Handler:
+        certificate: Any = peer.extra_info("peercert")
         if not certificate:
             return serve
         try:

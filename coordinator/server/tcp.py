@@ -2,14 +2,16 @@
 
 1. A frame is a four-byte size and that many bytes. A small one is cut out of the receive buffer; a large one is received
    into a buffer of exactly its size, so that record batches are never copied on their way to the log.
-2. Requests of a connection are answered in the order of their arrival: the next one is looked at when the answer to the
-   one before is written. While one waits (a long poll, an fsync), further frames queue up to a bound in number and in
-   bytes; then reading stops.
-3. A client that does not read its answers stops being served until it does.
+2. Requests of a connection are answered in the order of their arrival: the next one is cut out when the answer to the one
+   before is written. While one waits (a long poll, an fsync), what arrives stays as it came: one receive buffer, or one
+   large frame and a receive buffer. Then reading stops.
+3. A client that does not read its answers is neither served nor read from until it does. One that is gone is not served.
 4. What can't be decoded ends the connection: there is no answer in a protocol that the other side does not speak.
 5. A handler that fails ends its connection, with a traceback in the log; the others are served on.
-6. For a frame that is not whole, memory grows with what has arrived, from one block on: a client that announces a huge
-   frame and sends nothing of it costs one block. A connection that waits for a request has no receive buffer.
+6. A large frame is read when its whole size is granted (:class:`~coordinator.broker.queued_bytes.QueuedBytes`). While it is
+   not whole, memory grows with what has arrived, from one block on: a client that announces a huge frame and sends nothing
+   of it costs one block. A connection that waits for a request has no receive buffer.
+7. When a connection is served, and for how long, is a matter of :class:`~coordinator.server.turns.Turns`.
 """
 
 from __future__ import annotations
@@ -17,21 +19,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
+
+from coordinator.broker.queued_bytes import QueuedBytes
+from coordinator.server.turns import QUANTUM_S, Turns
 
 logger = logging.getLogger("coordinator.server")
 
 Parts: TypeAlias = "Sequence[bytes | memoryview | bytearray]"
 Answer: TypeAlias = "Parts | Awaitable[Parts | None] | None"
 Handler: TypeAlias = "Callable[[memoryview | bytes, str], Answer]"
-NewHandler: TypeAlias = "Callable[[asyncio.Transport], Handler]"
-"""Makes what answers the frames of a new connection. Raises ProtocolViolationError for one that is not let in."""
 
 RECEIVE_BUFFER_BYTES = 1 << 16
-QUEUED_FRAMES_MAX = 64
-QUEUED_BYTES_MAX = 16 << 20
+STALLED_AFTER_S = 5.0
+STALLED_BYTES_PER_S = 256 << 10
 _FRAME_BYTES_MIN = 8
 _FIRST_BLOCK_BYTES = 5 << 18
 _SIZE = struct.Struct(">i")
@@ -50,16 +52,37 @@ def _not_connected(frame: memoryview | bytes, client_host: str) -> Answer:
     raise ProtocolViolationError("the connection is not let in")
 
 
+class Peer(Protocol):
+    """What the handler of a connection may know and set of it."""
+
+    frame_bytes_max: int
+    """No larger frame is read."""
+
+    def extra_info(self, name: str) -> object:
+        """What the transport knows by this name (asyncio's names), or None."""
+
+
+NewHandler: TypeAlias = "Callable[[Peer], Handler]"
+"""Makes what answers the frames of a new connection. Raises ProtocolViolationError for one that is not let in."""
+
+
 class Door(Protocol):
     """Who the connections belong to."""
 
     frame_bytes_max: int
+    memory: QueuedBytes
+
+    @property
+    def turns(self) -> Turns: ...
 
     def enter(self, connection: Connection) -> bool:
         """Takes note of a new connection; False if there is no room for it."""
 
     def leave(self, connection: Connection) -> None:
         """Forgets a connection that is closed."""
+
+    def relieve(self) -> None:
+        """Closes connections that do not read their answers, until there is memory again."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -69,23 +92,32 @@ class Connection(asyncio.BufferedProtocol):
         self._new_handler = new_handler
         self._handler: Handler = _not_connected
         self._door = door
-        self._frame_bytes_max = door.frame_bytes_max
+        self._turns = door.turns
+        self._memory = door.memory
+        self.frame_bytes_max = door.frame_bytes_max
         self._view: memoryview | None = None
         self._start = 0
         self._end = 0
         self._large: bytearray | None = None
         self._large_size = 0
         self._large_filled = 0
-        self._queue: deque[memoryview | bytes] = deque()
-        self._queued_bytes = 0
+        self._large_since_s = 0.0
+        self._is_waiting_for_memory = False
+        self._granted = 0
+        self._served = 0
+        """The bytes of a large frame that is being answered."""
         self._task: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._writable = True
+        self._unwritable_since_s = 0.0
         self._reading = True
         self._draining = False
         self.host = ""
+        self.used_s = door.turns.place_s
+        self.is_in_line = False
+        self.has_more = False
         self.was_active = True
-        """Set with every byte that arrives; whoever looks for idle connections clears it."""
+        """Set with every byte that arrives or is taken; whoever looks for idle connections clears it."""
         self.idle_rounds = 0
 
     # ------------------------------------------------------------------------------------------------ transport events
@@ -93,33 +125,39 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        peer = transport.get_extra_info("peername")
-        self.host = peer[0] if isinstance(peer, tuple) else "local"
+        self.host = host_of(transport)
         if not self._door.enter(self):
             transport.abort()
             return
         try:
-            self._handler = self._new_handler(transport)
+            self._handler = self._new_handler(self)
         except ProtocolViolationError as violation:
             logger.warning("closed the connection from %s: %s", self.host, violation)
             transport.abort()
+            return
+        self._work()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._door.leave(self)
-        self._queue.clear()
         self._transport = None
+        self._drop_input()
+        self._memory.forget(self)
+        self._memory.unsent(self, 0)
         if self._task is not None:
             self._task.cancel()
 
     def pause_writing(self) -> None:
         self._writable = False
+        self._unwritable_since_s = self._turns.now_s()
 
     def resume_writing(self) -> None:
         self._writable = True
+        self.was_active = True
+        self._memory.unsent(self, 0)
         self._work()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._large is not None:
+        if self._large is not None and self._large_filled < self._large_size:
             return memoryview(self._large)[self._large_filled :]
         if self._view is None:
             self._view = _spare.pop() if _spare else memoryview(bytearray(RECEIVE_BUFFER_BYTES))
@@ -127,20 +165,114 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.was_active = True
-        try:
-            if self._large is not None:
-                self._fill_large(nbytes)
-            else:
-                self._end += nbytes
-                self._cut_frames()
-                if self._end == 0:
-                    self._put_back()
-        except ProtocolViolationError as violation:
-            self._refuse(violation)
-            return
+        if self._large is not None and self._large_filled < self._large_size:
+            self._fill_large(nbytes)
+            if self._large_filled < self._large_size:
+                return
+        else:
+            self._end += nbytes
         self._work()
 
+    def extra_info(self, name: str) -> object:
+        return None if self._transport is None else self._transport.get_extra_info(name)
+
     # ----------------------------------------------------------------------------------------------------------- frames
+
+    def _holds_frame(self) -> bool:
+        """Whether something is to be done with what has arrived."""
+        if self._large is not None:
+            return self._large_filled == self._large_size
+        buffer, start, held = self._view, self._start, self._end - self._start
+        if buffer is None or held < 4:
+            return False
+        size: int = _SIZE.unpack_from(buffer, start)[0]
+        # What is too large or too small is work, too: serving it ends the connection.
+        return held - 4 >= size or not _FRAME_BYTES_MIN <= size <= self.frame_bytes_max or self._may_begin(size)
+
+    def _check_size(self) -> None:
+        """Raises ProtocolViolationError if what comes behind the frames that were cut out can't be one."""
+        held = self._end - self._start
+        if self._large is None and self._view is not None and held >= 4:
+            self._checked(_SIZE.unpack_from(self._view, self._start)[0])
+
+    def _checked(self, size: int) -> int:
+        if not _FRAME_BYTES_MIN <= size <= self.frame_bytes_max:
+            raise ProtocolViolationError(
+                f"a frame of {size} bytes is announced, allowed are {_FRAME_BYTES_MIN} to {self.frame_bytes_max} "
+                "(socket.request.max.bytes; less before the login); does the client speak another protocol?"
+            )
+        return size
+
+    def _may_begin(self, size: int) -> bool:
+        return size + 4 > RECEIVE_BUFFER_BYTES and not self._is_waiting_for_memory
+
+    def _next_frame(self) -> memoryview | bytes | None:
+        """Cuts out the next frame, if it is whole and somebody would get the answer."""
+        if self._transport is None or self._transport.is_closing():
+            self._drop_input()
+            return None
+        if self._large is not None:
+            return self._end_large() if self._large_filled == self._large_size else None
+        buffer, start = self._view, self._start
+        held = self._end - start
+        if buffer is None or held < 4:
+            return None
+        size = self._checked(_SIZE.unpack_from(buffer, start)[0])
+        if held - 4 < size:
+            if self._may_begin(size):
+                self._begin_large(size)
+            return None
+        self._start = start + 4 + size
+        return bytes(buffer[start + 4 : self._start])
+
+    def _begin_large(self, size: int) -> None:
+        """Starts to receive a large frame, if there is memory for it, else as soon as there is."""
+        if self._granted < size and not self._memory.take(self, size, lambda: self._on_granted(size)):
+            self._is_waiting_for_memory = True
+            return
+        self._granted = size
+        assert self._view is not None
+        self._large_size = size
+        self._large_since_s = self._turns.now_s()
+        self._large = bytearray(min(size, _FIRST_BLOCK_BYTES))
+        self._large_filled = self._end - self._start - 4
+        self._large[: self._large_filled] = self._view[self._start + 4 : self._end]
+        self._start = self._end = 0
+
+    def _on_granted(self, size: int) -> None:
+        self._granted = size
+        self._is_waiting_for_memory = False
+        self._turns.enter(self)
+
+    def _fill_large(self, nbytes: int) -> None:
+        assert self._large is not None
+        self._large_filled += nbytes
+        if self._large_filled == len(self._large) < self._large_size:
+            grown = bytearray(min(self._large_size, 4 * len(self._large)))
+            grown[: self._large_filled] = self._large
+            self._large = grown
+
+    def _end_large(self) -> memoryview:
+        assert self._large is not None
+        frame = memoryview(self._large)
+        self._large, self._granted, self._served = None, 0, self._large_size
+        return frame
+
+    def _end_served(self) -> None:
+        """The memory of a large frame is free again when it is answered."""
+        if self._served:
+            size, self._served = self._served, 0
+            self._memory.give_back(size)
+
+    def _drop_input(self) -> None:
+        """Forgets what has arrived."""
+        self._large = None
+        self._start = self._end = 0
+        self._put_back()
+        if self._granted:
+            size, self._granted = self._granted, 0
+            self._memory.give_back(size)
+        self._end_served()
 
     def _put_back(self) -> None:
         """Lets go of the receive buffer: a connection that waits for a request has none."""
@@ -148,74 +280,76 @@ class Connection(asyncio.BufferedProtocol):
             _spare.append(self._view)
         self._view = None
 
-    def _cut_frames(self) -> None:
-        start, end, buffer = self._start, self._end, self._view
-        assert buffer is not None
-        while end - start >= 4:
-            size = _SIZE.unpack_from(buffer, start)[0]
-            if not _FRAME_BYTES_MIN <= size <= self._frame_bytes_max:
-                raise ProtocolViolationError(
-                    f"a frame of {size} bytes is announced, allowed are {_FRAME_BYTES_MIN} to {self._frame_bytes_max} "
-                    "(socket.request.max.bytes); does the client speak another protocol?"
-                )
-            if end - start - 4 < size:
-                if size + 4 > RECEIVE_BUFFER_BYTES:
-                    self._begin_large(size, start + 4, end)
-                    return
-                break
-            self._queue.append(bytes(buffer[start + 4 : start + 4 + size]))
-            self._queued_bytes += size
-            start += 4 + size
-        if start:
-            buffer[: end - start] = buffer[start:end]
-        self._start, self._end = 0, end - start
-
-    def _begin_large(self, size: int, start: int, end: int) -> None:
-        self._large_size = size
-        self._large = bytearray(min(size, _FIRST_BLOCK_BYTES))
-        self._large_filled = end - start
-        assert self._view is not None
-        self._large[: self._large_filled] = self._view[start:end]
-        self._start = self._end = 0
-
-    def _fill_large(self, nbytes: int) -> None:
-        assert self._large is not None
-        self._large_filled += nbytes
-        if self._large_filled == self._large_size:
-            self._queue.append(memoryview(self._large))
-            self._queued_bytes += self._large_size
-            self._large = None
-        elif self._large_filled == len(self._large):
-            grown = bytearray(min(self._large_size, 4 * len(self._large)))
-            grown[: self._large_filled] = self._large
-            self._large = grown
-
     # ---------------------------------------------------------------------------------------------------------- answers
 
     def _work(self) -> None:
-        """Answers queued frames until one has to wait."""
-        queue = self._queue
-        while queue and self._task is None and self._writable and self._transport is not None:
-            frame = queue.popleft()
-            self._queued_bytes -= len(frame)
-            try:
+        """Has frames answered if they can be; else sees to it that reading stops and goes on in time."""
+        if self._task is None and self._writable and self._transport is not None:
+            self._turns.serve(self)
+            return
+        try:
+            self._check_size()
+        except ProtocolViolationError as violation:
+            self._refuse(violation)
+        self._settle()
+
+    def serve(self) -> float:
+        """Answers frames for a moment, or until one has to wait; the seconds that it took."""
+        now_s = self._turns.now_s
+        begun_s = at_s = now_s()
+        self.has_more = False
+        try:
+            while self._task is None and self._writable:
+                if at_s - begun_s >= QUANTUM_S:
+                    self.has_more = True
+                    break
+                frame = self._next_frame()
+                if frame is None:
+                    break
                 answer = self._handler(frame, self.host)
-            except ProtocolViolationError as violation:
-                self._refuse(violation)
-                return
-            except Exception:
-                logger.exception("closed the connection from %s: a handler failed", self.host)
-                self._give_up()
-                return
-            if answer is None:
-                continue
-            if isinstance(answer, Awaitable):
-                self._task = asyncio.ensure_future(self._finish(answer))
+                if isinstance(answer, Awaitable):
+                    self._task = asyncio.ensure_future(self._finish(answer))
+                else:
+                    if self._served:
+                        self._end_served()
+                    if answer is not None:
+                        self._write(answer)
+                at_s = now_s()
+        except ProtocolViolationError as violation:
+            self._refuse(violation)
+        except Exception:
+            logger.exception("closed the connection from %s: a handler failed", self.host)
+            self._give_up()
+        self._settle()
+        return at_s - begun_s
+
+    def _settle(self) -> None:
+        """Leaves everything as it has to be when nothing is done for the connection."""
+        transport = self._transport
+        if transport is None:
+            return
+        held = self._end - self._start
+        if not held:
+            self._start = self._end = 0
+            self._put_back()
+        elif self._end == RECEIVE_BUFFER_BYTES and self._start:
+            assert self._view is not None
+            self._view[:held] = self._view[self._start : self._end]
+            self._start, self._end = 0, held
+        if self._draining:
+            if self.is_idle():
+                self.close()
+            return
+        wanted = self._writable and not self._is_waiting_for_memory and self._has_room()
+        if wanted is not self._reading and not transport.is_closing():
+            self._reading = wanted
+            if wanted:
+                transport.resume_reading()
             else:
-                self._write(answer)
-        self._throttle()
-        if self._draining and self.is_idle():
-            self.close()
+                transport.pause_reading()
+
+    def _has_room(self) -> bool:
+        return self._end < RECEIVE_BUFFER_BYTES or (self._large is not None and self._large_filled < self._large_size)
 
     async def _finish(self, answer: Awaitable[Parts | None]) -> None:
         try:
@@ -230,6 +364,7 @@ class Connection(asyncio.BufferedProtocol):
             self._give_up()
             return
         self._task = None
+        self._end_served()
         if parts is not None:
             self._write(parts)
         self._work()
@@ -239,17 +374,16 @@ class Connection(asyncio.BufferedProtocol):
         self._give_up()
 
     def _give_up(self) -> None:
-        """Closes once what was answered before is sent; what waits or is queued behind is not answered."""
+        """Closes once what was answered before is sent; what waits or came behind is not answered."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
-        self._queue.clear()
-        self._queued_bytes = 0
+        self._drop_input()
         self.close()
 
     def _write(self, parts: Parts) -> None:
         transport = self._transport
-        if transport is None:
+        if transport is None or transport.is_closing():
             return
         if len(parts) == 1:
             transport.write(parts[0])
@@ -258,25 +392,28 @@ class Connection(asyncio.BufferedProtocol):
         else:
             for part in parts:
                 transport.write(part)
-
-    def _throttle(self) -> None:
-        transport = self._transport
-        if transport is None or self._draining:
-            return
-        count, size = len(self._queue), self._queued_bytes
-        if self._reading:
-            if count >= QUEUED_FRAMES_MAX or size >= QUEUED_BYTES_MAX:
-                self._reading = False
-                transport.pause_reading()
-        elif count < QUEUED_FRAMES_MAX // 2 and size < QUEUED_BYTES_MAX // 2:
-            self._reading = True
-            transport.resume_reading()
+        if not self._writable:
+            self._memory.unsent(self, transport.get_write_buffer_size())
+            if self._memory.is_overfull:
+                self._door.relieve()
 
     # ------------------------------------------------------------------------------------------------------------ ending
 
     def is_idle(self) -> bool:
         """Whether every request that arrived has been answered."""
-        return not self._queue and self._task is None
+        return self._task is None and not self.is_in_line and not self._holds_frame()
+
+    def is_stalled(self, now_s: float) -> bool:
+        """Whether it holds memory and does not get on: a large frame that hardly comes, answers that nobody reads."""
+        if self._large is not None and self._large_filled < self._large_size:
+            late_s = now_s - self._large_since_s - STALLED_AFTER_S
+            return late_s > 0 and self._large_filled < late_s * STALLED_BYTES_PER_S
+        return not self._writable and now_s - self._unwritable_since_s > STALLED_AFTER_S
+
+    @property
+    def unwritable_since_s(self) -> float | None:
+        """Since when the client has not read its answers, by the clock of the event loop."""
+        return None if self._writable else self._unwritable_since_s
 
     def drain(self) -> None:
         """Takes no further request; closes once the ones that arrived are answered."""
@@ -295,3 +432,9 @@ class Connection(asyncio.BufferedProtocol):
         """Closes at once."""
         if self._transport is not None:
             self._transport.abort()
+
+
+def host_of(transport: asyncio.BaseTransport) -> str:
+    """The address of who is at the other end."""
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else "local"

@@ -27,11 +27,13 @@ from confluent_kafka.admin import (
 
 from coordinator.broker.config_definitions import InvalidConfigError
 from coordinator.server.main import read_configs
-from coordinator.server.security import check_host
+from coordinator.server.sasl import FRAME_BYTES_MAX
+from coordinator.server.security import check_host, limits_of
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.security import AuthenticationError
 from streamsrt.client.values import ClientConfig, SecurityConfig
 from streamsrt.wire import types
+from tests.coordinator.broker.in_process import InProcessBroker
 from tests.coordinator.server.processes import BrokerProcess, Wire, refused
 
 with warnings.catch_warnings():
@@ -188,6 +190,10 @@ def test_nothing_is_served_before_the_login(tmp_path: Path) -> None:
         assert again.is_closed()
         again.socket.close()
         assert "before the client has said who it is" in broker.log
+        with Wire(broker.port) as large:
+            large.socket.sendall((FRAME_BYTES_MAX + 1).to_bytes(4, "big"))
+            assert large.is_closed()
+        assert f"a frame of {FRAME_BYTES_MAX + 1} bytes is announced" in broker.log
 
 
 def test_users_and_secrets_survive_a_restart_and_are_not_shown(tmp_path: Path, certificates: Path) -> None:
@@ -300,3 +306,18 @@ def test_other_machines_reach_a_broker_with_security_only(host: str, settings: l
     else:
         with pytest.raises(InvalidConfigError, match="reachable from other machines"):
             check_host(host, configs, insecure=False)
+
+
+@pytest.mark.parametrize(("given", "limit"), [("10.0.0.7:5, 127.0.0.1:3", 3), ("[::1]:9", 2000), ("", 2000)])
+def test_an_address_may_have_a_limit_of_its_own(tmp_path: Path, given: str, limit: int) -> None:
+    broker = InProcessBroker(tmp_path / "data", {"max.connections.per.ip.overrides": given})
+    assert limits_of(broker.broker).of_address("127.0.0.1") == limit
+    broker.close()
+
+
+@pytest.mark.parametrize("given", ["5", "nowhere:5", "10.0.0.1:many"])
+def test_a_limit_of_no_address_is_refused(tmp_path: Path, given: str) -> None:
+    broker = InProcessBroker(tmp_path / "data", {"max.connections.per.ip.overrides": given})
+    with pytest.raises(InvalidConfigError, match="is not ADDRESS:COUNT"):
+        limits_of(broker.broker)
+    broker.close()

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
 
 import pytest
+import trustme
 
-from coordinator.server.listener import Listener
+from coordinator.broker.queued_bytes import QueuedBytes
+from coordinator.server.listener import Limits, Listener
 from coordinator.server.tcp import (
-    QUEUED_BYTES_MAX,
-    QUEUED_FRAMES_MAX,
+    RECEIVE_BUFFER_BYTES,
+    STALLED_AFTER_S,
     Answer,
     Connection,
     Handler,
@@ -37,9 +42,16 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes:
     return await asyncio.wait_for(reader.readexactly(size), PATIENCE_S)
 
 
+def listener_of(
+    handler: Handler, *, memory: int | None = None, tls: ssl.SSLContext | None = None, **limits: Any
+) -> Listener:
+    bounds = {"frame_bytes_max": FRAME_BYTES_MAX, "connections_max": 100, "connections_per_ip_max": 100, **limits}
+    return Listener(lambda _: handler, Limits(**bounds), QueuedBytes(memory), tls=tls)
+
+
 @asynccontextmanager
-async def listening(handler: Handler, *, connections_max: int = 100) -> AsyncIterator[tuple[Listener, int]]:
-    listener = Listener(lambda _: handler, frame_bytes_max=FRAME_BYTES_MAX, connections_max=connections_max)
+async def listening(handler: Handler, **limits: Any) -> AsyncIterator[tuple[Listener, int]]:
+    listener = listener_of(handler, **limits)
     _, port = await listener.start("127.0.0.1", 0)
     yield listener, port
     await listener.drain(0)
@@ -188,14 +200,10 @@ class TestOrder:
 
 
 class TestPressure:
-    def test_behind_a_waiting_request_reading_stops_at_a_number_of_frames(self) -> None:
-        self.check_bounded(b"x" * 8, QUEUED_FRAMES_MAX * 40)
-
-    def test_behind_a_waiting_request_reading_stops_at_a_number_of_bytes(self) -> None:
-        self.check_bounded(b"x" * (2 << 20), 40)
-
-    def check_bounded(self, frame: bytes, count: int) -> None:
+    @pytest.mark.parametrize(("size", "count"), [(8, 20_000), (2 << 20, 40)])
+    def test_behind_a_waiting_request_reading_stops(self, size: int, count: int) -> None:
         release = asyncio.Event()
+        frame = b"x" * size
 
         async def late() -> list[bytes]:
             await release.wait()
@@ -210,15 +218,14 @@ class TestPressure:
             sending = asyncio.ensure_future(self.send(writer, frame, count))
             connection = await only(listener)
             await until(lambda: not connection._reading)
-            queued = sum(map(len, connection._queue))
-            assert connection._queued_bytes == queued <= QUEUED_BYTES_MAX + len(frame) + 65_536
-            assert len(connection._queue) <= QUEUED_FRAMES_MAX + 65_536 // 12
+            assert len(connection._large or b"") <= size
+            assert connection._end <= RECEIVE_BUFFER_BYTES
             release.set()
             for _ in range(count + 1):
                 assert await read_frame(reader) == b"answered"
             await sending
             assert connection._reading
-            assert connection._queued_bytes == 0
+            assert listener.memory.requests == 0
 
         over_socket(scenario, handler)
 
@@ -251,6 +258,159 @@ class TestPressure:
             assert handled == count
 
         over_socket(scenario, handler)
+
+
+class TestFairness:
+    def test_a_quiet_client_is_answered_beside_floods(self) -> None:
+        """Counted: how much of the flood is answered before the quiet client's request is."""
+        answered = {"flood": 0, "quiet": 0}
+
+        def handler(frame: memoryview | bytes, host: str) -> Answer:
+            name = bytes(frame[:5]).decode()
+            answered[name] += 1
+            end = time.perf_counter() + 0.0002
+            while time.perf_counter() < end:
+                pass
+            return [framed(bytes(frame))]
+
+        async def run() -> None:
+            async with (
+                listening(handler) as (_, port),
+                connected(port) as (reader, writer),
+                AsyncExitStack() as stack,
+            ):
+                for _ in range(20):
+                    _, flooding = await stack.enter_async_context(connected(port))
+                    flooding.write(framed(b"flood me") * 500)
+                await until(lambda: answered["flood"] > 100)
+                for _ in range(5):
+                    before = answered["flood"]
+                    writer.write(framed(b"quiet one"))
+                    assert await read_frame(reader) == b"quiet one"
+                    assert answered["flood"] - before < 1000
+
+        asyncio.run(run())
+
+    def test_a_client_that_is_gone_is_not_served(self, caplog: pytest.LogCaptureFixture) -> None:
+        handled = 0
+
+        def handler(frame: memoryview | bytes, host: str) -> Answer:
+            nonlocal handled
+            handled += 1
+            if handled == 3:
+                assert transport is not None
+                transport.abort()
+            return [framed(bytes(frame))]
+
+        transport: asyncio.Transport | None = None
+
+        async def scenario(listener: Listener, streams: Streams) -> None:
+            nonlocal transport
+            _, writer = streams
+            connection = await only(listener)
+            transport = connection._transport
+            writer.write(framed(b"request.") * 5000)
+            await until(lambda: len(listener) == 0)
+
+        over_socket(scenario, handler)
+        assert handled == 3
+        assert "socket.send" not in caplog.text
+
+    def test_who_does_not_read_answers_is_not_read_from(self) -> None:
+        async def scenario(listener: Listener, streams: Streams) -> None:
+            _, writer = streams
+            writer.write(framed(b"request.") * 100)
+            connection = await only(listener)
+            await until(lambda: not connection._writable)
+            assert not connection._reading
+
+        over_socket(scenario, lambda frame, host: [framed(b"y" * 1_000_000)])
+
+
+class TestMemory:
+    """Large frames and unread answers have a bound."""
+
+    LARGE = 1 << 20
+
+    def test_a_large_frame_waits_until_there_is_memory(self) -> None:
+        release = asyncio.Event()
+
+        async def late() -> list[bytes]:
+            await release.wait()
+            return [framed(b"answered")]
+
+        async def run() -> None:
+            async with (
+                listening(lambda frame, host: late(), memory=3 << 19) as (listener, port),
+                connected(port) as (first, first_writer),
+                connected(port) as (second, second_writer),
+            ):
+                first_writer.write(framed(b"x" * self.LARGE))
+                await until(lambda: any(each._served for each in listener._connections))
+                second_writer.write(framed(b"y" * self.LARGE))
+                await until(lambda: any(each._is_waiting_for_memory for each in listener._connections))
+                waiting = next(each for each in listener._connections if each._is_waiting_for_memory)
+                assert waiting._large is None
+                assert not waiting._reading
+                assert listener.memory.requests == self.LARGE
+                release.set()
+                assert await read_frame(first) == await read_frame(second) == b"answered"
+                await until(lambda: listener.memory.requests == 0)
+
+        asyncio.run(run())
+
+    def test_a_frame_larger_than_the_bound_is_read_when_nobody_else_holds_memory(self) -> None:
+        async def run() -> None:
+            async with listening(echo, memory=1000) as (_, port), connected(port) as (reader, writer):
+                writer.write(framed(b"x" * self.LARGE))
+                assert len(await read_frame(reader)) == self.LARGE
+
+        asyncio.run(run())
+
+    def test_who_announces_a_frame_and_does_not_send_it_has_to_go_when_others_wait(self) -> None:
+        async def run() -> None:
+            async with (
+                listening(echo, memory=3 << 19) as (listener, port),
+                connected(port) as (idle, idle_writer),
+                connected(port) as (reader, writer),
+            ):
+                idle_writer.write(framed(b"x" * self.LARGE)[:1000])
+                await until(lambda: listener.memory.requests > 0)
+                writer.write(framed(b"y" * self.LARGE))
+                await until(lambda: any(each._is_waiting_for_memory for each in listener._connections))
+                now_s = asyncio.get_running_loop().time()
+                listener.cut_off_stalled(now_s)
+                assert len(listener) == 2
+                listener.cut_off_stalled(now_s + STALLED_AFTER_S + 1)
+                assert await asyncio.wait_for(idle.read(), PATIENCE_S) == b""
+                assert len(await read_frame(reader)) == self.LARGE
+
+        asyncio.run(run())
+
+    def test_a_client_that_leaves_gives_its_memory_back(self) -> None:
+        async def run() -> None:
+            async with listening(echo, memory=1 << 30) as (listener, port):
+                async with connected(port) as (_, writer):
+                    writer.write(framed(b"x" * self.LARGE)[:100_000])
+                    await until(lambda: listener.memory.requests == self.LARGE)
+                await until(lambda: len(listener) == 0)
+                assert listener.memory.requests == 0
+
+        asyncio.run(run())
+
+    def test_who_reads_least_has_to_go_when_too_many_answers_wait(self, caplog: pytest.LogCaptureFixture) -> None:
+        async def run() -> None:
+            async with listening(lambda frame, host: [framed(b"y" * (16 << 20))], memory=16 << 20) as (listener, port):
+                async with AsyncExitStack() as stack:
+                    streams = [await stack.enter_async_context(connected(port)) for _ in range(5)]
+                    for _, writer in streams:
+                        writer.write(framed(b"request."))
+                    await until(lambda: len(listener) < 5)
+                    assert listener.memory.answers < 32 << 20
+                await until(lambda: listener.memory.answers == 0)
+
+        asyncio.run(run())
+        assert "too many answers wait to be read" in caplog.text
 
 
 class TestFaults:
@@ -347,6 +507,50 @@ class TestListener:
         asyncio.run(run())
         assert "max.connections" in caplog.text
 
+    def test_no_more_connections_of_one_address_than_allowed(self, caplog: pytest.LogCaptureFixture) -> None:
+        async def run() -> None:
+            async with listening(echo, connections_per_ip_max=1) as (listener, port):
+                async with connected(port) as (reader, writer):
+                    writer.write(framed(b"first one"))
+                    assert await read_frame(reader) == b"first one"
+                    async with connected(port) as (second, _):
+                        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                            await read_frame(second)
+                await until(lambda: len(listener) == 0)
+                async with connected(port) as (reader, writer):
+                    writer.write(framed(b"the next"))
+                    assert await read_frame(reader) == b"the next"
+
+        asyncio.run(run())
+        assert "max.connections.per.ip" in caplog.text
+
+    def test_an_address_may_be_allowed_more(self) -> None:
+        limits = Limits(FRAME_BYTES_MAX, 10, 1, {"127.0.0.1": 5})
+        assert (limits.of_address("127.0.0.1"), limits.of_address("10.0.0.1")) == (5, 1)
+
+    def test_with_tls_connections_are_counted_before_the_handshake(self, caplog: pytest.LogCaptureFixture) -> None:
+        authority = trustme.CA()
+        server, client = (ssl.SSLContext(kind) for kind in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT))
+        authority.issue_cert("127.0.0.1").configure_cert(server)
+        authority.configure_trust(client)
+
+        async def run() -> None:
+            async with listening(echo, tls=server, connections_max=1) as (listener, port):
+                async with connected(port):
+                    await until(lambda: listener._admitted.total() == 1)
+                    async with connected(port) as (reader, _):
+                        assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
+                await until(lambda: listener._admitted.total() == 0)
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client)
+                writer.write(framed(b"secret..") + framed(b"z" * 300_000))
+                assert await read_frame(reader) == b"secret.."
+                assert len(await read_frame(reader)) == 300_000
+                writer.close()
+                await until(lambda: listener._admitted.total() == 0)
+
+        asyncio.run(run())
+        assert "max.connections" in caplog.text
+
     def test_idle_connections_are_closed_but_not_waiting_ones(self) -> None:
         release = asyncio.Event()
 
@@ -379,9 +583,7 @@ class TestListener:
             return [framed(frame)]
 
         async def run() -> None:
-            listener = Listener(
-                lambda _: lambda frame, host: late(bytes(frame)), frame_bytes_max=FRAME_BYTES_MAX, connections_max=10
-            )
+            listener = listener_of(lambda frame, host: late(bytes(frame)))
             _, port = await listener.start("127.0.0.1", 0)
             async with connected(port) as (idle, _), connected(port) as (reader, writer):
                 writer.write(framed(b"request 1") + framed(b"request 2"))

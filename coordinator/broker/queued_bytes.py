@@ -1,0 +1,110 @@
+"""How much memory may be held by requests that are being read or served, and by answers that are not yet sent.
+
+1. ``queued.max.request.bytes`` bounds each of the two. It is no reservation for one client: who comes when it is used up
+   waits in the order of arrival.
+2. A large request has its whole size granted before it is read. One that is larger than the bound is granted when nobody
+   else holds anything. Requests that fit the receive buffer of a connection are not counted: they never wait.
+3. While too much waits to be sent, no fetch is answered with records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+
+
+class QueuedBytes:
+    """The account of one broker. ``limit_bytes`` None: no bound. Belongs to one event loop."""
+
+    def __init__(self, limit_bytes: int | None) -> None:
+        self.limit_bytes = limit_bytes
+        self.requests = 0
+        """Bytes that are granted to requests."""
+        self.answers = 0
+        """Bytes that were written and not yet taken by the network."""
+        self.pressed = asyncio.Event()
+        """Set when somebody begins to wait, or too much waits to be sent: time to look for connections that stand still."""
+        self._unsent: dict[Hashable, int] = {}
+        self._waiting: dict[Hashable, tuple[int, Callable[[], None]]] = {}
+        self._room: list[asyncio.Future[None]] = []
+
+    # --------------------------------------------------------------------------------------------------------- requests
+
+    def take(self, who: Hashable, size: int, granted: Callable[[], None]) -> bool:
+        """Grants ``size`` bytes at once, or says False and calls ``granted`` when it is done."""
+        if not self._waiting and self._fits(size):
+            self.requests += size
+            return True
+        self._waiting[who] = size, granted
+        self.pressed.set()
+        return False
+
+    def give_back(self, size: int) -> None:
+        """What was granted is no longer held."""
+        self.requests -= size
+        self._grant()
+
+    def forget(self, who: Hashable) -> None:
+        """Ends the waiting of a connection that is closed."""
+        if self._waiting.pop(who, None) is not None:
+            self._grant()
+
+    def _fits(self, size: int) -> bool:
+        return self.limit_bytes is None or not self.requests or self.requests + size <= self.limit_bytes
+
+    def _grant(self) -> None:
+        while self._waiting:
+            who, (size, granted) = next(iter(self._waiting.items()))
+            if not self._fits(size):
+                return
+            del self._waiting[who]
+            self.requests += size
+            granted()
+
+    # ---------------------------------------------------------------------------------------------------------- answers
+
+    def unsent(self, who: Hashable, size: int) -> None:
+        """So much waits to be sent to this client; 0: all is sent, or the connection is closed."""
+        self.answers += size - self._unsent.pop(who, 0)
+        if size:
+            self._unsent[who] = size
+        if self.is_full:
+            self.pressed.set()
+        elif self._room:
+            waiting, self._room = self._room, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether too much waits to be sent."""
+        return self.limit_bytes is not None and self.answers >= self.limit_bytes
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether twice as much as allowed waits to be sent."""
+        return self.limit_bytes is not None and self.answers >= 2 * self.limit_bytes
+
+    async def room(self, timeout_s: float) -> bool:
+        """Waits until there is room for an answer; False when the time is over first."""
+        if not self.is_full:
+            return True
+        future = asyncio.get_running_loop().create_future()
+        self._room.append(future)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await future
+        except TimeoutError:
+            return False
+        finally:
+            if future in self._room:
+                self._room.remove(future)
+        return True
+
+    # --------------------------------------------------------------------------------------------------------- pressure
+
+    @property
+    def is_pressed(self) -> bool:
+        """Whether somebody waits for memory that others hold."""
+        return bool(self._waiting) or self.is_full

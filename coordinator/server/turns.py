@@ -1,0 +1,96 @@
+"""Who is served next: a fair share of the one thread for each connection.
+
+1. A connection is served at once while nobody waits and little was done since others could be heard. Else it gets into a
+   line, and the line is worked on for a moment in each turn of the event loop, between which every socket is read.
+2. Who has used least goes first (start-time fair queueing): a connection's place is the time that serving it has taken so
+   far. A new one starts at the place of whoever was served last; one that pauses keeps up to :data:`CREDIT_S` of what the
+   others use meanwhile. So one request of a quiet client goes before what hundreds of busy ones have sent, and none of
+   these can keep the others waiting by sending more.
+3. Nobody is served for longer than :data:`QUANTUM_S` at a stretch, but for a single request that takes longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from itertools import count
+from typing import Protocol
+
+QUANTUM_S = 0.001
+PASS_S = 0.004
+CREDIT_S = 0.02
+
+
+class Served(Protocol):
+    """What the line needs to know of a connection."""
+
+    used_s: float
+    """Its place: the time that serving it has taken. Begins with :attr:`Turns.place_s`."""
+    is_in_line: bool
+    has_more: bool
+    """Whether serving it stopped because its time was over."""
+
+    def serve(self) -> float:
+        """Answers some frames; the seconds that it took."""
+
+
+class Turns:
+    """The line of one listener. ``now_s``: the clock of the event loop."""
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object], now_s: Callable[[], float]) -> None:
+        self._call_soon = call_soon
+        self.now_s = now_s
+        self._line: list[tuple[float, int, Served]] = []
+        self._arrivals = count()
+        self.place_s = 0.0
+        """The place of whoever was served last; of several, the one furthest behind."""
+        self._spent_s = 0.0
+        self._is_scheduled = False
+
+    def serve(self, connection: Served) -> None:
+        """Serves a connection that has a whole frame, at once or in its turn."""
+        if self._is_scheduled or self._spent_s >= PASS_S:
+            self.enter(connection)
+        else:
+            self._serve(connection)
+
+    def _serve(self, connection: Served) -> None:
+        place_s = max(connection.used_s, self.place_s - CREDIT_S)
+        if place_s > self.place_s:
+            self.place_s = place_s
+        took_s = connection.serve()
+        connection.used_s = place_s + took_s
+        self._spent_s += took_s
+        if connection.has_more:
+            self.enter(connection)
+
+    def enter(self, connection: Served) -> None:
+        """Puts a connection into the line."""
+        if connection.is_in_line:
+            return
+        connection.is_in_line = True
+        heapq.heappush(self._line, (max(connection.used_s, self.place_s - CREDIT_S), next(self._arrivals), connection))
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._call_soon(self._run)
+
+    def _run(self) -> None:
+        """One turn of the line."""
+        self._spent_s = 0.0
+        line = self._line
+        while line and self._spent_s < PASS_S:
+            connection = heapq.heappop(line)[2]
+            connection.is_in_line = False
+            self._serve(connection)
+        self._is_scheduled = False
+        if line:
+            self._schedule()
+
+
+def turns_of(loop: asyncio.AbstractEventLoop) -> Turns:
+    """The line of an event loop."""
+    return Turns(loop.call_soon, loop.time)
