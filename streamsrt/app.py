@@ -42,7 +42,7 @@ from streamsrt.runtime.processes import StreamProcesses
 from streamsrt.runtime.results import ResultRecord, Results
 from streamsrt.runtime.stream_thread import StreamThread
 from streamsrt.runtime.supervisor import total_of
-from streamsrt.runtime.topology_version import LocalVersion, check_members
+from streamsrt.runtime.topology_version import LocalVersion, check_group
 from streamsrt.runtime.tuning import tune_process
 from streamsrt.runtime.values import STATE_TRANSITIONS, Progress, State
 from streamsrt.runtime.watchdog import Watchdog
@@ -543,8 +543,7 @@ class KafkaStreams(Queryable):
             self._check_topics(network)
             # Before joining: a member in the group would keep the backfill from ending.
             refuse_running_backfill(config.application_id, network.admin.committed(config.application_id))
-            (group,) = network.admin.describe_streams_groups([config.application_id])
-            check_members(config.application_id, self.topology, group)
+            check_group(config.application_id, self.topology, network.admin)
             loop, self._queries, _ = assemble(
                 config,
                 self.topology,

@@ -30,7 +30,7 @@ from streamsrt.runtime.lifecycle import OnFailure
 from streamsrt.runtime.memory import memory_use
 from streamsrt.runtime.restore_thread import RestoreThread
 from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
-from streamsrt.runtime.topology_version import digest_tag
+from streamsrt.runtime.topology_version import check_group, digest_tag
 from streamsrt.runtime.tracing import spans_of
 from streamsrt.runtime.values import State
 from streamsrt.state.directory import StateDirectory
@@ -129,6 +129,7 @@ def assemble(
         is_static=config.group_instance_id is not None,
         memory=lambda: memory_use(config, manager, directory.rocksdb),
         blocking=network.blocking,
+        check_version=lambda: check_group(config.application_id, topology, network.admin),
     )
     loop.on_work = spans_of(config)
     if not config.is_exactly_once:

@@ -123,8 +123,11 @@ class StreamThread:
         is_static: bool = False,
         memory: Callable[[], MemoryUse] = MemoryUse,
         blocking: Blocking = THREADS,
+        check_version: Callable[[], None] = lambda: None,
     ) -> None:
+        """``check_version`` raises where other members run another version of the topology; asked whenever it has joined."""
         self._blocking = blocking
+        self._check_version = check_version
         self._look_at_memory = memory
         self._memory = MemoryUse()
         self._memory_at_ms = 0
@@ -430,6 +433,8 @@ class StreamThread:
 
     def _assign(self, tasks: Tasks) -> None:
         self._on_state(State.REBALANCING)
+        if self._wanted is None:
+            self._look_for_other_versions()
         self._wanted = tasks
         self._assigned_at_ms = self._now_ms()
         opened = self._manager.assign(tasks, self._revoke)
@@ -437,6 +442,13 @@ class StreamThread:
             {place for owned in self._manager if owned.is_active for place in owned.task.source_partitions}
         )
         self._member.tell(ReportOwned(opened))
+
+    def _look_for_other_versions(self) -> None:
+        """It has just joined, and no task is open. Raises TopologyMismatchError."""
+        try:
+            self._check_version()
+        except BrokerError as error:
+            logger.warning("whether the group's other members run this version of the topology is not known: %s", error)
 
     def _revoke(self, leaving: list[OwnedTask]) -> None:
         with self.meter.timing(self.meter.revoked):

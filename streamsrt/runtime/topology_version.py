@@ -1,7 +1,9 @@
 """Which version of the topology ran last: with this state directory, and in the other members of the group.
 
-1. The same topology epoch with another topology is refused before the group is joined. The group coordinator compares
-   topics and stores; this compares the whole structure, by its digest.
+1. The same topology epoch with another topology is refused: before the group is joined, so that the others do not notice,
+   and once more when it is joined and no task is open yet. Of two versions that start at the same moment each may look
+   before the other has joined; but not both of them after. Apache Kafka compares topics and stores only; this, and the
+   bundled broker, compare the whole structure, by its digest.
 2. With another epoch everything may change but the bytes in a store: what lies in a store of the same name must be
    readable. Which of two versions is the newer one is the coordinator's to judge.
 3. What ran is written down when the member runs: a version that was refused leaves no trace.
@@ -16,19 +18,26 @@ import os
 from pathlib import Path
 from typing import Any
 
+from streamsrt.client.interface import Administering
 from streamsrt.errors import TopologyMismatchError
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from topology.graph.diff import diff
 from topology.graph.outline import TopologyOutline, outline
 from topology.graph.topology import Topology
 
 FILE = "topology.json"
-DIGEST_TAG = "topology.digest"
 _TAG_DIGITS = 16
 
 
 def digest_tag(topology: Topology) -> dict[str, str]:
     """The client tag that tells the version of a member."""
-    return {DIGEST_TAG: topology.digest[:_TAG_DIGITS]}
+    return {TOPOLOGY_DIGEST: topology.digest[:_TAG_DIGITS]}
+
+
+def check_group(application_id: str, topology: Topology, admin: Administering) -> None:
+    """Asks the group for its members. Raises TopologyMismatchError as :func:`check_members` does, and BrokerError."""
+    (group,) = admin.describe_streams_groups([application_id])
+    check_members(application_id, topology, group)
 
 
 def check_members(application_id: str, topology: Topology, described: Any) -> None:
@@ -36,9 +45,9 @@ def check_members(application_id: str, topology: Topology, described: Any) -> No
 
     ``described``: the group's entry in the answer to StreamsGroupDescribe; one with an error has no members.
     """
-    mine = digest_tag(topology)[DIGEST_TAG]
+    mine = digest_tag(topology)[TOPOLOGY_DIGEST]
     for member in described.members:
-        theirs = {tag.key: tag.value for tag in member.client_tags}.get(DIGEST_TAG, mine)
+        theirs = {tag.key: tag.value for tag in member.client_tags}.get(TOPOLOGY_DIGEST, mine)
         if member.topology_epoch == topology.epoch and theirs != mine:
             raise TopologyMismatchError(
                 f"Application {application_id!r}: member {member.member_id} on {member.client_host.lstrip('/')} runs "

@@ -54,6 +54,7 @@ from coordinator.group.streams.topology import topology_record as topology_value
 from coordinator.group.streams.validation import JOIN, check_owned, check_request, owned_tasks, requested_topology
 from coordinator.group.values import Effect, GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate, TopicsImage
 from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 
@@ -291,6 +292,7 @@ class _Heartbeat:
                     f"The topology differs from the one of group {self.group.group_id}, though both have topology "
                     f"epoch {known.epoch}. Set topology.epoch to {known.epoch + 1} to update the group's topology.",
                 )
+            self._check_digest(known)
             return known
         if requested.epoch < known.epoch:
             raise Refused(
@@ -306,6 +308,23 @@ class _Heartbeat:
             )
         self.changed = requested.changed_since(known)
         return self._write_topology()
+
+    def _check_digest(self, known: Topology) -> None:
+        """Refuses a member whose steps between equal topics and stores are others than those of the members that are there.
+
+        Only here is it certain that of two versions that start at the same moment one is refused.
+        """
+        request = self.request
+        mine = next((tag.value for tag in request.client_tags or () if tag.key == TOPOLOGY_DIGEST), None)
+        for name, member in self.group.members.items() if mine is not None else ():
+            theirs = dict(member.client_tags).get(TOPOLOGY_DIGEST, mine)
+            if name != request.member_id and member.topology_epoch == known.epoch and theirs != mine:
+                raise Refused(
+                    ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
+                    f"Member {name} on {member.client_host.lstrip('/')} runs another topology under the same topology epoch "
+                    f"{known.epoch}, with equal topics and stores but other steps between them. Set topology.epoch to "
+                    f"{known.epoch + 1} to update the group's topology.",
+                )
 
     def _write_topology(self) -> Topology:
         assert self.request.topology is not None

@@ -9,12 +9,13 @@ import pytest
 from coordinator.group.config import GroupConfig
 from coordinator.group.values import GroupRequest, RequestContext, TopicImage, TopicsImage
 from coordinator.shard.shard import Shard
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest as Request
 from streamsrt.wire.types import StreamsGroupHeartbeatResponse as Response
 from tests.coordinator.group.memory_log import MemoryLog
 from tests.coordinator.group.transcript import subtopology
 
-INVALID, INVALID_TOPOLOGY = 42, 130
+INVALID, INVALID_TOPOLOGY, INVALID_TOPOLOGY_EPOCH = 42, 130, 131
 TASKS = [Request.TaskIds(subtopology_id="0", partitions=[0])]
 
 
@@ -260,6 +261,31 @@ def test_order_means_nothing_in_a_topology() -> None:
     ask(shard, join(topology=Request.Topology(subtopologies=parts)))
     response = ask(shard, join(member_id="n", topology=Request.Topology(subtopologies=turned)))
     assert response.error_code == 0
+
+
+def with_digest(member: str, digest: str | None, **changes: Any) -> Request:
+    tags = [Request.KeyValue(key="zone", value="z")]
+    tags += [] if digest is None else [Request.KeyValue(key=TOPOLOGY_DIGEST, value=digest)]
+    return join(member_id=member, client_tags=tags, **changes)
+
+
+def test_of_two_versions_with_equal_metadata_the_second_is_refused() -> None:
+    shard, log = shard_with()
+    assert ask(shard, with_digest("m", "aa")).error_code == 0
+    assert refused(shard, log, with_digest("n", "bb")) == (
+        INVALID_TOPOLOGY_EPOCH,
+        "Member m on host runs another topology under the same topology epoch 0, with equal topics and stores but other "
+        "steps between them. Set topology.epoch to 1 to update the group's topology.",
+    )
+    # The same version, one that tells no digest (Kafka Streams), and one that joins anew in its own place.
+    for request in (with_digest("n", "aa"), with_digest("o", None), with_digest("n", "aa")):
+        assert ask(shard, request).error_code == 0
+    later = Request.Topology(epoch=1, subtopologies=[subtopology("0: source=in")])
+    assert ask(shard, with_digest("p", "bb", topology=later)).error_code == 0
+    assert refused(shard, log, with_digest("q", "cc", topology=later))[0] == INVALID_TOPOLOGY_EPOCH
+    for member in "mno":
+        ask(shard, beat(member_id=member, member_epoch=-1))
+    assert ask(shard, with_digest("p", "cc", topology=later)).error_code == 0
 
 
 @pytest.mark.requirement("SG-067", "SG-261")

@@ -6,10 +6,12 @@ import pytest
 
 from streamsrt.client.values import DeliveryTimeoutError, FetchError, StaleMemberEpochError, UnknownMemberError
 from streamsrt.errors import (
+    BrokerUnreachableError,
     DeserializationError,
     MissingTopicError,
     ProcessingError,
     ProductionError,
+    TopologyMismatchError,
     UserError,
 )
 from streamsrt.membership.statuses import ADVICE
@@ -103,6 +105,42 @@ def test_offsets_of_tasks_that_went_are_not_committed_later(rig: Rig) -> None:
     rig.network.is_away, rig.network.admin.refusals = False, []
     rig.thread._commit_all()
     assert (committed(rig, 0), committed(rig, 1)) == (None, 1)
+
+
+# ------------------------------------------------------------------------------------------------- other versions
+
+
+def test_a_member_beside_another_version_leaves_before_it_opens_a_task(rig: Rig) -> None:
+    def look() -> None:
+        raise TopologyMismatchError("another version runs")
+
+    rig.thread._check_version = look
+    rig.network.write(("in", 0), keys("a"))
+    rig.give(Tasks(active=rig.tasks(0, 1)))
+    with pytest.raises(TopologyMismatchError):
+        rig.thread.run()
+    assert (rig.thread.processed_records, rig.manager.opened, rig.counts()) == (0, 0, {})
+    assert Leave() in rig.member.told
+
+
+def test_who_else_runs_is_asked_each_time_it_has_joined_and_a_silent_broker_is_no_reason_to_end(rig: Rig) -> None:
+    asked: list[int] = []
+
+    def look() -> None:
+        asked.append(rig.clock_ms)
+        raise BrokerUnreachableError("nobody answers")
+
+    rig.thread._check_version = look
+    rig.give(Tasks(active=rig.tasks(0)))
+    rig.turn(2)
+    rig.give(Tasks(active=rig.tasks(0, 1)))
+    rig.turn(2)
+    assert len(asked) == 1
+    rig.member.waiting.append(TasksLost("fenced"))
+    rig.turn()
+    rig.give(Tasks(active=rig.tasks(0)))
+    rig.turn(2)
+    assert len(asked) == 2
 
 
 # ------------------------------------------------------------------------------------------- results that got lost

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from streamsrt.errors import TopologyMismatchError
-from streamsrt.runtime.topology_version import DIGEST_TAG, LocalVersion, check_members, digest_tag
+from streamsrt.runtime.topology_version import LocalVersion, check_members, digest_tag
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from streamsrt.wire.types import StreamsGroupDescribeResponse as Response
 from topology import StreamsBuilder, serdes
 from topology.graph.topology import Topology
@@ -103,5 +104,5 @@ def test_a_member_with_another_topology_under_the_same_epoch_is_refused() -> Non
 
 
 def test_the_tag_fits_where_tags_are_limited() -> None:
-    assert len(DIGEST_TAG) <= 20
-    assert len(digest_tag(counting())[DIGEST_TAG]) <= 30
+    assert len(TOPOLOGY_DIGEST) <= 20
+    assert len(digest_tag(counting())[TOPOLOGY_DIGEST]) <= 30
