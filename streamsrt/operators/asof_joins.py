@@ -15,16 +15,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from heapq import heapify, heappop, heappush
 from struct import Struct
 from typing import Any
 
+from streamsrt.operators.environment import SourceRecord
 from streamsrt.operators.plan import StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.duplicates import DuplicatesCache
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.joins import AsofJoin, AsofKeep
+from topology.spec.processor import RecordMetadata
 
 _PLACE = Struct(">qq")
 _COUNT = Struct(">i")
@@ -73,6 +76,9 @@ class _Waiting:
         self._last: dict[int, int] = {}
         """The highest number of those that wait, by time."""
         self._loaded = False
+        self._env = builder.env
+        self._origins: dict[bytes, RecordMetadata | None] = {}
+        """Where records were read; not of those that have waited since before a restart."""
 
     def _load(self) -> None:
         if not self._loaded:
@@ -87,22 +93,33 @@ class _Waiting:
         number = self._last[timestamp] = self._last.get(timestamp, 0) + 1
         place = _PLACE.pack(timestamp, number) + key
         heappush(self._order, place)
+        self._origins[place] = self._env.metadata
         self._change(place, pack_row(tuple(headers), value), timestamp, (), -1)
 
-    def take_until(self, time_ms: int, now_ms: int) -> tuple[bytes, bytes, int, Headers] | None:
-        """The earliest record, if it is not later than ``time_ms``: key, value, timestamp, headers. It waits no more."""
+    def first_until(self, time_ms: int) -> tuple[bytes, bytes, int, Headers, RecordMetadata | None] | None:
+        """The earliest record, if it is not later than ``time_ms``: key, value, timestamp, headers, where it was read."""
         self._load()
         if not self._order:
             return None
-        timestamp, number = _PLACE.unpack_from(self._order[0])
+        place = self._order[0]
+        timestamp, _ = _PLACE.unpack_from(place)
         if timestamp > time_ms:
             return None
+        headers, value = unpack_row(self._cache[place].value)
+        return place[_PLACE.size :], value, timestamp, headers, self._origins.get(place)
+
+    def remove_first(self, now_ms: int) -> None:
+        """The earliest record waits no more."""
         place = heappop(self._order)
+        self._origins.pop(place, None)
+        timestamp, number = _PLACE.unpack_from(place)
         if number == self._last[timestamp]:
             del self._last[timestamp]
-        headers, value = unpack_row(self._cache[place].value)
         self._change(place, None, now_ms, (), -1)
-        return place[_PLACE.size :], value, timestamp, headers
+
+
+def _as_read(key: bytes, value: bytes, timestamp: int, headers: Headers) -> SourceRecord:
+    return key, value, headers, timestamp
 
 
 class _Asof:
@@ -111,6 +128,7 @@ class _Asof:
     def __init__(self, builder: PathBuilder, node: ProcessorNode, op: AsofJoin) -> None:
         plan = builder.plan
         self.op = op
+        self.name = node.name
         self.env = builder.env
         self.time = self.env.stream_times.setdefault(op.time, StreamTime())
         self.rights: DuplicatesCache = self.env.caches[op.store]
@@ -125,11 +143,15 @@ class _Asof:
         self.time.ms = timestamp
         if self.waiting is None:
             return
-        while (found := self.waiting.take_until(timestamp - self.op.grace_ms, timestamp)) is not None:
-            raw, value, of_ms, headers = found
-            self.join(
-                raw, self.key_serde.deserialize(raw), self.value_serde.deserialize(value), of_ms, headers, forward
-            )
+        env, current = self.env, self.env.metadata
+        while (found := self.waiting.first_until(timestamp - self.op.grace_ms)) is not None:
+            raw, value, of_ms, headers, origin = found
+            record = (self.key_serde.deserialize(raw), self.value_serde.deserialize(value), of_ms, headers)
+            with env.of_earlier(self.name, *record, partial(_as_read, raw, value, of_ms, headers)):
+                env.metadata, env.came_unknown = origin or current, origin is None
+                self.join(raw, *record, forward)
+            env.metadata = current
+            self.waiting.remove_first(timestamp)
 
     def join(self, raw: bytes | None, key: Any, value: Any, timestamp: int, headers: Any, forward: Forward) -> None:
         """Joins a left record with what is kept."""

@@ -2,20 +2,21 @@
 
 1. Records gather while a run is processed, and are worked off when it ends: at the end of a source's run, of a flush, of a
    punctuation. Nothing is left over then, so that a commit never covers a record that waits.
-2. What a record's function raises is that record's failure, with its own topic, partition and offset. Where the handler
-   skips it the others go on. Where it fails, other branches of the graph have seen records behind it already: the error
-   says so (``is_in_order``), and nothing of the run is committed.
+2. What a record's function raises is that record's failure, with its own topic, partition and offset, and as it was read.
+   Where the handler skips it the others go on. Where it fails, other branches of the graph have seen records behind it
+   already: the error says so (``is_in_order``), and nothing of the run is committed.
 3. Asynchronous functions are called by whoever runs the task; the processing thread waits for all outcomes of a batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, repeat
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from streamsrt.errors import RecordError, UserError
-from streamsrt.operators.environment import Environment, Outcome
+from streamsrt.operators.environment import Environment, Outcome, SourceRecord
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
 from topology.graph import nodes
 from topology.graph.operations.batches import MapAsync, MapBatches
@@ -25,13 +26,14 @@ _COLUMNS = ("key", "value", "timestamp")
 
 
 class Waiting(NamedTuple):
-    """A record, and where it came from."""
+    """A record, where it came from, and what was read there."""
 
     key: Any
     value: Any
     timestamp: int
     headers: Any
     metadata: RecordMetadata | None
+    source: SourceRecord | Callable[[], SourceRecord] | None
 
 
 class Batch:
@@ -47,27 +49,34 @@ class Batch:
         """One record more."""
         if not self._waiting:
             self._env.batches.append(self.drain)
-        self._waiting.append(Waiting(key, value, timestamp, headers, self._env.metadata))
+        env = self._env
+        metadata = None if env.came_unknown else env.metadata
+        self._waiting.append(Waiting(key, value, timestamp, headers, metadata, env.source))
 
     def drain(self) -> None:
         """Works off what is there."""
         waiting, self._waiting = self._waiting, []
-        before = self._env.metadata
+        env = self._env
+        before = env.metadata, env.source
         try:
             self._work(waiting)
         except RecordError as failure:
             failure.is_in_order = False
             raise
         finally:
-            self._env.metadata = before
+            env.metadata, env.source = before
+
+    def be_at(self, record: Waiting) -> None:
+        """What comes next is of that record."""
+        self._env.metadata, self._env.source = record.metadata, record.source
 
     def failed(self, record: Waiting, error: Exception) -> None:
         """A record's function raised: goes on where the handler says so."""
-        self._env.metadata = record.metadata
+        self.be_at(record)
         self._env.failed(self._made.name, error, record.key, record.value, record.timestamp, record.headers)
 
     def forward(self, record: Waiting, value: Any) -> None:
-        self._env.metadata = record.metadata
+        self.be_at(record)
         self._made.forward(record.key, value, record.timestamp, record.headers)
 
 
@@ -82,7 +91,7 @@ def _map_batches(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode
 
     def work(records: list[Waiting]) -> None:
         try:
-            rows = to_rows(op.fn(to_frame(records)))
+            rows = list(to_rows(op.fn(to_frame(records))))
         except UserError:
             raise
         except Exception as error:  # noqa: BLE001  # a user's function may raise anything
@@ -93,8 +102,8 @@ def _map_batches(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode
             work(records[:half])
             work(records[half:])
             return
-        builder.env.metadata = records[-1].metadata
-        for key, value, timestamp in rows:
+        for (key, value, timestamp), record in zip(rows, origins(rows, records), strict=False):
+            batch.be_at(record)
             made.forward(key, value, int(timestamp), ())
 
     batch = Batch(builder.env, made, work)
@@ -102,6 +111,30 @@ def _map_batches(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode
 
 
 Rows = Iterable[tuple[Any, Any, Any]]
+
+
+def origins(rows: Sequence[tuple[Any, Any, Any]], records: Sequence[Waiting]) -> Iterable[Waiting]:
+    """The record that each row came of, as far as can be told: rows say nothing of it.
+
+    Where there are as many rows as records, that of the same place; else the next one of the row's key and timestamp. From
+    the first row on that has none, the last record.
+    """
+    if len(rows) == len(records):
+        return records
+    return chain(_found_in_order(rows, records), repeat(records[-1]))
+
+
+def _found_in_order(rows: Sequence[tuple[Any, Any, Any]], records: Sequence[Waiting]) -> Iterator[Waiting]:
+    rest = iter(records)
+    record = next(rest)
+    for key, _, timestamp in rows:
+        # Several rows may be of one record.
+        while record.timestamp != timestamp or record.key != key:
+            following = next(rest, None)
+            if following is None:
+                return
+            record = following
+        yield record
 
 
 def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[Waiting]], Any], Callable[[Any], Rows]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from streamsrt.errors import ProcessingError, ProductionError, RecordError, StateError
 from streamsrt.operators.handlers import ErrorContext, ExceptionHandler, ExceptionHandlers, HandlerResponse
@@ -14,6 +15,7 @@ from streamsrt.operators.plan import Counters, Plan, StreamTime
 from streamsrt.operators.punctuation_queue import PunctuationQueue, Schedule
 from streamsrt.operators.table_views import View
 from streamsrt.operators.user_metrics import UserMetrics
+from streamsrt.state.buffer import Held, held_record
 from streamsrt.state.timed import StoreMeter
 from streamsrt.state.versioned_cache import VersionPut
 from topology.graph.operations import MapAsync
@@ -29,6 +31,10 @@ class Outcome(NamedTuple):
     place: int
     value: Any
     error: Exception | None
+
+
+SourceRecord: TypeAlias = tuple[bytes | None, bytes | None, Any, int]
+"""Key, value, headers and timestamp of a record, as bytes the first two."""
 
 
 CallAll = Callable[[MapAsync, Sequence[tuple[Any, ...]], Callable[[Outcome], None]], None]
@@ -92,8 +98,13 @@ class Environment:
         self.metadata: RecordMetadata | None = None
         self.origin: Callable[[], RecordMetadata] = no_origin
         """Where the record comes from that a generated function works on."""
-        self.source: tuple[bytes | None, bytes | None, Any] | None = None
-        """Key, value and headers of the record that is processed, as it was read; None outside of one."""
+        self.source: SourceRecord | Callable[[], SourceRecord] | None = None
+        """The record that is processed, as it was read; the change itself that was held back, or what makes its bytes.
+        None outside of one."""
+        self.came_unknown = False
+        """Whether nobody remembers where it was read; :attr:`metadata` is of the record then that made it go on."""
+        self.let_go: tuple[Held, Callable[[Any], bytes | None]] | None = None
+        """What a generated function forwards after it was held back, and what serialises its value."""
         self.stream_time_ms = -1
         self.system_time_ms = 0
         self.punctuation_time_ms: int | None = None
@@ -164,8 +175,9 @@ class Environment:
         raise production_error(context, error) from error
 
     def _context(self, node: str, key: Any, value: Any, timestamp: int, headers: Any) -> ErrorContext:
-        topic, partition, offset = self.metadata or ("", -1, -1)
-        source_key, source_value, source_headers = self.source or (None, None, ())
+        topic, partition, offset = (None if self.came_unknown else self.metadata) or ("", -1, -1)
+        source = self.source() if callable(self.source) else self.source
+        source_key, source_value, source_headers, source_timestamp = source or (None, None, (), -1)
         return ErrorContext(
             topic=topic,
             partition=partition,
@@ -178,7 +190,40 @@ class Environment:
             source_key=source_key,
             source_value=source_value,
             source_headers=source_headers,
+            source_timestamp=source_timestamp,
         )
+
+    @contextmanager
+    def of_earlier(
+        self, node: str, key: Any, value: Any, timestamp: int, headers: Any, source: Callable[[], SourceRecord]
+    ) -> Iterator[None]:
+        """Around what a record that has waited gives: it is its failure, not that of the record which ends the waiting.
+
+        ``source``: makes its bytes. Where it was read is in :attr:`metadata`; see :attr:`came_unknown`.
+        """
+        before = self.source, self.came_unknown
+        self.source = source
+        try:
+            yield
+        except (RecordError, StateError):
+            raise
+        except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+            self.failed(node, error, key, value, timestamp, headers)
+        finally:
+            self.source, self.came_unknown = before
+
+    def context_let_go(self, node: str) -> ErrorContext | None:
+        """That of the change that a generated function forwarded last after it was held back; None where it did not."""
+        if self.let_go is None:
+            return None
+        (held, raw), self.let_go = self.let_go, None
+        before = self.metadata, self.source
+        self.metadata, self.source = RecordMetadata(*held.origin), held_record(held, raw)
+        key, value, headers, _ = self.source
+        try:
+            return self._context(node, key, value, held.timestamp, headers)
+        finally:
+            self.metadata, self.source = before
 
     def forward_version(self, put: VersionPut, forward: Callable[..., None], *change: Any) -> None:
         """Forwards the change that a put into a versioned store made; nothing where the store did not take it."""

@@ -15,13 +15,14 @@ Source: KStreamKTableJoinProcessor and RocksDBTimeOrderedKeyValueBuffer of Kafka
 from __future__ import annotations
 
 from bisect import insort
+from functools import partial
 from struct import Struct
 from typing import Any
 
 from streamsrt.operators.plan import StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
 from streamsrt.operators.table_views import table_view_as_of
-from streamsrt.state.buffer import Held, HeldFormat
+from streamsrt.state.buffer import Held, HeldFormat, held_record
 from streamsrt.state.cache import KeyValueCache
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
@@ -88,7 +89,8 @@ def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made
     assert row_as_of is not None, "the topology lets only versioned tables be joined with a grace period"
     key_serde = plan.serde_or_default(op.key_serde, "key", node.name)
     value_serde = plan.serde_or_default(op.value_serde, "value", node.name)
-    buffer = _Buffer(builder, op.buffer, HeldFormat(op.buffer, value_serde.serialize, value_serde.deserialize))
+    row_format = HeldFormat(op.buffer, value_serde.serialize, value_serde.deserialize)
+    buffer = _Buffer(builder, op.buffer, row_format)
     time = env.stream_times.setdefault(node.name, StreamTime())
 
     def join(key: Any, value: Any, timestamp: int, headers: Any) -> None:
@@ -102,7 +104,9 @@ def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made
             while (found := buffer.first_until(time.ms - grace_ms)) is not None:
                 _, held = found
                 env.metadata = RecordMetadata(*held.origin)
-                join(key_serde.deserialize(held.key), held.new, held.timestamp, tuple(held.headers))
+                record = (key_serde.deserialize(held.key), held.new, held.timestamp, tuple(held.headers))
+                with env.of_earlier(made.name, *record, partial(held_record, held, row_format.raw)):
+                    join(*record)
                 buffer.remove_first()
         finally:
             env.metadata = current

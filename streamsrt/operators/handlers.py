@@ -6,7 +6,8 @@ is done), :attr:`HandlerResponse.CONTINUE` (it is skipped and counted), or, in p
 
 Either answer may come with dead letters (:class:`Response`), which are sent before the task stops or goes on. Where
 ``errors.dead.letter.queue.topic.name`` is set, the handlers ``fail`` and ``continue`` send one (:func:`dead_letter`): the
-key and value of the record that the task read, as bytes, its headers, and headers that say what went wrong where.
+key and value of the record that the task read, as bytes, its timestamp and headers, and headers that say what went wrong
+where. A change that a cache or a suppression held back is sent itself.
 Processors of global stores ask the processing handler only with ``processing.exception.handler.global.enabled``, and
 nothing there sends dead letters.
 
@@ -54,8 +55,9 @@ class ErrorContext:
     source_key: bytes | None = None
     source_value: bytes | None = None
     source_headers: Headers = ()
-    """Key, value and headers of the record that the task read; None and () where it was none. Of a record that the
-    cluster does not take: its own."""
+    source_timestamp: int = -1
+    """Key, value, headers and timestamp of the record that the task read; None, () and -1 where it was none. Of a change
+    that a cache or a suppression held back, and of a record that the cluster does not take: its own."""
     output_topic: str = ""
     output_partition: int = -1
 
@@ -98,7 +100,8 @@ def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> Dead
     }
     added = tuple((ERROR_HEADER_PREFIX + name, None if v is None else v.encode()) for name, v in told.items())
     headers = (*context.source_headers, *added)
-    return DeadLetter(topic, context.source_key, context.source_value, context.timestamp, headers)
+    timestamp = context.timestamp if context.source_timestamp < 0 else context.source_timestamp
+    return DeadLetter(topic, context.source_key, context.source_value, timestamp, headers)
 
 
 def fail(context: ErrorContext, error: BaseException) -> HandlerResponse:

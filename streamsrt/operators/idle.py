@@ -21,6 +21,9 @@ from streamsrt.operators.closing import ClosedMark, closing_sessions, closing_wi
 from streamsrt.operators.plan import StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder
 from streamsrt.operators.suppress import Suppression, flowing
+from streamsrt.state.cache import Entry
+from streamsrt.state.sessions import session_key
+from streamsrt.state.windowed import window_key
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, SourceNode
 from topology.graph.operations import SessionAggregate, SlidingAggregate, Suppress
@@ -127,7 +130,15 @@ def _emission(
 ) -> Callable[[], int | None]:
     """Forwards all windows that are open, and says at which stream time they are closed; None where there are none."""
     cache: Any = builder.env.caches[op.store]
-    deserialize = builder.plan.key_serde(builder.plan.specs[op.store]).deserialize
+    spec, env = builder.plan.specs[op.store], builder.env
+    deserialize, serialize = builder.plan.key_serde(spec).deserialize, builder.plan.value_serde(spec).serialize
+
+    def be_at(entry: Entry) -> None:
+        """What comes next is of that row, as its changelog has it."""
+        end = getattr(entry, "end", None)
+        key = window_key(entry.key, entry.start) if end is None else session_key(entry.key, entry.start, end)
+        env.source = lambda: (key, serialize(entry.value), (), entry.timestamp)
+
     time = builder.env.stream_times.setdefault(node.name, StreamTime())
     if isinstance(op, SessionAggregate):
         sessions, gap_ms = closing_sessions(cache, op.windows.retention_ms, time), op.windows.gap_ms
@@ -137,6 +148,7 @@ def _emission(
             if closed_ms is None:
                 return None
             for entry in sessions.close(closed_ms):
+                be_at(entry)
                 forward(Windowed(deserialize(entry.key), entry.start, entry.end), entry.value, entry.end, ())
             return closed_ms + gap_ms
 
@@ -152,6 +164,7 @@ def _emission(
         closed_ms = closing.closed_by_ms()
         if closed_ms is not None:
             for entry in closing.close(closed_ms):
+                be_at(entry)
                 forward(
                     Windowed(deserialize(entry.key), entry.start, entry.start + size_ms),
                     entry.value,

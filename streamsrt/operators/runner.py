@@ -250,7 +250,7 @@ class Runner:
         index: int,
     ) -> None:
         node, stage = generated.place(error)
-        context = _context(topic, partition, columns, index, node)
+        context = self.env.context_let_go(node) or _context(topic, partition, columns, index, node)
         handlers, counters = self.plan.handlers, self.counters
         if stage == "deserialization":
             self._failed_to_deserialize(context, error)
@@ -261,6 +261,12 @@ class Runner:
             counters.last_skipped["failed_processing"] = why_skipped(context, error)
         else:
             self.env.skip_or_fail_production(context, error)
+
+    def failed_to_deserialize(
+        self, source: str, topic: str, partition: int, columns: RecordColumns, index: int, error: Exception
+    ) -> None:
+        """A record can't be deserialised: skips it if the handler says so, else raises DeserializationError."""
+        self._failed_to_deserialize(_context(topic, partition, columns, index, source), error)
 
     def _failed_to_deserialize(self, context: ErrorContext, error: Exception) -> None:
         if self.env.ask(self.plan.handlers.deserialization, context, error) is HandlerResponse.CONTINUE:
@@ -294,11 +300,11 @@ class Runner:
                 key = None if raw_key is None else from_key(raw_key)
                 value = None if raw_value is None else from_value(raw_value)
             except Exception as error:  # noqa: BLE001  # a user's serde may raise anything
-                self._failed_to_deserialize(_context(topic, partition, columns, index, source), error)
+                self.failed_to_deserialize(source, topic, partition, columns, index, error)
                 continue
             # What a named tuple does, at a third of the time.
             env.metadata = new(RecordMetadata, (topic, partition, offsets[index]))
-            env.source = (raw_key, raw_value, header)
+            env.source = (raw_key, raw_value, header, timestamp)
             if expiry is not None:
                 expiry.run(env.stream_time_ms)
             target.forward(key, value, timestamp, header)
@@ -364,13 +370,15 @@ class Runner:
         if generated is None:
             self._forward_path(node, flushed)
             return
+        keys = iter(flushed.keys)
         try:
-            generated.run(*[getattr(flushed, column) for column in generated.columns])
+            generated.run(keys, *[getattr(flushed, column) for column in generated.columns[1:]])
         except (RecordError, StateError):
             raise
         except Exception as error:  # a user's function may raise anything
             place, stage = generated.place(error)
-            context = ErrorContext(topic="", partition=-1, offset=-1, node=place)
+            at = len(flushed.keys) - length_hint(keys) - 1
+            context = self.env.context_let_go(place) or _flushed_context(flushed, at, place)
             handlers = self.plan.handlers
             self.env.ask(handlers.production if stage == "production" else handlers.processing, context, error)
             if stage == "production":
@@ -382,7 +390,8 @@ class Runner:
         assert store is not None
         deserialize = self.plan.key_serde(self.plan.specs[store]).deserialize
         target = self._path.node(node.name)
-        size_ms, headers = window_size_ms(node.operation), flushed.headers
+        env, size_ms, headers = self.env, window_size_ms(node.operation), flushed.headers
+        env.metadata = None
         for index, raw in enumerate(flushed.keys):
             key: Any = deserialize(raw)
             timestamp = flushed.timestamps[index]
@@ -392,6 +401,12 @@ class Runner:
             elif flushed.starts is not None and size_ms is not None:
                 start = flushed.starts[index]
                 key = Windowed(key, start, start + size_ms)
+            env.source = (
+                flushed.store_keys[index],
+                flushed.raw_values[index],
+                headers[index],
+                flushed.timestamps[index],
+            )
             target.forward(
                 key,
                 flushed.values[index],
@@ -399,7 +414,8 @@ class Runner:
                 headers[index],
                 flushed.olds[index] if node.sends_old_values else None,
             )
-        self.env.finish_batches()
+        env.source = None
+        env.finish_batches()
 
     # ------------------------------------------------------------------------------------------------- the rest
 
@@ -422,6 +438,24 @@ class Runner:
         """Lets the user's processors end."""
         for node in self._path.made:
             node.close()
+
+
+def _flushed_context(flushed: Flushed, index: int, node: str) -> ErrorContext:
+    """Of a change that a cache held back: nobody remembers of which record it came."""
+    key, value, headers = flushed.store_keys[index], flushed.raw_values[index], flushed.headers[index]
+    return ErrorContext(
+        topic="",
+        partition=-1,
+        offset=-1,
+        node=node,
+        timestamp=flushed.timestamps[index],
+        key=key,
+        value=value,
+        headers=headers,
+        source_key=key,
+        source_value=value,
+        source_headers=headers,
+    )
 
 
 def _context(topic: str, partition: int, columns: RecordColumns, index: int, node: str) -> ErrorContext:

@@ -221,6 +221,10 @@ class JoinSide:
             known = env.shared_states.get(op.shared)
             self.unmatched = env.shared_states[op.shared] = known or Unmatched(env, op.shared)
 
+    def raw_of(self, left: Any, right: Any) -> bytes:
+        """The bytes of the only value that a record without a match has."""
+        return self._serdes[left is not None].serialize(right if left is None else left)
+
     def results(
         self, raw: bytes | None, value: Any, raw_value: bytes, timestamp: int, headers: Any
     ) -> Iterator[Result]:
@@ -263,6 +267,14 @@ def make_stream_stream_join(builder: PathBuilder, node: ProcessorNode, made: Pat
     side = JoinSide(env, op, own_store_of(builder.plan, node))
     time, key_serde, serialize = side.time, side.key_serde, side.own_serde.serialize
 
+    def forward_waited(raw: bytes | None, left: Any, right: Any, at_ms: int, headers: Any) -> None:
+        """What had no match. It was read earlier than the record that makes it go on, whose headers it gets."""
+        assert raw is not None
+        key, value = key_serde.deserialize(raw), right if left is None else left
+        with env.of_earlier(node.name, key, value, at_ms, (), lambda: (raw, side.raw_of(left, right), (), at_ms)):
+            env.came_unknown = True
+            forward(key, joined(key, left, right), at_ms, headers)
+
     def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
         if timestamp > time.ms:
             time.ms = timestamp
@@ -273,8 +285,10 @@ def make_stream_stream_join(builder: PathBuilder, node: ProcessorNode, made: Pat
         raw_value = serialize(value) if op.emits_unmatched else b""
         try:
             for of_raw, left, right, at_ms in side.results(raw, value, raw_value, timestamp, headers):
-                of_key = key if of_raw is raw or of_raw is None else key_serde.deserialize(of_raw)
-                forward(of_key, joined(of_key, left, right), at_ms, headers)
+                if of_raw is raw:
+                    forward(key, joined(key, left, right), at_ms, headers)
+                else:
+                    forward_waited(of_raw, left, right, at_ms, headers)
         finally:
             if side.unmatched is not None:
                 side.unmatched.send_changes()

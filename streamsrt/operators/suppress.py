@@ -13,6 +13,7 @@ Source: org.apache.kafka.streams.kstream.internals.suppress.KTableSuppressProces
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from streamsrt.errors import UserError
@@ -22,7 +23,7 @@ from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.environment import Environment
 from streamsrt.operators.plan import StreamTime
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
-from streamsrt.state.buffer import Held, SuppressionBuffer
+from streamsrt.state.buffer import Held, SuppressionBuffer, held_record
 from topology import serdes
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import Suppress
@@ -33,14 +34,18 @@ LATE: Iterator[Held] = iter(())
 """What :meth:`Suppression.hold` returns for a change that comes too late."""
 
 
+def _buffer(env: Environment, op: Suppress) -> SuppressionBuffer:
+    buffer = env.caches[op.store]
+    assert isinstance(buffer, SuppressionBuffer)
+    return buffer
+
+
 class Suppression:
     """What one task holds back."""
 
     def __init__(self, env: Environment, name: str, op: Suppress) -> None:
-        buffer = env.caches[op.store]
-        assert isinstance(buffer, SuppressionBuffer)
         self._op = op
-        self._buffer = buffer
+        self._buffer = _buffer(env, op)
         self._time = env.stream_times.setdefault(name, StreamTime())
         self._name = name
         self._counters = env.counters
@@ -128,15 +133,17 @@ def flowing(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Callab
     op, env = node.operation, builder.env
     assert isinstance(op, Suppress)
     deserialize = builder.plan.key_serde(builder.plan.specs[op.store]).deserialize
+    buffer = _buffer(env, op)
 
     def flow_on(found: Iterable[Held]) -> None:
         for held in found:
-            before, env.metadata = env.metadata, RecordMetadata(*held.origin)
+            before = env.metadata, env.source
+            env.metadata, env.source = RecordMetadata(*held.origin), partial(held_record, held, buffer.raw)
             try:
                 prior = held.prior if node.sends_old_values else None
                 made.forward(deserialize(held.key), held.new, held.timestamp, tuple(held.headers), prior)
             finally:
-                env.metadata = before
+                env.metadata, env.source = before
 
     return flow_on
 
@@ -161,7 +168,9 @@ def emit_suppress(c: Compiler, node: ProcessorNode, op: Suppress, flow: Flow) ->
         call = found
         with e.block(f"if {found} is {e.bind('late', LATE)}:"):
             c.late(node, inside)
+    env, to_raw = e.bind("env", c.env), e.bind("to_raw", _buffer(c.env, op).raw)
     with e.block(f"for {held} in {call}:"):
+        e.line(f"{env}.let_go = {held}, {to_raw}")
         e.line(f"{key}, {new}, {time} = {held}.key, {held}.new, {held}.timestamp")
         result = Flow(_key(c, key, serde), Slot(obj=new), time, None)
         if inside.headers is not None:
@@ -171,6 +180,7 @@ def emit_suppress(c: Compiler, node: ProcessorNode, op: Suppress, flow: Flow) ->
             result.old = Slot(obj=e.temp("b"))
             e.line(f"{result.old.obj} = {held}.prior")
         c.children(node, result)
+        e.line(f"{env}.let_go = None")
 
 
 def _key(c: Compiler, raw: str, serde: serdes.Serde[Any]) -> Slot:

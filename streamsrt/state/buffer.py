@@ -13,7 +13,7 @@ Source: InMemoryTimeOrderedKeyValueChangeBuffer, BufferValue and ProcessorRecord
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from struct import Struct, error
@@ -50,6 +50,11 @@ class Held:
     headers: Headers
     origin: tuple[str, int, int]
     is_first: bool = True
+
+
+def held_record(held: Held, to_raw: Callable[[Any], bytes | None]) -> tuple[bytes, bytes | None, Headers, int]:
+    """Key, value, headers and timestamp of a change that was held back, as bytes. ``to_raw`` serialises its value."""
+    return held.key, to_raw(held.new), tuple(held.headers), held.timestamp
 
 
 class BytesRows(Protocol):
@@ -124,6 +129,10 @@ class SuppressionBuffer:
         self._held: dict[bytes, Held] = {}
         self._order: list[tuple[int, bytes]] = []
         self._loaded = False
+
+    def raw(self, value: Any) -> bytes | None:
+        """The bytes of a value; None for none."""
+        return self._format.raw(value)
 
     def __len__(self) -> int:
         return len(self._held)

@@ -268,16 +268,25 @@ class Task:
         key_serde, value_serde = self._plan.key_serde(source), self._plan.value_serde(source)
         latest = self._partition_times[topic, partition]
         timestamps: list[int] = []
+        keep: list[bool] = []
         for index, (raw_key, raw_value) in enumerate(zip(columns.keys, columns.values, strict=True)):
             offset = columns.offset_at(index)
+            try:
+                key = None if raw_key is None else key_serde.deserialize(raw_key)
+                value = None if raw_value is None else value_serde.deserialize(raw_value)
+            except Exception as error:  # noqa: BLE001  # a user's serde may raise anything
+                self._runner.failed_to_deserialize(source.name, topic, partition, columns, index, error)
+                timestamps.append(-1)
+                keep.append(False)
+                continue
             try:
                 record = ExtractedRecord(
                     topic,
                     partition,
                     offset,
                     columns.timestamps[index],
-                    None if raw_key is None else key_serde.deserialize(raw_key),
-                    None if raw_value is None else value_serde.deserialize(raw_value),
+                    key,
+                    value,
                     () if columns.headers is None else columns.headers[index],
                     self._runner.env.system_time_ms,
                 )
@@ -291,10 +300,10 @@ class Task:
                     offset,
                 ) from error
             timestamps.append(timestamp)
+            keep.append(timestamp >= 0)
+            self._dropped_timestamps += timestamp < 0
             latest = max(latest, timestamp)
         self._partition_times[topic, partition] = latest
-        keep = [timestamp >= 0 for timestamp in timestamps]
-        self._dropped_timestamps += keep.count(False)
         return _selected(columns, timestamps, keep)
 
     def note_high_watermark(self, topic: str, partition: int, high_watermark: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from streamsrt.errors import DeserializationError, ProcessingError, ProductionError
 from streamsrt.operators.handlers import DeadLetter, ErrorContext, HandlerResponse, Response, dead_letter, handler_of
 from streamsrt.testing.topology_test_driver import ProducedRecord, TopologyTestDriver
-from topology import StreamsBuilder, Topology, serdes
+from topology import JoinWindows, Store, StreamsBuilder, Suppressed, Topology, serdes
 
 DLQ = "errors.dead.letter.queue.topic.name"
 
@@ -101,3 +101,88 @@ def test_what_the_cluster_refuses_goes_to_the_production_handler() -> None:
                 driver.pipe_raw("in", b"a", (4).to_bytes(4, "big"), 1)
             assert driver.counters()["failed_production"] == counted
             assert driver.producer_history == ()
+
+
+def letters_of(driver: TopologyTestDriver) -> list[tuple[Any, ...]]:
+    """Key, value, timestamp, and the topic that the letter names."""
+    return [
+        (each.key, each.value, each.timestamp, dict(each.headers)["__streams.errors.topic"])
+        for each in driver.producer_history
+        if each.topic == "dlq"
+    ]
+
+
+SKIPPING = {DLQ: "dlq", "processing.exception.handler": "continue", "deserialization.exception.handler": "continue"}
+TEXT: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
+
+
+def test_what_waits_for_a_match_and_fails_alone_stops_nobody_else() -> None:
+    builder = StreamsBuilder()
+    left, right = builder.stream("left", **TEXT), builder.stream("right", **TEXT)
+    left.left_join(right, lambda one, other: one + other, JoinWindows(5, grace=0)).to("out", **TEXT)
+    with TopologyTestDriver(builder.build(), SKIPPING) as driver:
+        for key, timestamp in (("a", 1), ("b", 20), ("c", 40), ("d", 60)):
+            driver.pipe_raw("left", key.encode(), b"1", timestamp)
+            driver.pipe_raw("right", key.encode(), b"2", timestamp) if key in "cd" else None
+        assert [each.value for each in driver.producer_history if each.topic == "out"] == [b"12", b"12"]
+        assert letters_of(driver) == [(b"a", b"1", 1, None), (b"b", b"1", 20, None)]
+
+
+def test_what_waits_for_a_late_row_and_fails_is_gone_afterwards() -> None:
+    builder = StreamsBuilder()
+    table = builder.table("table", store=Store("rows", kind="versioned", retention=100), **TEXT)
+    stream = builder.stream("in", **TEXT)
+    stream.left_join(table, lambda one, other: one + other, grace=5).to("out", **TEXT)
+    with TopologyTestDriver(builder.build(), SKIPPING) as driver:
+        driver.pipe_raw("table", b"b", b"2", 1)
+        for key, timestamp in (("a", 1), ("b", 2), ("b", 20), ("b", 40)):
+            driver.pipe_raw("in", key.encode(), b"1", timestamp)
+        assert [each.value for each in driver.producer_history if each.topic == "out"] == [b"12", b"12"]
+        assert letters_of(driver) == [(b"a", b"1", 1, b"in")]
+
+
+def test_of_a_suppression_the_change_is_sent() -> None:
+    def broken(value: str) -> str:
+        raise ArithmeticError(value)
+
+    builder = StreamsBuilder()
+    table = builder.table("in", store="rows", **TEXT).suppress(Suppressed.until_time_limit(10))
+    table.to_stream().map_values(broken).to("out", **TEXT)
+    for generate in (True, False):
+        config = {DLQ: "dlq", "statestore.cache.max.bytes": 0}
+        with TopologyTestDriver(builder.build(), config, generate=generate) as driver:
+            driver.pipe_raw("in", b"a", b"1", 1, (("h", b"1"),))
+            with pytest.raises(ProcessingError, match="at in-0 offset 0"):
+                driver.pipe_raw("in", b"b", b"2", 50)
+            assert letters_of(driver) == [(b"a", b"1", 1, b"in")]
+
+
+@pytest.mark.parametrize("generate", [True, False])
+def test_of_a_cache_the_change_is_sent(generate: bool) -> None:
+    def broken(count: int) -> str:
+        raise ArithmeticError(count)
+
+    builder = StreamsBuilder()
+    counts = builder.stream("in", **TEXT).group_by_key().count(store="counts")
+    counts.to_stream().map_values(broken).to("out", **TEXT)
+    with TopologyTestDriver(builder.build(), {DLQ: "dlq"}, generate=generate, commit="manual") as driver:
+        for timestamp in (3, 5):
+            driver.pipe_raw("in", b"a", b"", timestamp)
+        with pytest.raises(ProcessingError, match="outside of a record"):
+            driver.commit()
+        assert letters_of(driver) == [(b"a", (2).to_bytes(8, "big"), 5, None)]
+
+
+def test_what_an_extractor_can_not_read_goes_to_the_deserialization_handler() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream(
+        "in", key=serdes.string, value=serdes.integer, timestamp_extractor=lambda record, _: record.value
+    )
+    stream.to("out")
+    with TopologyTestDriver(builder.build(), SKIPPING) as driver:
+        driver.pipe_raw("in", b"a", b"123", 1)
+        driver.pipe_raw("in", b"b", (7).to_bytes(4, "big"), 2)
+        assert [(each.key, each.timestamp) for each in driver.producer_history if each.topic == "out"] == [(b"b", 7)]
+        assert letters_of(driver) == [(b"a", b"123", 1, b"in")]
+        assert driver.counters()["failed_deserialization"] == 1
+        assert driver.counters()["dropped_timestamp"] == 0
