@@ -1,6 +1,7 @@
 """The local engine: tasks in processes of this machine.
 
-1. Workers are started fresh (``spawn``) and live as long as the engine runs; each has one task at a time.
+1. Workers are fresh interpreters, which don't import the program that started them: it needs no guard around its main part.
+   They live as long as the engine runs; each has one task at a time.
 2. A worker that is killed loses its task, which another worker starts anew; after three deaths of one task it is given up.
    An error that the task itself raised is final: the same input would raise it again.
 3. A worker ends when the engine's process is gone. What it finished until then counts.
@@ -8,13 +9,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import socket
+import subprocess
+import sys
 import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 from streamsrt.backfill.errors import WorkerDiedError
@@ -26,6 +28,12 @@ from topology.spec.errors import TopologyError
 
 ATTEMPTS_MAX = 3
 _STOP_TIMEOUT_S = 5.0
+_PROGRAM = """
+import sys
+number, sys.path[:] = int(sys.argv[1]), sys.argv[2:]
+from streamsrt.backfill.engine_local import work
+work(number)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,7 @@ class TaskFailedError(StreamsError):
 
 @dataclass(slots=True)
 class _Worker:
-    process: SpawnProcess
+    process: subprocess.Popen[bytes]
     connection: Connection
     task_id: str | None = None
 
@@ -113,13 +121,13 @@ class LocalEngine:
         try:
             answer = worker.connection.recv()
         except (EOFError, ConnectionResetError):
-            worker.process.join()
+            worker.process.wait()
             workers.remove(worker)
             deaths[task_id] += 1
             if deaths[task_id] >= ATTEMPTS_MAX:
                 raise WorkerDiedError(
                     f"the worker of task {task_id} died {deaths[task_id]} times, at last with exit code "
-                    f"{worker.process.exitcode} (-9: killed, often for want of memory). Give fewer --workers, then "
+                    f"{worker.process.returncode} (-9: killed, often for want of memory). Give fewer --workers, then "
                     "streamsrt "
                     "backfill resume; what is finished stays"
                 ) from None
@@ -132,12 +140,11 @@ class LocalEngine:
 
 
 def _start() -> _Worker:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs,), name="streamsrt-backfill", daemon=True)
-    process.start()
-    theirs.close()
-    return _Worker(process, ours)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        number = theirs.fileno()
+        process = subprocess.Popen([sys.executable, "-c", _PROGRAM, str(number), *sys.path], pass_fds=[number])
+    return _Worker(process, Connection(ours.detach()))
 
 
 def _stop(workers: Sequence[_Worker]) -> None:
@@ -146,15 +153,17 @@ def _stop(workers: Sequence[_Worker]) -> None:
             worker.process.terminate()
         worker.connection.close()
     for worker in workers:
-        worker.process.join(_STOP_TIMEOUT_S)
-        if worker.process.is_alive():
+        try:
+            worker.process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
             worker.process.kill()
-            worker.process.join()
+            worker.process.wait()
 
 
-def _work(connection: Connection) -> None:
-    """The life of a worker: tasks, until the engine hangs up."""
+def work(number: int) -> None:
+    """The life of a worker: tasks, which come through that file, until the engine hangs up."""
     tune_process()
+    connection = Connection(number)
     while True:
         try:
             directory, task_id, bootstrap_servers = connection.recv()

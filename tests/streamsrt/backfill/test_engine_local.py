@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -272,6 +275,19 @@ def test_a_task_that_read_too_little_is_not_whole(tmp_path: Path) -> None:
     path.write_text(manifest.model_copy(update={"reads": reads}).model_dump_json())
     with pytest.raises(VerificationError, match="read 4 records"):
         verify_results(backfill.directory, plan)
+
+
+def test_a_program_needs_no_guard_around_its_main_part(tmp_path: Path) -> None:
+    """As it stands in the package's docstring."""
+    backfill = planned(tmp_path, [lines(5, seed=14)])
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"from streamsrt.backfill import Backfill\n"
+        f"print(len(Backfill({str(backfill.directory)!r}).run(engine='local', workers=2)), 'tasks')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=100, env=environment)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "2 tasks\n", "")
 
 
 def test_an_engine_that_does_not_exist_is_named(tmp_path: Path) -> None:
