@@ -2,6 +2,7 @@
 
     from streamsrt.backfill import Archive, Backfill
 
+    # A module of its own: workers import it, and not this program.
     backfill = Backfill(".streamsrt/backfill/shop")
     backfill.plan("shop.app:topology", application_id="shop", bootstrap_servers="127.0.0.1:9092",
                   sources={"orders": Archive("/lake/orders")})
@@ -21,6 +22,7 @@
 ``spark_source``    state as a Spark data frame
 ``handover``        results into the cluster, exactly once, offsets last
 ``log_writer``      one partition's records into its log, exactly once
+``parquet_files``   what the columns of Parquet files must be
 ``verify``          whether everything is there and equal
 ``bundle``          state files into the state directory of an instance
 ``job``             all of it together

@@ -1,8 +1,8 @@
 """Archives: the history of topics as Parquet files.
 
-1. A row is a record: ``offset`` and ``timestamp`` (ms, or an Arrow timestamp), ``key`` and ``value`` (binary or text, null
-   allowed), and where there are any ``headers`` (a list of ``key``, ``value``). ``partition`` is a column, or stands in the
-   folder's name as ``partition=N``.
+1. A row is a record: ``offset`` and ``timestamp`` (ms, or a timestamp, which is read as UTC where it has no zone), ``key``
+   and ``value`` (binary or text, null allowed), and where there are any ``headers`` (a list of ``key``, ``value``).
+   ``partition`` is a column, or stands in the folder's name as ``partition=N``.
 2. A file holds records of one partition in the order of offsets. Files of one partition follow each other without overlap.
 3. What is missing (a hole), there twice or unreadable is refused when the plan is made, where the files' statistics show it,
    and else when they are read. A topic that was compacted or written in transactions has holes by nature: ``allow_gaps``.
@@ -19,37 +19,47 @@ from typing import Any
 
 import numpy as np
 
-from streamsrt.backfill.errors import ArchiveError, BackfillError
+from streamsrt.backfill.errors import ArchiveError
+from streamsrt.backfill.parquet_files import (
+    HEADERS,
+    KEY,
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    VALUE,
+    TimesRead,
+    bounds,
+    check_columns,
+    check_no_nulls,
+    check_size,
+    is_data_file,
+    key_bytes,
+    milliseconds,
+    opened,
+    parquet,
+)
 from streamsrt.backfill.plan import ArchiveFile, SourceRange
 from streamsrt.wire.records import Headers, RecordColumns
 
 BATCH_RECORDS = 4_000
 FILE_RECORDS = 100_000
 _PARTITION_FOLDER = re.compile(r"partition=(\d+)$")
-_REQUIRED = ("offset", "timestamp", "key", "value")
-
-
-def parquet() -> Any:
-    """``pyarrow.parquet``. Raises BackfillError where it is not installed."""
-    try:
-        import pyarrow.parquet
-    except ModuleNotFoundError:
-        raise BackfillError(
-            "Parquet files need pyarrow, which is not installed: pip install 'streamsrt[backfill]'"
-        ) from None
-    return pyarrow.parquet
+_REQUIRED = (OFFSET, TIMESTAMP, KEY, VALUE)
 
 
 # ------------------------------------------------------------------------------------------------------------- planning
 
 
-def scan_archive(root: Path, *, allow_gaps: bool = False) -> dict[int, tuple[ArchiveFile, ...]]:
-    """The files of a topic's archive by partition, in the order of offsets. Raises ArchiveError."""
+def scan_archive(
+    root: Path, *, allow_gaps: bool = False, times: TimesRead | None = None
+) -> dict[int, tuple[ArchiveFile, ...]]:
+    """The files of a topic's archive by partition, in the order of offsets. ``times`` gets how their times are written.
+    Raises ArchiveError."""
     if not root.is_dir():
         raise ArchiveError(f"archive {root} is not a directory: give TOPIC=DIRECTORY of Parquet files")
     found: dict[int, list[ArchiveFile]] = {}
     for path in sorted(root.rglob("*.parquet")):
-        described = _describe(path.absolute()) if is_data_file(root, path) else None
+        described = _describe(path.absolute(), times) if is_data_file(root, path) else None
         if described is not None:
             found.setdefault(described[0], []).append(described[1])
     if not found:
@@ -57,57 +67,25 @@ def scan_archive(root: Path, *, allow_gaps: bool = False) -> dict[int, tuple[Arc
     return {partition: _in_order(partition, files, allow_gaps=allow_gaps) for partition, files in sorted(found.items())}
 
 
-def is_data_file(root: Path, path: Path) -> bool:
-    """Whether a file under ``root`` is data: what begins with ``_`` or ``.`` is of the program that wrote it."""
-    return not any(part.startswith(("_", ".")) for part in path.relative_to(root).parts)
-
-
-def _describe(path: Path) -> tuple[int, ArchiveFile] | None:
-    pq = parquet()
-    try:
-        with pq.ParquetFile(path) as file:
-            names = set(file.schema_arrow.names)
-            missing = [name for name in _REQUIRED if name not in names]
-            if missing:
-                raise ArchiveError(f"{path} has no column {', '.join(missing)}; it has {', '.join(sorted(names))}")
-            if not file.metadata.num_rows:
-                return None
-            first, last = _bounds(file, "offset")
-            partition = _partition_of(path, file, names)
-            records = file.metadata.num_rows
-    except ArchiveError:
-        raise
-    except Exception as error:
-        raise unreadable(path, error) from error
+def _describe(path: Path, times: TimesRead | None) -> tuple[int, ArchiveFile] | None:
+    with opened(path) as file:
+        check_columns(path, file, _REQUIRED)
+        if not file.metadata.num_rows:
+            return None
+        first, last = bounds(path, file, OFFSET)
+        check_no_nulls(path, file, TIMESTAMP)
+        if times is not None:
+            times.add(file.schema_arrow.field(TIMESTAMP).type)
+        partition = _partition_of(path, file)
+        records = file.metadata.num_rows
     return partition, ArchiveFile(
         path=str(path), first_offset=first, next_offset=last + 1, records=records, size_bytes=path.stat().st_size
     )
 
 
-def unreadable(path: Path, error: Exception) -> ArchiveError:
-    """What to say of a file that can't be read."""
-    return ArchiveError(
-        f"{path} can't be read ({type(error).__name__}: {error}). Bring the file back from where it was written; "
-        "without "
-        "it the history has a hole"
-    )
-
-
-def _bounds(file: Any, column: str) -> tuple[int, int]:
-    """The lowest and the highest value of a column, from the statistics where they are there."""
-    import pyarrow.compute as pc
-
-    index = file.schema_arrow.names.index(column)
-    groups = [file.metadata.row_group(i).column(index).statistics for i in range(file.metadata.num_row_groups)]
-    if all(group is not None and group.has_min_max for group in groups):
-        return min(int(group.min) for group in groups), max(int(group.max) for group in groups)
-    extremes = pc.min_max(file.read(columns=[column]).column(column)).as_py()
-    return int(extremes["min"]), int(extremes["max"])
-
-
-def _partition_of(path: Path, file: Any, names: set[str]) -> int:
-    if "partition" in names:
-        low, high = _bounds(file, "partition")
+def _partition_of(path: Path, file: Any) -> int:
+    if PARTITION in file.schema_arrow.names:
+        low, high = bounds(path, file, PARTITION)
         if low != high:
             raise ArchiveError(
                 f"{path} holds records of partitions {low} to {high}: an archive has one partition in a file. Use "
@@ -166,34 +144,26 @@ def read_archive(source: SourceRange) -> Iterator[RecordColumns]:
 
 
 def _read_file(file: ArchiveFile, source: SourceRange) -> Iterator[RecordColumns]:
-    pq = parquet()
     path = Path(file.path)
-    try:
-        size_bytes = path.stat().st_size
-    except OSError as error:
-        raise unreadable(path, error) from error
-    if size_bytes != file.size_bytes:
-        raise ArchiveError(
-            f"{path} was changed since the plan was made ({size_bytes} bytes, not {file.size_bytes}): bring it back, "
-            "or plan again"
-        )
-    position, records = file.first_offset, 0
-    try:
-        with pq.ParquetFile(path) as opened:
-            names = opened.schema_arrow.names
-            columns = [name for name in (*_REQUIRED, "headers") if name in names]
-            for batch in opened.iter_batches(batch_size=BATCH_RECORDS, columns=columns):
-                read = batch_columns(batch)
-                _check_order(read, position, file)
-                position = read.next_offset
-                records += len(read)
-                yield _up_to(read, source.end)
-    except (ArchiveError, GeneratorExit):
-        raise
-    except Exception as error:
-        raise unreadable(path, error) from error
+    check_size(path, file.size_bytes)
+    position, records, first = file.first_offset, 0, None
+    with opened(path) as content:
+        names = content.schema_arrow.names
+        columns = [name for name in (*_REQUIRED, HEADERS) if name in names]
+        for batch in content.iter_batches(batch_size=BATCH_RECORDS, columns=columns):
+            read = batch_columns(batch)
+            _check_order(read, position, file)
+            first = read.base_offset if first is None else first
+            position = read.next_offset
+            records += len(read)
+            yield _up_to(read, source.end)
     if records != file.records:
         raise ArchiveError(f"{path} holds {records} records, {file.records} when the plan was made: plan again")
+    if (first, position) != (file.first_offset, file.next_offset):
+        raise ArchiveError(
+            f"{path} holds offsets {first} to {position - 1}, and its statistics say {file.first_offset} to "
+            f"{file.next_offset - 1}: write it anew, then plan again"
+        )
 
 
 def batch_columns(batch: Any) -> RecordColumns:
@@ -202,15 +172,12 @@ def batch_columns(batch: Any) -> RecordColumns:
 
     positions = batch.column("offset").cast(pa.int64()).to_numpy()
     offsets: list[int] = positions.tolist()
-    times = batch.column("timestamp")
-    if pa.types.is_timestamp(times.type):
-        times = times.cast(pa.timestamp("ms")).cast(pa.int64())
     headers = batch.column("headers").to_pylist() if "headers" in batch.schema.names else ()
     consecutive = bool((np.diff(positions) == 1).all())
     return RecordColumns(
-        _bytes(batch.column("key")),
-        _bytes(batch.column("value")),
-        times.to_pylist(),
+        key_bytes(batch.column(KEY)),
+        key_bytes(batch.column(VALUE)),
+        milliseconds(batch.column(TIMESTAMP)),
         offsets[0],
         offsets[-1] + 1,
         None if consecutive else offsets,
@@ -218,14 +185,12 @@ def batch_columns(batch: Any) -> RecordColumns:
     )
 
 
-def _bytes(column: Any) -> list[bytes | None]:
-    import pyarrow as pa
-
-    return list(column.cast(pa.binary()).to_pylist())
-
-
 def _headers(headers: Sequence[Mapping[str, Any]] | None) -> Headers:
-    return tuple((header["key"], header["value"]) for header in headers or ())
+    return tuple((header["key"], _as_bytes(header["value"])) for header in headers or ())
+
+
+def _as_bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
 
 
 def _check_order(columns: RecordColumns, position: int, file: ArchiveFile) -> None:

@@ -11,24 +11,30 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from streamsrt.backfill.engine_local import TaskFailedError, TaskFailure
 from streamsrt.backfill.engine_spark_session import QUICK_START, Session, check_installed, open_session, quiet
 from streamsrt.backfill.engine_spark_worker import ANSWER, DirectTasks, Where
-from streamsrt.backfill.errors import WorkerDiedError
-from streamsrt.backfill.manifest import TaskManifest, finished_manifest, load_manifest
+from streamsrt.backfill.errors import BackfillError, WorkerDiedError
+from streamsrt.backfill.manifest import TaskManifest, finished_manifest, load_manifest, write_stages
+from streamsrt.backfill.parquet_files import unreadable
 from streamsrt.backfill.plan import Plan, load_plan
+from streamsrt.errors import StreamsError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _POLL_S = 0.2
 _REASON = "most recent failure: "
+_FILE = re.compile(r"Encountered error while reading file (?:file:/*(?=/))?(\S+?)\.?(?:\s|$)")
+_MODULE = re.compile(r"No module named '([\w.]+)'")
 
 
 class SparkEngine:
@@ -61,10 +67,12 @@ class SparkEngine:
                 wait([job], _POLL_S)
                 found = {task_id: load_manifest(directory, plan, task_id) for task_id in waiting}
                 waiting = [task_id for task_id, manifest in found.items() if manifest is None]
+                write_stages(directory, self._session.stages())
                 yield from filter(None, found.values())
-            _raise_failure(job)
+            _raise_failure(job, self._session.master)
             yield from (finished_manifest(directory, plan, task_id) for task_id in waiting)
         finally:
+            write_stages(directory, ())
             if not job.done():
                 spark.interruptTag(tag)
             pool.shutdown()
@@ -102,15 +110,35 @@ def _run(spark: SparkSession, tag: str, jobs: Sequence[DataFrame]) -> dict[str, 
     return {row.task: TaskFailure(**json.loads(row.failure)) for row in rows if row.failure is not None}
 
 
-def _raise_failure(job: Future[dict[str, TaskFailure]]) -> None:
+def _raise_failure(job: Future[dict[str, TaskFailure]], master: str) -> None:
     error = job.exception()
     if error is not None:
-        raise WorkerDiedError(
-            f"Spark gave a task up after all its attempts ({_reason(str(error))}). What is finished stays: streamsrt "
-            "backfill resume goes on"
-        ) from error
+        raise _explained(str(error), master) from error
     for task_id, failure in job.result().items():
         raise TaskFailedError(task_id, failure)
+
+
+def _explained(text: str, master: str) -> StreamsError:
+    """What to say of the error that Spark ends with."""
+    file, module = _FILE.search(text), _MODULE.search(text)
+    if file is not None:
+        return unreadable(unquote(file[1]), _cause(text))
+    if module is not None and "Traceback" in text:
+        return BackfillError(
+            f"the workers of {master} can't import {module[1]}: install streamsrt with what it needs and the application on "
+            "every node, for the Python that Spark runs there (PYSPARK_PYTHON, spark.pyspark.python), or ship them "
+            "(spark.archives, spark.submit.pyFiles). Then run streamsrt backfill resume"
+        )
+    return WorkerDiedError(
+        f"Spark gave a task up after all its attempts ({_reason(text)}). What is finished stays: streamsrt backfill resume "
+        "does the rest"
+    )
+
+
+def _cause(text: str) -> str:
+    """What Spark says at last of why a file can't be read."""
+    causes = [line.partition("Caused by: ")[2] for line in text.splitlines() if line.startswith("Caused by: ")]
+    return causes[-1].strip() if causes else _reason(text)
 
 
 def _reason(text: str) -> str:

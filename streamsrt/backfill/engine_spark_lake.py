@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,9 +29,10 @@ from streamsrt.backfill.archive import batch_columns
 from streamsrt.backfill.engine_spark_session import quiet
 from streamsrt.backfill.engine_spark_worker import ANSWER, Where, answer, set_up_worker
 from streamsrt.backfill.errors import ArchiveError
-from streamsrt.backfill.lake import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE, check_unchanged
-from streamsrt.backfill.manifest import TaskManifest
+from streamsrt.backfill.lake import check_unchanged
+from streamsrt.backfill.manifest import Progress, TaskManifest, manifest_path, write_progress
 from streamsrt.backfill.order import Inputs
+from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, VALUE
 from streamsrt.backfill.plan import LakePlan, Plan, SourceRange, TaskPlan, load_plan
 from streamsrt.backfill.run_task import application_of, run_task, subtopology_of
 from streamsrt.backfill.sources import open_inputs
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 TASK, PLACE, ORDER, RUNNING = "task", "place", "position", "running"
 _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+_GLOB = re.compile(r"[][{}*?\\]")
 
 
 # -------------------------------------------------------------------------------------------------------- in the driver
@@ -104,17 +107,17 @@ def _rows_of(
     """The rows of a lake, each as often as there are tasks that read it."""
     import pyspark.sql.functions as f
 
-    frame = spark.read.parquet(*(file.path for file in lake.files))
+    frame = spark.read.parquet(*(spark_path(file.path) for file in lake.files))
     none = f.array().cast(_HEADERS_TYPE)
     owner = f.col(PARTITION) if lake.partitioned else _partition_of_key(partitions)
     columns = [
         owner.cast("int").alias(PARTITION),
-        _as_long(frame, lake.order, "unix_micros").alias(ORDER),
-        _as_long(frame, TIMESTAMP, "unix_millis").alias(TIMESTAMP),
+        _as_long(frame, lake.order, per_second=1_000_000).alias(ORDER),
+        _as_long(frame, TIMESTAMP, per_second=1_000).alias(TIMESTAMP),
         f.col(KEY).cast("binary").alias(KEY),
         f.col(VALUE).cast("binary").alias(VALUE),
         # Spark takes ten times as long to hand over an array that is null as one that is empty.
-        (f.coalesce(f.col(HEADERS).cast(_HEADERS_TYPE), none) if lake.headers else none).alias(HEADERS),
+        (f.coalesce(_headers_of(frame), none) if lake.headers else none).alias(HEADERS),
     ]
     of_partition: dict[int, list[tuple[int, int]]] = {}
     for index, partition, place in readers:
@@ -133,12 +136,37 @@ def _rows_of(
     )
 
 
-def _as_long(frame: DataFrame, column: str, of_timestamp: str) -> Column:
+def spark_path(path: str) -> str:
+    """A file of this machine as Spark takes it: in a file system that is said, and with nothing that it would expand."""
+    return "file:" + _GLOB.sub(r"\\\g<0>", path)
+
+
+def _headers_of(frame: DataFrame) -> Column:
     import pyspark.sql.functions as f
 
-    if dict(frame.dtypes)[column].startswith("timestamp"):
-        return f.call_function(of_timestamp, f.col(column).cast("timestamp"))
-    return f.col(column).cast("long")
+    if dict(frame.dtypes)[HEADERS] == _HEADERS_TYPE:
+        return f.col(HEADERS)
+    # A cast of structs goes by their order, not by their names.
+    return f.transform(
+        f.col(HEADERS),
+        lambda each: f.struct(each["key"].cast("string").alias("key"), each["value"].cast("binary").alias("value")),
+    )
+
+
+def _as_long(frame: DataFrame, column: str, *, per_second: int) -> Column:
+    """A column of integers as it is; a time as what has passed since 1970 in UTC, whatever zone the session has."""
+    import pyspark.sql.functions as f
+
+    kind, value = dict(frame.dtypes)[column], f.col(column)
+    if kind == "timestamp":
+        return f.call_function("unix_micros", value) if per_second == 1_000_000 else f.unix_millis(value)
+    if kind != "timestamp_ntz":
+        return value.cast("long")
+    # Every cast between the two kinds of timestamps goes by the session's zone; parts of a time without one don't.
+    seconds = f.extract(f.lit("SECOND"), value)
+    in_day = f.hour(value).cast("long") * 3_600 + f.minute(value).cast("long") * 60
+    whole = f.unix_date(value.cast("date")).cast("long") * 86_400 + in_day
+    return whole * per_second + f.floor(seconds * per_second).cast("long")
 
 
 def _partition_of_key(partitions: int) -> Column:
@@ -179,6 +207,7 @@ class OrderedTasks:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         set_up_worker(self.where)
+        self._say_sorting()
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return
@@ -187,6 +216,16 @@ class OrderedTasks:
         yield answer(self.task_ids[index], partial(self._run, index, rows))
         # A task that was finished already has left them.
         deque(rows, maxlen=0)
+
+    def _say_sorting(self) -> None:
+        """Spark reads and sorts what this worker waits for."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        directory = Path(self.where.directory)
+        if context is not None and not manifest_path(directory, self.task_ids[context.partitionId()]).exists():
+            task = self.task_ids[context.partitionId()]
+            write_progress(directory, Progress(task=task, records=0, seconds=0.0, phase="sorting"))
 
     def _run(self, index: int, batches: Iterator[Any]) -> TaskManifest:
         directory, servers = Path(self.where.directory), self.where.bootstrap_servers

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.java import find_java
+from streamsrt.backfill.manifest import StageProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +37,8 @@ _SETTINGS = {
     "spark.log.level": "OFF",
     # Every stage has as many partitions as it has tasks of the plan: there is nothing to adapt.
     "spark.sql.adaptive.enabled": "false",
+    # Nothing may depend on where the driver stands.
+    "spark.sql.session.timeZone": "UTC",
 }
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
@@ -86,6 +89,23 @@ class Session:
         if not is_local(self.spark.conf.get("spark.master", "") or ""):
             return ()
         return _python_path()
+
+    @property
+    def master(self) -> str:
+        """Spark's master."""
+        return self.spark.conf.get("spark.master", "") or "Spark Connect"
+
+    def stages(self) -> list[StageProgress]:
+        """What Spark is at; nothing of a session of Spark Connect, which does not say."""
+        if type(self.spark).__module__.startswith("pyspark.sql.connect"):
+            return []
+        tracker = self.spark.sparkContext.statusTracker()
+        found = [(stage, tracker.getStageInfo(stage)) for stage in sorted(tracker.getActiveStageIds())]
+        return [
+            StageProgress(stage=stage, done=info.numCompletedTasks, running=info.numActiveTasks, total=info.numTasks)
+            for stage, info in found
+            if info is not None
+        ]
 
     def close(self) -> None:
         """Stops a session that was made here."""

@@ -18,7 +18,7 @@ from streamsrt.backfill.engine_local import LocalEngine
 from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
 from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
-from streamsrt.backfill.manifest import TaskManifest, load_manifest, read_progress
+from streamsrt.backfill.manifest import StageProgress, TaskManifest, load_manifest, read_progress, read_stages
 from streamsrt.backfill.plan import Plan, TaskPlan, load_plan, save_plan
 from streamsrt.backfill.planning import make_plan
 from streamsrt.backfill.recompute import recompute as compute_again
@@ -27,6 +27,7 @@ from streamsrt.backfill.sources import Source, connected
 from streamsrt.backfill.verify import verify_results
 
 EngineName = Literal["local", "spark"]
+TaskState = Literal["waiting", "sorting", "running", "writing", "finished"]
 OnTask = Callable[[TaskManifest], None]
 
 
@@ -41,23 +42,27 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """One task: ``state`` is waiting, running or finished."""
+    """One task. It is sorting while Spark puts its rows in order, running while they are processed, then writing: ``rows``
+    of its state are written then."""
 
     task: str
     level: int
-    state: Literal["waiting", "running", "finished"]
+    state: TaskState
     records: int
     seconds: float
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A backfill as it is now. ``records_total`` counts offsets of the sources: the log may hold fewer records."""
+    """A backfill as it is now. ``records_total`` counts offsets of the sources: the log may hold fewer records. ``stages``:
+    what Spark does before tasks have their records, in its own numbers."""
 
     plan: Plan
     tasks: tuple[TaskStatus, ...]
     step: Step
     records_total: int
+    stages: tuple[StageProgress, ...] = ()
 
     @property
     def records(self) -> int:
@@ -134,11 +139,13 @@ class Backfill:
             if manifest is not None:
                 tasks.append(TaskStatus(task.id, task.level, "finished", manifest.records, manifest.seconds))
             elif progress is not None:
-                tasks.append(TaskStatus(task.id, task.level, "running", progress.records, progress.seconds))
+                tasks.append(
+                    TaskStatus(task.id, task.level, progress.phase, progress.records, progress.seconds, progress.rows)
+                )
             else:
                 tasks.append(TaskStatus(task.id, task.level, "waiting", 0, 0.0))
         total = sum(source.end - source.start for source in plan.sources())
-        return Status(plan, tuple(tasks), load_state(self.directory, plan).step, total)
+        return Status(plan, tuple(tasks), load_state(self.directory, plan).step, total, read_stages(self.directory))
 
     def verify(self, *, recompute: int = 0, seed: int = 0) -> list[TaskManifest]:
         """Checks all results on disk. ``recompute``: so many tasks, chosen by ``seed``, are computed once more, record by

@@ -1,7 +1,7 @@
 """Lakes: the history of a topic as Parquet files in no order at all, for engine ``spark``.
 
 1. A row is a record, as in an archive: ``key`` and ``value``, ``timestamp``, and where there are any ``headers``. A file
-   may hold rows of any partition.
+   may hold rows of any partition. All files have the same columns of the same types.
 2. With the columns ``partition`` and ``offset`` a lake is exact: its records go on in the log where the highest offset of
    their partition ends, and holes and duplicates are refused, as in an archive.
 3. Without ``offset``, the order of a partition's records is ``(order, timestamp, key, value, headers)``; ``order`` is a
@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamsrt.backfill.archive import is_data_file, parquet, unreadable
 from streamsrt.backfill.errors import ArchiveError
+from streamsrt.backfill.parquet_files import (
+    HEADERS,
+    KEY,
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    VALUE,
+    TimesRead,
+    check_columns,
+    check_no_nulls,
+    check_size,
+    is_data_file,
+    is_int96,
+    key_bytes,
+    opened,
+)
 from streamsrt.backfill.plan import LakeFile, LakePlan
 from streamsrt.wire.murmur2 import PartitionMemo
 
-OFFSET, PARTITION, TIMESTAMP, KEY, VALUE, HEADERS = "offset", "partition", "timestamp", "key", "value", "headers"
+_REQUIRED = (KEY, VALUE, TIMESTAMP)
 _SCAN_ROWS = 65_536
 
 
@@ -42,34 +57,46 @@ class Lake:
 
 @dataclass(frozen=True, slots=True)
 class LakeShare:
-    """What a lake holds of one partition. Offsets are None where it has none."""
+    """What a lake holds of one partition. Offsets are None where it has none; ``files``: in how many files that is."""
 
     records: int
     first_offset: int | None = None
     next_offset: int | None = None
+    files: int = 1
 
 
-def scan_lake(lake: Lake, topic: str, partitions: int) -> tuple[LakePlan, dict[int, LakeShare]]:
-    """The files of a lake, and what they hold of each partition. Raises ArchiveError."""
+def scan_lake(
+    lake: Lake, topic: str, partitions: int, *, times: TimesRead | None = None
+) -> tuple[LakePlan, dict[int, LakeShare]]:
+    """The files of a lake, and what they hold of each partition. ``times`` gets how their times are written. Raises
+    ArchiveError."""
     root = Path(lake.path)
     if not root.is_dir():
         raise ArchiveError(f"lake {root} is not a directory: give TOPIC=DIRECTORY of Parquet files")
     paths = [path.absolute() for path in sorted(root.rglob("*.parquet")) if is_data_file(root, path)]
     if not paths:
         raise _empty(root)
-    names = _columns_of(paths[0])
+    first = _schema_of(paths[0])
+    names = set(first.names)
     order, partitioned = _order(lake, paths[0], names), PARTITION in names
+    used = dict.fromkeys((*_REQUIRED, order))
     count = _Counts(topic, partitions, exact=order == OFFSET)
     files = []
     for path in paths:
-        if _columns_of(path) != names:
-            raise ArchiveError(f"{path} has other columns than {paths[0]}: write the files of a lake alike")
-        records = 0
-        for owners, offsets in _scan(path, order, partitioned=partitioned, partitions=partitions):
-            count.add(path, owners, offsets)
-            records += len(owners)
-        if records:
-            files.append(LakeFile(path=str(path), records=records, size_bytes=path.stat().st_size))
+        with opened(path) as file:
+            _check_alike(path, file.schema_arrow, paths[0], first)
+            check_columns(path, file, used)
+            _check_for_spark(path, file, (TIMESTAMP, order))
+            records = file.metadata.num_rows
+            if not records:
+                continue
+            check_no_nulls(path, file, TIMESTAMP)
+            for owners, offsets in _scan(path, file, order, partitioned=partitioned, partitions=partitions):
+                count.add(path, owners, offsets)
+            count.end_file()
+            if times is not None:
+                times.add(file.schema_arrow.field(TIMESTAMP).type)
+        files.append(LakeFile(path=str(path), records=records, size_bytes=path.stat().st_size))
     if not files:
         raise _empty(root)
     described = LakePlan(
@@ -82,11 +109,41 @@ def _empty(root: Path) -> ArchiveError:
     return ArchiveError(f"lake {root} has no Parquet files with records: check the path")
 
 
-def _columns_of(path: Path) -> set[str]:
-    try:
-        return set(parquet().read_schema(path).names)
-    except Exception as error:
-        raise unreadable(path, error) from error
+def _schema_of(path: Path) -> Any:
+    with opened(path) as file:
+        return file.schema_arrow
+
+
+def _check_alike(path: Path, schema: Any, first: Path, expected: Any) -> None:
+    """Raises ArchiveError where Spark, which goes by one file, would misread another one."""
+    if set(schema.names) != set(expected.names):
+        raise ArchiveError(f"{path} has other columns than {first}: write the files of a lake alike")
+    for field in schema:
+        if not field.type.equals(expected.field(field.name).type):
+            raise ArchiveError(
+                f"{path}: column {field.name} is {field.type}, and {expected.field(field.name).type} in {first}: write the "
+                "files of a lake alike"
+            )
+
+
+def _check_for_spark(path: Path, file: Any, times: Iterable[str]) -> None:
+    """Raises ArchiveError for what pyarrow reads and Spark does not."""
+    import pyarrow as pa
+
+    lower: dict[str, str] = {}
+    for name in file.schema_arrow.names:
+        if name.lower() in lower:
+            raise ArchiveError(
+                f"{path} has columns {lower[name.lower()]} and {name}, which are one name to Spark: give one another name"
+            )
+        lower[name.lower()] = name
+    for name in times:
+        kind = file.schema_arrow.field(name).type
+        if pa.types.is_timestamp(kind) and kind.unit == "ns" and not is_int96(file, name):
+            raise ArchiveError(
+                f"{path}: column {name} counts nanoseconds ({kind}), which Spark does not read: write the files anew with "
+                "microseconds (pyarrow: coerce_timestamps='us')"
+            )
 
 
 def _order(lake: Lake, path: Path, names: set[str]) -> str:
@@ -103,35 +160,26 @@ def _order(lake: Lake, path: Path, names: set[str]) -> str:
 
 
 def _scan(
-    path: Path, order: str, *, partitioned: bool, partitions: int
+    path: Path, file: Any, order: str, *, partitioned: bool, partitions: int
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
     """The partition and the place in the order of each row."""
     import pyarrow as pa
 
     memo = PartitionMemo()
-    try:
-        with parquet().ParquetFile(path) as file:
-            columns = list(dict.fromkeys([PARTITION if partitioned else KEY, order]))
-            for batch in file.iter_batches(batch_size=_SCAN_ROWS, columns=columns):
-                places = batch.column(order)
-                if pa.types.is_timestamp(places.type):
-                    places = places.cast(pa.int64())
-                if not pa.types.is_integer(places.type):
-                    raise ArchiveError(f"{path}: column {order} is {places.type}; order is integers or timestamps")
-                owners = batch.column(columns[0])
-                if places.null_count or owners.null_count:
-                    raise ArchiveError(
-                        f"{path} has rows without {order if places.null_count else columns[0]}: nothing says where "
-                        "they belong"
-                    )
-                if not partitioned:
-                    keys = owners.cast(pa.binary()).to_pylist()
-                    owners = pa.array(memo.partitions(keys, partitions), pa.int64())
-                yield owners.cast(pa.int64()).to_numpy(), places.cast(pa.int64()).to_numpy()
-    except ArchiveError:
-        raise
-    except Exception as error:
-        raise unreadable(path, error) from error
+    kind = file.schema_arrow.field(order).type
+    if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind)):
+        raise ArchiveError(f"{path}: column {order} is {kind}; order is integers or timestamps")
+    columns = list(dict.fromkeys([PARTITION if partitioned else KEY, order]))
+    for batch in file.iter_batches(batch_size=_SCAN_ROWS, columns=columns):
+        places, owners = batch.column(order), batch.column(columns[0])
+        if places.null_count or owners.null_count:
+            raise ArchiveError(
+                f"{path} has rows without {order if places.null_count else columns[0]}: nothing says where they belong"
+            )
+        if not partitioned:
+            keys = key_bytes(owners)
+            owners = pa.array(memo.partitions(keys, partitions), pa.int64())
+        yield owners.cast(pa.int64()).to_numpy(), places.cast(pa.int64()).to_numpy()
 
 
 class _Counts:
@@ -143,6 +191,9 @@ class _Counts:
         self._records = np.zeros(partitions, np.int64)
         self._first = np.full(partitions, np.iinfo(np.int64).max)
         self._last = np.full(partitions, -1)
+        self._files = np.zeros(partitions, np.int64)
+        self._before = np.zeros(partitions, np.int64)
+        """Of :attr:`_records`, those of the files that are counted."""
 
     def add(self, path: Path, owners: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> None:
         partitions = len(self._records)
@@ -152,17 +203,24 @@ class _Counts:
                 f"{path} has records of partition {outside[0]}, and topic {self._topic} has {partitions} partitions: it is "
                 "the lake of another topic, or of one that was made anew"
             )
+        if self._exact and len(offsets) and offsets.min() < 0:
+            raise ArchiveError(f"{path} has offset {offsets.min()}: none is negative in Kafka. Write it anew")
         self._records += np.bincount(owners, minlength=partitions)
         if self._exact:
             np.minimum.at(self._first, owners, offsets)
             np.maximum.at(self._last, owners, offsets)
 
+    def end_file(self) -> None:
+        """Everything of a file was added."""
+        self._files += self._records > self._before
+        self._before = self._records.copy()
+
     def shares(self, *, allow_gaps: bool) -> dict[int, LakeShare]:
         found = {}
         for partition in np.flatnonzero(self._records).tolist():
-            records = int(self._records[partition])
+            records, files = int(self._records[partition]), int(self._files[partition])
             if not self._exact:
-                found[partition] = LakeShare(records)
+                found[partition] = LakeShare(records, files=files)
                 continue
             first, end = int(self._first[partition]), int(self._last[partition]) + 1
             if records > end - first or (records < end - first and not allow_gaps):
@@ -175,20 +233,11 @@ class _Counts:
                         else "some are missing. If the topic was compacted or written in transactions, say --allow-gaps"
                     )
                 )
-            found[partition] = LakeShare(records, first, end)
+            found[partition] = LakeShare(records, first, end, files)
         return found
 
 
 def check_unchanged(plan: LakePlan) -> None:
     """Raises ArchiveError where a file of a lake is not what it was when the plan was made."""
     for file in plan.files:
-        path = Path(file.path)
-        try:
-            size_bytes: Any = path.stat().st_size
-        except OSError as error:
-            raise unreadable(path, error) from error
-        if size_bytes != file.size_bytes:
-            raise ArchiveError(
-                f"{path} was changed since the plan was made ({size_bytes} bytes, not {file.size_bytes}): bring it back, "
-                "or plan again"
-            )
+        check_size(Path(file.path), file.size_bytes)

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from struct import Struct
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.plan import Plan, write_durably
 
+STAGES_FILE = "stages.json"
 _MODULUS = 1 << 128
 _LENGTHS = Struct(">iiq").pack
 
@@ -89,11 +91,27 @@ class TaskManifest(_Value):
 
 
 class Progress(_Value):
-    """How far a task that runs is; rewritten every second or so, by the attempt that runs it."""
+    """How far a task that runs is; rewritten every second or so, by the attempt that runs it. ``rows``: of state and
+    changelogs, how many are written."""
 
     task: str
     records: int
     seconds: float
+    phase: Literal["sorting", "running", "writing"] = "running"
+    rows: int = 0
+
+
+class StageProgress(_Value):
+    """A stage of Spark's, in Spark's own tasks."""
+
+    stage: int
+    done: int
+    running: int
+    total: int
+
+
+class _Stages(_Value):
+    stages: tuple[StageProgress, ...]
 
 
 def digest_sum(entries: Iterable[tuple[bytes | None, bytes | None, int]]) -> int:
@@ -182,6 +200,25 @@ def read_progress(directory: Path, task_id: str) -> Progress | None:
         return Progress.model_validate_json(progress_path(directory, task_id).read_bytes())
     except (FileNotFoundError, ValidationError):
         return None
+
+
+def write_stages(directory: Path, stages: Sequence[StageProgress]) -> None:
+    """Says what Spark is at; nothing where it is at nothing."""
+    path = directory / STAGES_FILE
+    if not stages:
+        path.unlink(missing_ok=True)
+        return
+    fresh = directory / f"{STAGES_FILE}.{os.getpid()}"
+    fresh.write_text(_Stages(stages=tuple(stages)).model_dump_json(), encoding="ascii")
+    fresh.replace(path)
+
+
+def read_stages(directory: Path) -> tuple[StageProgress, ...]:
+    """What Spark is at."""
+    try:
+        return _Stages.model_validate_json((directory / STAGES_FILE).read_bytes()).stages
+    except (FileNotFoundError, ValidationError):
+        return ()
 
 
 def sync_folder(path: Path) -> None:

@@ -63,7 +63,7 @@ class LakePlan(_Value):
 
 class SourceRange(_Value):
     """What is read of one source partition. ``log_start`` equals ``end`` where nothing is read from the cluster.
-    ``lake_records``: how many records a lake has of it, in place of an archive."""
+    ``lake_records``: how many records a lake has of it, in place of an archive; ``lake_files``: in how many files."""
 
     topic: str
     partition: int
@@ -72,6 +72,7 @@ class SourceRange(_Value):
     log_start: int
     archive: tuple[ArchiveFile, ...] = ()
     lake_records: int = 0
+    lake_files: int = 0
     allow_gaps: bool = False
 
     @property

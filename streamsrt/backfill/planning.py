@@ -19,6 +19,8 @@ from streamsrt.backfill.archive import scan_archive
 from streamsrt.backfill.errors import ArchiveError, PlanError
 from streamsrt.backfill.group import check_new_group
 from streamsrt.backfill.lake import Lake, LakeShare, scan_lake
+from streamsrt.backfill.log_reading import read_log
+from streamsrt.backfill.parquet_files import TimesRead
 from streamsrt.backfill.plan import (
     ArchiveFile,
     InternalTopicPlan,
@@ -52,6 +54,11 @@ def make_plan(
     now_ms: int,
 ) -> Plan:
     """The plan. ``sources``: topics whose history is not only in the log. Raises BackfillError, UserError, BrokerError."""
+    if application.partition(":")[0] == "__main__":
+        raise PlanError(
+            f"{application}: every worker imports the application by its name, and __main__ is another module in each of "
+            "them. Give the name of the file without .py, or move the topology into a module of its own"
+        )
     loaded = load_application(application)
     topology, settings = configured(loaded.topology, {**loaded.config, **config}, application_id)
     _check_topology(topology)
@@ -63,12 +70,13 @@ def make_plan(
             f"--archive is given for {', '.join(unknown)}, which the application does not read; it reads "
             f"{', '.join(sorted(shape.source_topics))}"
         )
+    times = {topic: TimesRead() for topic in sources}
     lakes = {
-        topic: scan_lake(lake, topic, shape.counts[topic])
+        topic: scan_lake(lake, topic, shape.counts[topic], times=times[topic])
         for topic, lake in sorted(sources.items())
         if isinstance(lake, Lake)
     }
-    ranges = _ranges(network, shape, sources, {topic: shares for topic, (_, shares) in lakes.items()})
+    ranges = _ranges(network, shape, sources, {topic: shares for topic, (_, shares) in lakes.items()}, times)
     plan = Plan(
         application=application,
         application_id=application_id,
@@ -80,7 +88,11 @@ def make_plan(
         internal_topics=tuple(shape.internal_topics()),
         lakes=tuple(lake for lake, _ in lakes.values()),
         tasks=tuple(shape.tasks(ranges)),
-        warnings=(*_warnings(topology, ranges.values()), *_lake_warnings(lake for lake, _ in lakes.values())),
+        warnings=(
+            *_warnings(topology, ranges.values()),
+            *_lake_warnings(lake for lake, _ in lakes.values()),
+            *(note for topic in sorted(times) for note in times[topic].notes(topic)),
+        ),
         created_ms=now_ms,
         bootstrap_servers=bootstrap_servers,
     )
@@ -299,7 +311,11 @@ class _Shape:
 
 
 def _ranges(
-    network: Network, shape: _Shape, sources: Mapping[str, Source], lakes: Mapping[str, Mapping[int, LakeShare]]
+    network: Network,
+    shape: _Shape,
+    sources: Mapping[str, Source],
+    lakes: Mapping[str, Mapping[int, LakeShare]],
+    times: Mapping[str, TimesRead],
 ) -> dict[TopicPartition, SourceRange]:
     places = [(topic, index) for topic in sorted(shape.source_topics) for index in range(shape.counts[topic])]
     starts = network.admin.list_offsets(dict.fromkeys(places, EARLIEST))
@@ -308,7 +324,9 @@ def _ranges(
     for topic in sorted(shape.source_topics):
         source = sources.get(topic)
         archive = source if isinstance(source, Archive) else None
-        files = {} if archive is None else scan_archive(Path(archive.path), allow_gaps=archive.allow_gaps)
+        files: dict[int, tuple[ArchiveFile, ...]] = {}
+        if archive is not None:
+            files = scan_archive(Path(archive.path), allow_gaps=archive.allow_gaps, times=times[topic])
         surplus = sorted(index for index in files if index >= shape.counts[topic])
         if surplus:
             raise ArchiveError(
@@ -326,7 +344,21 @@ def _ranges(
                 ranges[place] = SourceRange(topic=topic, partition=index, start=first, end=end, log_start=first)
             else:
                 ranges[place] = splice(place, files.get(index, ()), first, end, allow_gaps=archive.allow_gaps)
+            if ranges[place].allow_gaps:
+                _check_nothing_left_out(network, ranges[place], first)
     return ranges
+
+
+def _check_nothing_left_out(network: Network, source: SourceRange, log_first: int) -> None:
+    """Raises ArchiveError where the log holds records that come before the first one of an archive or a lake: allowed gaps
+    are offsets that no record has."""
+    for columns in read_log(network, (source.topic, source.partition), log_first, source.start):
+        if len(columns):
+            raise ArchiveError(
+                f"the history of {source.topic}-{source.partition} begins at offset {source.start}, and the log holds a "
+                f"record at offset {columns.offset_at(0)} before that: --allow-gaps is for offsets without a record. "
+                "Archive what is missing"
+            )
 
 
 def splice(
@@ -382,13 +414,14 @@ def splice_lake(
             end=log_end,
             log_start=log_first,
             lake_records=records,
+            lake_files=0 if share is None else share.files,
             allow_gaps=allow_gaps,
         )
     as_one_file = ArchiveFile(
         path="", first_offset=share.first_offset, next_offset=share.next_offset, records=share.records, size_bytes=0
     )
     found = splice(place, (as_one_file,), log_first, log_end, allow_gaps=allow_gaps)
-    return found.model_copy(update={"archive": (), "lake_records": share.records})
+    return found.model_copy(update={"archive": (), "lake_records": share.records, "lake_files": share.files})
 
 
 def _lake_warnings(lakes: Iterable[LakePlan]) -> Iterator[str]:
@@ -413,8 +446,25 @@ def _warnings(topology: Topology, ranges: Iterable[SourceRange]) -> list[str]:
         for spec in each.stores:
             if not spec.logging and spec.source_topic is None:
                 found.append(f"store {spec.name} has no changelog: only installed bundles have its state")
+    ranges = list(ranges)
     truncated = [source for source in ranges if source.start > 0]
     if truncated:
         places = ", ".join(f"{source.topic}-{source.partition} (from {source.start})" for source in truncated[:5])
         found.append(f"the log does not hold the whole history, what is older is left out: {places}")
-    return found
+    return [*found, *_gaps(ranges)]
+
+
+def _gaps(ranges: Iterable[SourceRange]) -> Iterator[str]:
+    """What is allowed to be missing of archives, and is."""
+    for source in ranges:
+        if source.archive and source.allow_gaps:
+            end = source.archive[-1].next_offset
+            missing = end - source.start - source.archived_records
+            if missing:
+                span = end - source.start
+                yield f"the archive of {source.topic}-{source.partition} spans {span} offsets, {missing} have no record"
+            if end < source.log_start < source.end:
+                yield (
+                    f"offsets {end} to {source.log_start - 1} of {source.topic}-{source.partition} are neither in the "
+                    "archive nor in the log: they are left out"
+                )

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
+from typing import Literal, TypeVar
 
 from streamsrt.application import load_application, module_digest
 from streamsrt.backfill.errors import PlanError
@@ -53,7 +54,9 @@ from topology.graph.topology import Topology
 PROGRESS_INTERVAL_S = 1.0
 CHANGELOG_BATCH_RECORDS = 1000
 CHANGELOG_BATCH_BYTES = 512 << 10
+_ROWS_AT_ONCE = 10_000
 
+Entry = TypeVar("Entry")
 Runs = Iterable[tuple[TopicPartition, RecordColumns]]
 
 
@@ -120,7 +123,8 @@ def compute_task(
             replay.merge(stack.enter_context(opened), report)
         changelogs = replay.finish()
         stores = [
-            _store_result(directory, attempt, plan, task_plan, each, replay, changelogs) for each in task_plan.stores
+            _store_result(directory, attempt, plan, task_plan, each, replay, changelogs, report)
+            for each in task_plan.stores
         ]
         logs = files.results(directory)
     internal = {topic.name for topic in plan.internal_topics}
@@ -211,14 +215,30 @@ class _Reporter:
         self._task_id = task_id
         self._started = started
         self._records = 0
+        self._rows = 0
         self._said = 0.0
 
     def __call__(self, records: int) -> None:
         self._records += records
+        self._say("running")
+
+    def written(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """The same entries of state or a changelog, counted as they are written."""
+        self._say("writing", now=True)
+        for number, entry in enumerate(entries, 1):
+            if not number % _ROWS_AT_ONCE:
+                self._rows += _ROWS_AT_ONCE
+                self._say("writing")
+            yield entry
+
+    def _say(self, phase: Literal["running", "writing"], *, now: bool = False) -> None:
         seconds = time.monotonic() - self._started
-        if seconds - self._said >= PROGRESS_INTERVAL_S:
+        if now or seconds - self._said >= PROGRESS_INTERVAL_S:
             self._said = seconds
-            write_progress(self._directory, Progress(task=self._task_id, records=self._records, seconds=seconds))
+            write_progress(
+                self._directory,
+                Progress(task=self._task_id, records=self._records, seconds=seconds, phase=phase, rows=self._rows),
+            )
 
 
 # --------------------------------------------------------------------------------------------------------------- results
@@ -304,13 +324,14 @@ def _store_result(
     store: StorePlan,
     replay: Replay,
     changelogs: dict[str, list[tuple[bytes, LastValue]]],
+    report: _Reporter,
 ) -> StoreResult:
     rows = replay.rows[store.name]
     bundle = None
     count = rows.approximate_count()
     if store.persistent and count:
         path = attempt / f"{store.name}.sst"
-        write_sst(path, rows.range())
+        write_sst(path, report.written(rows.range()))
         bundle = FileResult(
             path=str(path.relative_to(directory)),
             records=count,

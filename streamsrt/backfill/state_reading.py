@@ -28,8 +28,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 import orjson
 
 from streamsrt.application import load_application
-from streamsrt.backfill.archive import parquet
 from streamsrt.backfill.log_reading import read_log
+from streamsrt.backfill.parquet_files import parquet
 from streamsrt.backfill.run_task import configured
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from streamsrt.backfill.errors import BackfillError
-from streamsrt.backfill.job import Backfill, Status
+from streamsrt.backfill.job import Backfill, Status, TaskState
 from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.manifest import TaskManifest, merged
 from streamsrt.backfill.plan import Plan
@@ -84,7 +84,7 @@ def _show_plan(made: Plan, directory: Path, *, as_json: bool) -> None:
             "from": source.start,
             "to": source.end,
             "archived": source.archived_records,
-            "files": len(source.archive),
+            "files": len(source.archive) + source.lake_files,
         }
         for source in made.sources()
     ]
@@ -156,12 +156,22 @@ def _report(job: Backfill, interval_s: float, stop: threading.Event) -> None:
 
 
 def _summary(status: Status) -> str:
-    finished = sum(task.state == "finished" for task in status.tasks)
-    running = [task for task in status.tasks if task.state == "running"]
-    rate = sum(task.records / task.seconds for task in running if task.seconds)
-    text = f"{finished} of {len(status.tasks)} tasks finished, {len(running)} running, {status.records} records"
+    at = {state: [task for task in status.tasks if task.state == state] for state in get_args(TaskState)}
+    rate = sum(task.records / task.seconds for task in at["running"] if task.seconds)
+    parts = [f"{len(at['finished'])} of {len(status.tasks)} tasks finished", f"{len(at['running'])} running"]
+    if at["sorting"]:
+        parts.append(f"{len(at['sorting'])} being sorted by Spark")
+    if at["writing"]:
+        parts.append(f"{len(at['writing'])} writing, {sum(task.rows for task in at['writing'])} rows so far")
+    parts.append(f"{status.records} records")
+    parts += [
+        f"Spark's stage {stage.stage}: {stage.done} of {stage.total} done, {stage.running} running"
+        for stage in status.stages
+    ]
     left = status.records_total - status.records
-    return f"{text}, {rate:.0f} records/s, about {left / rate:.0f} s left" if rate and left > 0 else text
+    if rate and left > 0:
+        parts += [f"{rate:.0f} records/s", f"about {left / rate:.0f} s left"]
+    return ", ".join(parts)
 
 
 def _show_task(task: TaskManifest, *, as_json: bool) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from streamsrt.backfill.archive import write_archive
+from streamsrt.backfill.log_reading import read_log
 from streamsrt.cli.entry import run_command_line
 from streamsrt.client.values import LATEST, NewTopic
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures
@@ -102,6 +105,7 @@ def test_mistakes_are_named(scene: Scene, terminal: Terminal, tmp_path: Path) ->
             "which the application does not read; it reads airlines, departures",
         ),
         ((*plan, "--archive", f"departures={tmp_path / 'nowhere'}"), "is not a directory"),
+        (("backfill", "plan", "__main__:topology", "-a", ID, *where), "Give the name of the file without .py"),
         (("backfill", "run", *where, "--engine", "flink"), "give local or spark"),
         (("backfill", "run", *where, "--workers", "0"), "give at least 1"),
         (("backfill", "run", *where), "there is no plan"),
@@ -109,6 +113,52 @@ def test_mistakes_are_named(scene: Scene, terminal: Terminal, tmp_path: Path) ->
     ):
         code, _ = terminal(*words)
         assert (code, says in terminal.err) == (2, True), terminal.err
+
+
+def test_gaps_that_the_log_could_fill_are_refused(scene: Scene, terminal: Terminal, tmp_path: Path) -> None:
+    """Offsets that no record has may be missing, not records that the log holds before the archive begins."""
+    scene.load(departures(300))
+    ends = scene.ends("departures")
+    for place, end in ends.items():
+        write_archive(tmp_path / "archive", place[1], read_log(scene.network, place, 2 if end > 2 else 0, end))
+    where = ("--bootstrap-servers", scene.servers, "--dir", tmp_path / "plan")
+    plan = ("backfill", "plan", APPLICATION, "--application-id", ID, *where, "--archive")
+    assert terminal(*plan, f"departures={tmp_path / 'archive'}", "--allow-gaps")[0] == 2
+    assert "begins at offset 2, and the log holds a record at offset 0 before that" in terminal.err
+    scene.network.admin.delete_records(dict.fromkeys(ends, 2))
+    code, _ = terminal(*plan, f"departures={tmp_path / 'archive'}", "--allow-gaps")
+    assert code == 0, terminal.err
+
+
+def test_the_files_of_a_lake_are_counted_and_its_times_are_named(
+    scene: Scene, terminal: Terminal, tmp_path: Path
+) -> None:
+    for number in range(2):
+        columns = {
+            "partition": pa.array([0, 0, 3]),
+            "offset": pa.array([number * 2, number * 2 + 1, number]),
+            "timestamp": pa.array([1, 2, 3], pa.timestamp("us")),
+            "key": [b"k"] * 3,
+            "value": [b"v"] * 3,
+        }
+        pq.write_table(pa.table(columns), tmp_path / f"{number}.parquet")
+    scene.load(departures(300))
+    scene.network.admin.delete_records({("departures", 0): 4, ("departures", 3): 2})
+    where = ("--bootstrap-servers", scene.servers, "--dir", tmp_path / "plan", "--lake", f"departures={tmp_path}")
+    code, out = terminal("backfill", "plan", APPLICATION, "--application-id", ID, *where, "--json")
+    assert code == 0, terminal.err
+    shown = json.loads(out)
+    files = {
+        (each["topic"], each["partition"]): each["lake_files"] for task in shown["tasks"] for each in task["sources"]
+    }
+    assert [files["departures", partition] for partition in range(4)] == [2, 0, 0, 2]
+    notes = " ".join(shown["warnings"])
+    assert (
+        "the times of departures (column timestamp) have no time zone in all of 2 files: they are read as UTC" in notes
+    )
+    assert "count microseconds" in notes
+    code, out = terminal("backfill", "plan", APPLICATION, "--application-id", ID, *where, "--dir", tmp_path / "text")
+    assert [line.split()[-1] for line in out.splitlines() if "departures" in line] == ["2", "0", "0", "2"]
 
 
 def test_topics_that_are_missing_are_named(scene: Scene, terminal: Terminal, tmp_path: Path) -> None:

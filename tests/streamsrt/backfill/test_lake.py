@@ -87,7 +87,7 @@ def test_offsets_and_counts_of_each_partition_are_found(tmp_path: Path) -> None:
     plan, shares = scan_lake(Lake(root), "t", 3)
     assert (plan.order, plan.partitioned, plan.headers) == ("offset", True, False)
     assert sum(file.records for file in plan.files) == 17
-    assert shares == {0: LakeShare(10, 0, 10), 2: LakeShare(7, 4, 11)}
+    assert shares == {0: LakeShare(10, 0, 10, 3), 2: LakeShare(7, 4, 11, 3)}
 
 
 def test_records_without_partition_go_where_kafka_puts_their_keys(tmp_path: Path) -> None:

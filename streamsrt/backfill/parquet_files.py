@@ -1,0 +1,254 @@
+"""Parquet files that hold history: how they are opened, and what their columns must be.
+
+1. What a file's footer shows to be wrong is refused when the plan is made. The error names the file and the column, what is
+   there, and what to do.
+2. Times are UTC. A time without a zone is read as UTC as well, whatever zone the machine, Java or a session of Spark is set
+   to, and the plan says so (:class:`TimesRead`). What is finer than a millisecond is cut off, towards the past.
+3. A column is found by its name among those of the table. Its index in the footer is another one, where a nested column
+   counts as many times as it has leaves.
+4. pyarrow is needed here, and is not imported before it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from streamsrt.backfill.errors import ArchiveError, BackfillError
+
+OFFSET, PARTITION, TIMESTAMP, KEY, VALUE, HEADERS = "offset", "partition", "timestamp", "key", "value", "headers"
+HEADERS_TYPE = "list<struct<key: string, value: binary>>"
+_PER_MS = {"us": 1_000, "ns": 1_000_000}
+_FINER = {"us": "microseconds", "ns": "nanoseconds"}
+
+
+def parquet() -> Any:
+    """``pyarrow.parquet``. Raises BackfillError where it is not installed."""
+    try:
+        import pyarrow.parquet
+    except ModuleNotFoundError:
+        raise BackfillError(
+            "Parquet files need pyarrow, which is not installed: pip install 'streamsrt[backfill]'"
+        ) from None
+    return pyarrow.parquet
+
+
+def is_data_file(root: Path, path: Path) -> bool:
+    """Whether a file under ``root`` is data: what begins with ``_`` or ``.`` is of the program that wrote it."""
+    return not any(part.startswith(("_", ".")) for part in path.relative_to(root).parts)
+
+
+def unreadable(path: Path | str, error: object) -> ArchiveError:
+    """What to say of a file that can't be read."""
+    kind = f"{type(error).__name__}: " if isinstance(error, Exception) else ""
+    return ArchiveError(
+        f"{path} can't be read ({kind}{error}). Bring the file back from where it was written; without it the history has "
+        "a hole"
+    )
+
+
+def changed(path: Path, size_bytes: int, planned_bytes: int) -> ArchiveError:
+    """What to say of a file that is not the planned one."""
+    return ArchiveError(
+        f"{path} was changed since the plan was made ({size_bytes} bytes, not {planned_bytes}): bring it back, or plan again"
+    )
+
+
+def check_size(path: Path, planned_bytes: int) -> None:
+    """Raises ArchiveError where a file is gone, or not as large as when the plan was made."""
+    try:
+        size_bytes = path.stat().st_size
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if size_bytes != planned_bytes:
+        raise changed(path, size_bytes, planned_bytes)
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """The file as ``pyarrow.parquet.ParquetFile``. Raises ArchiveError for whatever goes wrong with it meanwhile."""
+    pq = parquet()
+    try:
+        # Read ahead, a file would be in memory by row groups, all of their columns at once.
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            yield file
+    except (ArchiveError, GeneratorExit):
+        raise
+    except Exception as error:
+        raise unreadable(path, error) from error
+
+
+# -------------------------------------------------------------------------------------------------------------- columns
+
+
+def check_columns(path: Path, file: Any, wanted: Collection[str]) -> None:
+    """Raises ArchiveError where a column is missing, or is not what a column of that name holds."""
+    schema = file.schema_arrow
+    missing = sorted(set(wanted) - set(schema.names))
+    if missing:
+        raise ArchiveError(f"{path} has no column {', '.join(missing)}; it has {', '.join(sorted(schema.names))}")
+    for name in (*wanted, *(name for name in (PARTITION, HEADERS) if name in schema.names)):
+        if schema.names.count(name) > 1:
+            raise ArchiveError(f"{path} has {schema.names.count(name)} columns {name}: write it anew with one")
+        wrong = _wrong_type(name, schema.field(name).type)
+        if wrong is not None:
+            raise ArchiveError(f"{path}: column {name} is {schema.field(name).type}; {wrong}")
+
+
+def _wrong_type(name: str, kind: Any) -> str | None:
+    """What a column should be that is not; None where it is fine."""
+    import pyarrow as pa
+
+    if name == PARTITION and not pa.types.is_integer(kind):
+        return "partitions are integers. If it is not the partition in Kafka, give that column another name"
+    if name == OFFSET and not pa.types.is_integer(kind):
+        return "offsets are integers. If it is not the offset in Kafka, give that column another name"
+    if name == TIMESTAMP and not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind)):
+        return "times are timestamps, or integers that count milliseconds since 1970: write it as one of these"
+    if name in (KEY, VALUE) and not _is_bytes(kind):
+        return f"a record's {name} is bytes: write it as the application's serde does, as binary or text"
+    if name == HEADERS and not _is_headers(kind):
+        return f"headers are {HEADERS_TYPE}: write them so, or leave the column out"
+    return None
+
+
+def _is_bytes(kind: Any) -> bool:
+    import pyarrow as pa
+
+    is_one = pa.types
+    if is_one.is_dictionary(kind):
+        return _is_bytes(kind.value_type)
+    return bool(
+        is_one.is_binary(kind)
+        or is_one.is_large_binary(kind)
+        or is_one.is_fixed_size_binary(kind)
+        or is_one.is_binary_view(kind)
+        or _is_text(kind)
+        or is_one.is_null(kind)
+    )
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_headers(kind: Any) -> bool:
+    import pyarrow as pa
+
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
+        return False
+    fields = {field.name: field.type for field in kind.value_type}
+    return fields.keys() == {"key", "value"} and _is_text(fields["key"]) and _is_bytes(fields["value"])
+
+
+def bounds(path: Path, file: Any, column: str) -> tuple[int, int]:
+    """The lowest and the highest value of a column of integers, from the statistics where they are there. Raises
+    ArchiveError where a row has none, or a negative one."""
+    import pyarrow.compute as pc
+
+    index = _leaf(file, column)
+    groups = [file.metadata.row_group(i).column(index).statistics for i in range(file.metadata.num_row_groups)]
+    if all(group is not None and group.has_min_max and group.has_null_count for group in groups):
+        nulls = sum(group.null_count for group in groups)
+        low, high = min(int(group.min) for group in groups), max(int(group.max) for group in groups)
+    else:
+        values = file.read(columns=[column]).column(column)
+        nulls = values.null_count
+        extremes = pc.min_max(values).as_py()
+        low, high = int(extremes["min"] or 0), int(extremes["max"] or 0)
+    if nulls:
+        raise _nulls(path, column, nulls)
+    if low < 0:
+        raise ArchiveError(f"{path} has {column} {low}: none is negative in Kafka. Write it anew")
+    return low, high
+
+
+def check_no_nulls(path: Path, file: Any, column: str) -> None:
+    """Raises ArchiveError where rows have no value in a column."""
+    index = _leaf(file, column)
+    groups = [file.metadata.row_group(i).column(index).statistics for i in range(file.metadata.num_row_groups)]
+    if all(group is not None and group.has_null_count for group in groups):
+        nulls = sum(group.null_count for group in groups)
+    else:
+        nulls = file.read(columns=[column]).column(column).null_count
+    if nulls:
+        raise _nulls(path, column, nulls)
+
+
+def _nulls(path: Path, column: str, count: int) -> ArchiveError:
+    return ArchiveError(
+        f"{path} has {count} rows without {column}: nothing says where they belong. Write it anew without them, or with "
+        f"their {column}"
+    )
+
+
+def _leaf(file: Any, column: str) -> int:
+    """Where a column that is not nested stands in the footer."""
+    schema = file.metadata.schema
+    return next(index for index in range(len(schema)) if schema.column(index).path == column)
+
+
+def is_int96(file: Any, column: str) -> bool:
+    """Whether a time is written as old versions of Spark, Hive and Impala did."""
+    return bool(file.metadata.schema.column(_leaf(file, column)).physical_type == "INT96")
+
+
+def key_bytes(column: Any) -> list[bytes | None]:
+    """An Arrow array of keys or values as bytes."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return list(column.cast(pa.binary()).to_pylist())
+
+
+# ---------------------------------------------------------------------------------------------------------------- times
+
+
+class TimesRead:
+    """What the plan has to say of how the times of a topic's files are read."""
+
+    def __init__(self) -> None:
+        self._without_zone = 0
+        self._files = 0
+        self._finer: set[str] = set()
+
+    def add(self, kind: Any) -> None:
+        """Another file, whose times are of this Arrow type."""
+        import pyarrow as pa
+
+        self._files += 1
+        if pa.types.is_timestamp(kind):
+            self._without_zone += kind.tz is None
+            if kind.unit in _FINER:
+                self._finer.add(_FINER[kind.unit])
+
+    def notes(self, topic: str) -> Iterator[str]:
+        """One sentence for each thing that somebody may not expect."""
+        if self._without_zone:
+            count = "all" if self._without_zone == self._files else str(self._without_zone)
+            yield (
+                f"the times of {topic} (column timestamp) have no time zone in {count} of {self._files} files: they are "
+                "read as UTC. If they are local times, write the files anew with a zone"
+            )
+        if self._finer:
+            yield (
+                f"the times of {topic} (column timestamp) count {' and '.join(sorted(self._finer))}: records have "
+                "milliseconds, what is finer is cut off"
+            )
+
+
+def milliseconds(times: Any) -> list[int]:
+    """An Arrow array of timestamps, or of integers that are milliseconds already, as milliseconds since 1970 in UTC."""
+    import pyarrow as pa
+
+    if not pa.types.is_timestamp(times.type):
+        return list(times.cast(pa.int64()).to_pylist())
+    counts = times.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    unit = times.type.unit
+    found: list[int] = (counts * 1_000 if unit == "s" else counts // _PER_MS.get(unit, 1)).tolist()
+    return found

@@ -1,0 +1,240 @@
+"""Lakes on Spark, beside what they compute (:mod:`tests.streamsrt.backfill.test_lake`): zones, odd paths, damage, workers
+that lack the package, and what can be seen meanwhile."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import sysconfig
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streamsrt.backfill import Backfill
+from streamsrt.backfill.engine_spark import SparkEngine, _explained
+from streamsrt.backfill.engine_spark_lake import _as_long, spark_path
+from streamsrt.backfill.errors import ArchiveError, BackfillError, WorkerDiedError
+from streamsrt.backfill.job import Status
+from streamsrt.backfill.lake import Lake, scan_lake
+from streamsrt.backfill.plan import load_plan, save_plan
+from streamsrt.backfill.planning import splice_lake
+from tests.streamsrt.backfill.processes import InProcess
+from tests.streamsrt.backfill.test_engine_local import Line, lines, planned
+from tests.streamsrt.backfill.test_spark_engine import results
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(400)
+
+ROOT = Path(__file__).resolve().parents[3]
+ZONES = ("America/New_York", "Asia/Kathmandu")
+SPRING_MS = 1_710_037_000_000
+"""Ten minutes before two o'clock on 10 March 2024, read as UTC: the hour that follows does not exist in New York."""
+
+
+def lake_plan(folder: Path, parts: Sequence[Sequence[Line]], times: Any = None) -> Backfill:
+    """:func:`planned`, with a lake in place of the archive. ``times``: the Arrow type of its timestamps."""
+    plan = load_plan(planned(folder / "archived", parts).directory)
+    root = folder / "la[k]e {of} *?"
+    root.mkdir()
+    rows = [(index, offset, *row) for index, part in enumerate(parts) for offset, row in enumerate(part)]
+    random.Random(1).shuffle(rows)
+    for number in range(2):
+        partitions, offsets, values, at = zip(*rows[number::2], strict=True)
+        table = {
+            "partition": pa.array(partitions, pa.int32()),
+            "offset": pa.array(offsets, pa.int64()),
+            "timestamp": pa.array(at, pa.int64()) if times is None else pa.array(at, pa.timestamp("ms")).cast(times),
+            "key": pa.array([b"k"] * len(at), pa.binary()),
+            "value": pa.array([value.encode() for value in values], pa.binary()),
+        }
+        pq.write_table(pa.table(table), root / f"part-{number}.parquet")
+    described, shares = scan_lake(Lake(root), "lines", len(parts))
+    tasks = []
+    for task in plan.tasks:
+        sources = (
+            splice_lake(source.place, shares[source.partition], source.end, source.end, allow_gaps=False)
+            for source in task.sources
+        )
+        tasks.append(task.model_copy(update={"sources": tuple(sources)}))
+    save_plan(plan.model_copy(update={"tasks": tuple(tasks), "lakes": (described,)}).sealed(), folder / "plan")
+    return Backfill(folder / "plan")
+
+
+def spring(count: int, seed: int) -> list[Line]:
+    """Lines over an hour that does not exist in some zones, some of them late."""
+    return [(value, SPRING_MS + 40 * at) for value, at in lines(count, seed)]
+
+
+def from_archive(folder: Path) -> Backfill:
+    usual = Backfill(folder / "archived" / "plan")
+    usual.run(InProcess())
+    return usual
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("zone", ZONES)
+def test_times_without_a_zone_are_utc_in_a_session_of_any_zone(spark: SparkSession, tmp_path: Path, zone: str) -> None:
+    """A session of the program's own: nothing of it is changed. The paths hold what Spark would expand, too."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        backfill = lake_plan(tmp_path, [spring(120, 1), spring(90, 2)], pa.timestamp("us"))
+        backfill.run(SparkEngine())
+        assert spark.conf.get("spark.sql.session.timeZone") == zone
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    found = results(backfill, tmp_path)
+    assert found == results(from_archive(tmp_path), tmp_path)
+    assert sum(task["counters"].get("dropped_late", 0) for task in found) > 0
+
+
+_IN_A_ZONE = """
+import sys
+from streamsrt.backfill import Backfill
+from streamsrt.backfill.engine_spark_session import QUICK_START, open_session
+options = QUICK_START["spark.driver.extraJavaOptions"] + " -Duser.timezone=" + sys.argv[2]
+session = open_session("local[1]", {"spark.driver.extraJavaOptions": options})
+assert session.spark.conf.get("spark.sql.session.timeZone") == "UTC"
+Backfill(sys.argv[1]).run("spark")
+session.close()
+"""
+
+
+@pytest.mark.spark
+def test_a_machine_and_a_java_of_other_zones_change_nothing(tmp_path: Path) -> None:
+    backfill = lake_plan(tmp_path, [spring(120, 3)], pa.timestamp("us"))
+    ended = subprocess.run(
+        [sys.executable, "-c", _IN_A_ZONE, str(backfill.directory), ZONES[1]],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "TZ": ZONES[0], "PYTHONPATH": str(ROOT)},
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert results(backfill, tmp_path) == results(from_archive(tmp_path), tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("zone", ZONES)
+def test_every_time_of_a_lake_is_the_one_that_an_archive_has(spark: SparkSession, tmp_path: Path, zone: str) -> None:
+    """Before 1970 and in summer, with and without a zone, in milli- and microseconds."""
+    times = [
+        datetime(1850, 1, 1, 1, 1, 1, 1, UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
+        datetime(2024, 3, 10, 2, 30, 0, 123_456, UTC),
+        datetime(2024, 11, 3, 1, 30, 0, 999, UTC),
+    ]
+    table = pa.table(
+        {"naive": pa.array(times, pa.timestamp("us")), "zoned": pa.array(times, pa.timestamp("us", tz=zone))}
+    )
+    pq.write_table(table, tmp_path / "times.parquet")
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        frame = spark.read.parquet(spark_path(str(tmp_path / "times.parquet")))
+        assert [kind for _, kind in frame.dtypes] == ["timestamp_ntz", "timestamp"]
+        units = (1_000, 1_000_000)
+        columns = [_as_long(frame, name, per_second=unit) for name in ("naive", "zoned") for unit in units]
+        found = [tuple(row) for row in frame.select(*columns).collect()]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    micros = table.column("naive").cast(pa.int64()).to_pylist()
+    assert found == [(at // 1_000, at) * 2 for at in micros]
+
+
+@pytest.mark.spark
+def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    """Damaged where the plan does not look: in the values."""
+    backfill = lake_plan(tmp_path, [lines(400, 4)])
+    path = next((tmp_path / "la[k]e {of} *?").glob("part-1.parquet"))
+    place = pq.ParquetFile(path).metadata.row_group(0).column(4)
+    content = bytearray(path.read_bytes())
+    content[place.dictionary_page_offset : place.data_page_offset + 20] = b"\xff" * (
+        place.data_page_offset + 20 - place.dictionary_page_offset
+    )
+    path.write_bytes(content)
+    with pytest.raises(ArchiveError, match=r"can't be read .*Bring the file back") as raised:
+        backfill.run(SparkEngine())
+    assert str(raised.value).startswith(f"{path} can't be read")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.spark
+def test_workers_without_the_package_are_named(tmp_path: Path) -> None:
+    """The workers' Python has what PySpark needs, and nothing of ours: as on a cluster that was not prepared."""
+    backfill = planned(tmp_path, [lines(5, seed=7)])
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not path.name.startswith(("streamsrt", "__editable__", "_editable")) and path.suffix != ".pth":
+            (packages / path.name).symlink_to(path)
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={packages} exec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    code = (
+        f"import os, sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from streamsrt.backfill.engine_spark_session import _environment, quiet\n"
+        f"from pathlib import Path\nos.chdir({str(packages)!r})\n"
+        f"with _environment(Path({str(tmp_path / 'java')!r}), local=False), quiet():\n"
+        "    from pyspark.sql import SparkSession\n"
+        "    spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        "from streamsrt.cli import main\nsys.exit(main())"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "backfill", "run", "--engine", "spark", "--dir", str(backfill.directory)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={"PATH": os.environ["PATH"], "PYSPARK_PYTHON": str(python), "STREAMSRT_BOOTSTRAP_SERVERS": "127.0.0.1:1"},
+    )
+    said = " ".join(ended.stderr.split())
+    assert ended.returncode == 2, said
+    # What comes before is the log of the session, which is not ours.
+    assert "the workers of local[1] can't import streamsrt: install streamsrt" in said
+    assert "Traceback" not in said.partition("the workers of")[2]
+
+
+def test_what_spark_ends_with_is_explained() -> None:
+    damaged = (
+        "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///a/b%20c.parquet.  SQLSTATE: KD001\n"
+    )
+    found = _explained(f"{damaged}\tat somewhere\nCaused by: java.io.IOException: crc\n", "local")
+    assert str(found).startswith("/a/b c.parquet can't be read (java.io.IOException: crc). Bring")
+    missing = "Traceback (most recent call last):\n  File x\nModuleNotFoundError: No module named 'rocksdict'\n"
+    assert isinstance(_explained(missing, "spark://h:7077"), BackfillError)
+    assert "the workers of spark://h:7077 can't import rocksdict" in str(_explained(missing, "spark://h:7077"))
+    lost = _explained("Job aborted: most recent failure: Lost task 0.3 (exit 137)\nDriver stacktrace:", "local")
+    assert isinstance(lost, WorkerDiedError)
+    assert "(Lost task 0.3 (exit 137))" in str(lost)
+
+
+@pytest.mark.spark
+def test_it_can_be_seen_that_spark_sorts(spark: SparkSession, tmp_path: Path) -> None:
+    backfill = lake_plan(tmp_path, [lines(200, 5), lines(100, 6)])
+    seen: list[Status] = []
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.is_set():
+            seen.append(backfill.status())
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        backfill.run(SparkEngine())
+    finally:
+        ended.set()
+        looking.join()
+    assert any(stage.total for status in seen for stage in status.stages)
+    assert "sorting" in {task.state for status in seen for task in status.tasks}
+    assert not backfill.status().stages
