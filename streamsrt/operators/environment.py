@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from streamsrt.errors import ProcessingError, ProductionError, RecordError, StateError
-from streamsrt.operators.handlers import ErrorContext, ExceptionHandler, ExceptionHandlers, HandlerResponse
+from streamsrt.operators.handlers import ErrorContext, ExceptionHandler, HandlerResponse
 from streamsrt.operators.node_meter import NodeMeter
 from streamsrt.operators.plan import Counters, Plan, StreamTime
 from streamsrt.operators.punctuation_queue import PunctuationQueue, Schedule
@@ -18,6 +18,7 @@ from streamsrt.operators.user_metrics import UserMetrics
 from streamsrt.state.buffer import Held, held_record
 from streamsrt.state.timed import StoreMeter
 from streamsrt.state.versioned_cache import VersionPut
+from topology.graph.nodes import SinkNode
 from topology.graph.operations import MapAsync
 from topology.spec.processor import PunctuationType, RecordMetadata
 
@@ -141,9 +142,9 @@ class Environment:
         context = self._context(node, key, value, timestamp, headers)
         if self.ask(self.plan.handlers.processing, context, error) is HandlerResponse.CONTINUE:
             self.counters.failed_processing += 1
-            self.counters.last_skipped["failed_processing"] = why_skipped(context, error)
+            self.counters.last_skipped["failed_processing"] = why_skipped(self.plan, context, error)
             return
-        raise processing_error(context, error, self.plan.handlers) from error
+        raise processing_error(self.plan, context, error) from error
 
     def ask(self, handler: ExceptionHandler, context: ErrorContext, error: BaseException) -> HandlerResponse:
         """Asks one of the handlers, and sends the dead letters that it gives."""
@@ -163,16 +164,16 @@ class Environment:
         handlers = self.plan.handlers
         if type(error) is TypeError:
             self.ask(handlers.processing, context, error)
-            raise production_error(context, error) from error
+            raise production_error(self.plan, context, error) from error
         if isinstance(error, RefusedRecordError):
             # When the cluster refuses a record, nobody remembers what it was made of.
             context = replace(context, source_key=None, source_value=None, source_headers=())
             error = error.reason
         if self.ask(handlers.production, context, error) is HandlerResponse.CONTINUE:
             self.counters.failed_production += 1
-            self.counters.last_skipped["failed_production"] = why_skipped(context, error)
+            self.counters.last_skipped["failed_production"] = why_skipped(self.plan, context, error)
             return
-        raise production_error(context, error) from error
+        raise production_error(self.plan, context, error) from error
 
     def _context(self, node: str, key: Any, value: Any, timestamp: int, headers: Any) -> ErrorContext:
         topic, partition, offset = (None if self.came_unknown else self.metadata) or ("", -1, -1)
@@ -265,32 +266,43 @@ class Environment:
         return self._schedules[type_].run_due(now_ms, run)
 
 
-def where(context: ErrorContext) -> str:
+def where(plan: Plan, context: ErrorContext) -> str:
+    """Which record, in which node, made by which line of the program."""
+    node = plan.place(context.node)
     if context.offset < 0:
-        return f"outside of a record (flush or punctuation), in node {context.node}"
-    return f"at {context.topic}-{context.partition} offset {context.offset}, in node {context.node}"
+        return f"outside of a record (flush or punctuation), in node {node}"
+    return f"at {context.topic}-{context.partition} offset {context.offset}, in node {node}"
 
 
-def why_skipped(context: ErrorContext, error: BaseException) -> str:
+def why_skipped(plan: Plan, context: ErrorContext, error: BaseException) -> str:
     """What failed of a record that a handler let go, and where."""
-    return f"{type(error).__name__}: {error} ({where(context)})"
+    return f"{type(error).__name__}: {error} ({where(plan, context)})"
 
 
-def processing_error(context: ErrorContext, error: BaseException, handlers: ExceptionHandlers) -> ProcessingError:
+def processing_error(plan: Plan, context: ErrorContext, error: BaseException) -> ProcessingError:
     return ProcessingError(
-        f"a user's function raised {type(error).__name__}: {error} ({where(context)}). Correct it, or skip such records "
-        f"with {handlers.processing_advice}",
+        f"a user's function raised {type(error).__name__}: {error} ({where(plan, context)}). Correct it, or skip such "
+        f"records with {plan.handlers.processing_advice}",
         context.topic,
         context.partition,
         context.offset,
     )
 
 
-def production_error(context: ErrorContext, error: BaseException) -> ProductionError:
+def production_error(plan: Plan, context: ErrorContext, error: BaseException) -> ProductionError:
     return ProductionError(
-        f"a result can't be written: {type(error).__name__}: {error} ({where(context)}). Correct the serde or the "
-        "partitioner, or skip such records with production.exception.handler=continue",
+        f"a result can't be written: {type(error).__name__}: {error} ({where(plan, context)}"
+        f"{_written(plan, context.node)}). Correct the serde or the partitioner, or skip such records with "
+        "production.exception.handler=continue",
         context.topic,
         context.partition,
         context.offset,
     )
+
+
+def _written(plan: Plan, node: str) -> str:
+    """The serdes of a sink."""
+    sink = plan.node(node)
+    if not isinstance(sink, SinkNode):
+        return ""
+    return f", which writes keys by {plan.key_serde(sink).name} and values by {plan.value_serde(sink).name}"

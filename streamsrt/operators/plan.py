@@ -106,6 +106,14 @@ class Plan:
     def node(self, name: str) -> nodes.Node:
         return self.subtopology.node(name)
 
+    def place(self, name: str) -> str:
+        """A node and the line of the program that made it, for messages."""
+        try:
+            site = self.subtopology.node(name).site
+        except KeyError:
+            site = None
+        return name if site is None else f"{name} ({site})"
+
     def topic(self, name: str, internal: bool) -> str:
         """The full name of a topic of the subtopology."""
         return internal_topic_name(self.application_id, name) if internal else name

@@ -24,10 +24,12 @@ from streamsrt.state.lru import LruCache
 from streamsrt.state.sessions import session_key
 from streamsrt.state.versioned_cache import VersionPut
 from topology.graph import nodes, operations
+from topology.spec.errors import TopologyError, UnknownStoreError
+from topology.spec.functions import check_schedule
 from topology.spec.processor import PunctuationType, Record, RecordContext, RecordMetadata
 from topology.spec.processor_wrapper import TableRecord
 from topology.spec.serdes import Serde
-from topology.spec.windows import Duration, Time, Windowed, to_epoch_ms, to_ms
+from topology.spec.windows import Duration, Time, Windowed, to_epoch_ms
 
 if TYPE_CHECKING:
     from pydantic import DirectoryPath
@@ -305,7 +307,10 @@ class PathBuilder:
         return process
 
     def _user(self, node: nodes.ProcessorNode, op: operations.Process, made: PathNode) -> Process:
-        return self._runs(op.supplier(), Context(self, node, made, fixed_key=op.fixed_key), made)
+        processor = op.supplier()
+        if not (callable(getattr(processor, "init", None)) and callable(getattr(processor, "process", None))):
+            raise TopologyError(f"the supplier of {node.name} made {processor!r}, which is no Processor", node.site)
+        return self._runs(processor, Context(self, node, made, fixed_key=op.fixed_key), made)
 
     def _wrapped(self, node: nodes.ProcessorNode, made: PathNode) -> Process:
         """What the application put around an operator; the operator's own step is behind it."""
@@ -498,7 +503,9 @@ class Context:
         if shared is not None:
             return shared
         if name not in self._node.stores:
-            raise KeyError(f"{self._node.name} is not connected to a store {name!r}: connect it where it is added")
+            raise UnknownStoreError(
+                f"{self._node.name} is not connected to a store {name!r}: name it here, in stores=", self._node.site
+            )
         spec = self._env.plan.specs[name]
         cache = self._env.caches[name]
         on_change = self._builder.log(name)
@@ -523,9 +530,7 @@ class Context:
         *,
         start_time: Time | None = None,
     ) -> Schedule:
-        interval_ms = to_ms(interval, "the punctuation interval")
-        if interval_ms < 1:
-            raise UserError(f"{self._node.name}: a punctuation interval is at least 1 ms, not {interval_ms}")
+        interval_ms = check_schedule(interval, punctuation_type, callback, self._node.name)
         env = self._env
         wall = punctuation_type is PunctuationType.WALL_CLOCK_TIME
         if start_time is not None:

@@ -20,7 +20,7 @@ from operator import length_hint
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from streamsrt.errors import DeserializationError, RecordError, StateError
+from streamsrt.errors import DeserializationError, ProductionError, RecordError, StateError
 from streamsrt.operators import (  # noqa: F401  # they register their operations
     aggregate,
     aggregate_nodes,
@@ -60,7 +60,7 @@ from streamsrt.operators.node_meter import NodeMeter
 from streamsrt.operators.plan import Counters, Plan, emits_on_close, own_store, window_size_ms
 from streamsrt.operators.processor_nodes import PathBuilder
 from streamsrt.state.buffer import SuppressionBuffer
-from streamsrt.state.cache import Flushed
+from streamsrt.state.cache import Flushed, UnwritableValueError
 from streamsrt.state.timed import StoreMeter
 from streamsrt.wire.records import RecordColumns
 from topology.graph import nodes, operations
@@ -256,9 +256,9 @@ class Runner:
             self._failed_to_deserialize(context, error)
         elif stage == "processing":
             if self.env.ask(handlers.processing, context, error) is not HandlerResponse.CONTINUE:
-                raise processing_error(context, error, handlers) from error
+                raise processing_error(self.plan, context, error) from error
             counters.failed_processing += 1
-            counters.last_skipped["failed_processing"] = why_skipped(context, error)
+            counters.last_skipped["failed_processing"] = why_skipped(self.plan, context, error)
         else:
             self.env.skip_or_fail_production(context, error)
 
@@ -271,11 +271,11 @@ class Runner:
     def _failed_to_deserialize(self, context: ErrorContext, error: Exception) -> None:
         if self.env.ask(self.plan.handlers.deserialization, context, error) is HandlerResponse.CONTINUE:
             self.counters.failed_deserialization += 1
-            self.counters.last_skipped["failed_deserialization"] = why_skipped(context, error)
+            self.counters.last_skipped["failed_deserialization"] = why_skipped(self.plan, context, error)
             return
         raise DeserializationError(
-            f"a record can't be deserialized: {type(error).__name__}: {error} ({where(context)}). Check the serdes of the "
-            "topic, or skip such records with deserialization.exception.handler=continue",
+            f"a record can't be deserialized: {type(error).__name__}: {error} ({where(self.plan, context)}). Check the "
+            "serdes of the topic, or skip such records with deserialization.exception.handler=continue",
             context.topic,
             context.partition,
             context.offset,
@@ -336,7 +336,10 @@ class Runner:
             self._log_held_back(store, cache)
             return
         cached = self.plan.is_cached(store)
-        flushed: Flushed | None = cache.flush(forwards=cached)
+        try:
+            flushed: Flushed | None = cache.flush(forwards=cached)
+        except UnwritableValueError as error:
+            raise self._unwritable(store, error) from error
         if flushed is None or not cached:
             return
         if self.plan.writes_changelog(store):
@@ -351,6 +354,13 @@ class Runner:
         owner = self._owners.get(store)
         if owner is not None:
             self._forward(owner, cache, flushed)
+
+    def _unwritable(self, store: str, error: UnwritableValueError) -> ProductionError:
+        spec = self.plan.specs[store]
+        return ProductionError(
+            f"store {store!r} of {spec.site} can't take a value of type {type(error.value).__name__}: {error}. Its values "
+            f"are written by serdes.{self.plan.value_serde(spec).name}: name the serde of what is kept there (value=)"
+        )
 
     def _log_held_back(self, store: str, buffer: SuppressionBuffer) -> None:
         """Logs what a suppression held back or let go. These records have no time of their own."""
@@ -382,8 +392,8 @@ class Runner:
             handlers = self.plan.handlers
             self.env.ask(handlers.production if stage == "production" else handlers.processing, context, error)
             if stage == "production":
-                raise production_error(context, error) from error
-            raise processing_error(context, error, handlers) from error
+                raise production_error(self.plan, context, error) from error
+            raise processing_error(self.plan, context, error) from error
 
     def _forward_path(self, node: nodes.ProcessorNode, flushed: Flushed) -> None:
         store = own_store(node.operation)

@@ -71,6 +71,25 @@ class Entry:
 E = TypeVar("E", bound=Entry)
 
 
+class UnwritableValueError(Exception):
+    """The serde of a store does not take a ``value``, as the cause says."""
+
+    def __init__(self, value: Any, cause: Exception) -> None:
+        super().__init__(f"{type(cause).__name__}: {cause}")
+        self.value = value
+
+
+def _unwritable(values: Sequence[Any], serialize: Serialize, cause: Exception) -> UnwritableValueError:
+    """Which of ``values`` it was."""
+    for value in values:
+        if value is not None:
+            try:
+                serialize(value)
+            except Exception as error:  # noqa: BLE001  # a user's serde may raise anything
+                return UnwritableValueError(value, error)
+    return UnwritableValueError(None, cause)
+
+
 class Flushed:
     """Changed rows as columns, least recently changed first. ``starts`` is None but for windows, ``ends`` but for sessions.
 
@@ -99,10 +118,13 @@ class Flushed:
         self.starts = starts
         self.store_keys = self.keys if store_keys is None else store_keys
         self.raw_values: list[bytes | None]
-        if None in self.values:
-            self.raw_values = [None if v is None else serialize(v) for v in self.values]
-        else:
-            self.raw_values = list(map(serialize, self.values))
+        try:
+            if None in self.values:
+                self.raw_values = [None if v is None else serialize(v) for v in self.values]
+            else:
+                self.raw_values = list(map(serialize, self.values))
+        except Exception as error:
+            raise _unwritable(self.values, serialize, error) from error
 
     @classmethod
     def of(

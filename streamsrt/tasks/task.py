@@ -291,9 +291,10 @@ class Task:
                     self._runner.env.system_time_ms,
                 )
                 timestamp = extractor(record, latest)
+                latest = max(latest, timestamp)
             except Exception as error:
                 raise ProcessingError(
-                    f"the timestamp extractor of {source.name} raised {type(error).__name__}: {error} at "
+                    f"the timestamp extractor of {self._plan.place(source.name)} raised {type(error).__name__}: {error} at "
                     f"{topic}-{partition} offset {offset}. Correct it, or let it return -1 to drop the record",
                     topic,
                     partition,
@@ -302,7 +303,6 @@ class Task:
             timestamps.append(timestamp)
             keep.append(timestamp >= 0)
             self._dropped_timestamps += timestamp < 0
-            latest = max(latest, timestamp)
         self._partition_times[topic, partition] = latest
         return _selected(columns, timestamps, keep)
 

@@ -26,10 +26,11 @@ from streamsrt.state.cache import RowFormat
 from streamsrt.state.kinds import cache_over, lay_out, make_store
 from streamsrt.state.passing_directory import PassingDirectory
 from topology.build.materialize import added_store
+from topology.spec.functions import check_schedule
 from topology.spec.processor import PunctuationType, Record, RecordMetadata
 from topology.spec.serdes import Serde
 from topology.spec.stores import Store
-from topology.spec.windows import Duration, Time, to_epoch_ms, to_ms
+from topology.spec.windows import Duration, Time, to_epoch_ms
 
 
 class CapturedForward(NamedTuple):
@@ -147,9 +148,7 @@ class MockProcessorContext:
         *,
         start_time: Time | None = None,
     ) -> CapturedPunctuator:
-        interval_ms = to_ms(interval, "the punctuation interval")
-        if interval_ms < 1:
-            raise UserError(f"a punctuation interval is at least 1 ms, not {interval_ms}")
+        interval_ms = check_schedule(interval, punctuation_type, callback, "schedule()")
         start_time_ms = None if start_time is None else to_epoch_ms(start_time, "start_time")
         captured = CapturedPunctuator(
             interval_ms, punctuation_type, self._punctuating(callback), start_time_ms=start_time_ms

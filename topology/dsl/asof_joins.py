@@ -15,7 +15,7 @@ from topology.build.materialize import as_store, store_spec, windowed_spec
 from topology.build.plan import Carried, LateSource, OperatorStep, Plan, PlannedStore
 from topology.graph.operations import PassThrough
 from topology.graph.operations.joins import AsofJoin, AsofKeep
-from topology.spec.codecs import Serde, bytes_
+from topology.spec.codecs import Serde, bytes_, check_keys
 from topology.spec.errors import TopologyError, UnsupportedError, WindowError, call_site
 from topology.spec.functions import check_function, of_joined
 from topology.spec.names import check_name
@@ -173,6 +173,7 @@ class AsofJoins(Generic[K, V]):
         keys = self._key.or_given(key)
         values = (self._value.or_given(value), other._value.or_given(other_value))
         given = None if name is None else check_name(name, "step")
+        check_keys("join_asof", keys.serde, other._key.serde)
         left, left_sources = self._side(given, "left", how, keys, values[0])
         right, right_sources = other._side(given, "right", how, keys, values[1])
         sources = left_sources | right_sources

@@ -35,7 +35,7 @@ from topology.graph.operations.joins import (
     StreamStreamJoin,
     StreamTableGraceJoin,
 )
-from topology.spec.codecs import Serde, bytes_
+from topology.spec.codecs import Serde, bytes_, check_keys
 from topology.spec.errors import TopologyError, UnsupportedError, WindowError, call_site
 from topology.spec.functions import OF_RECORD, check_function, of_joined
 from topology.spec.join_windows import JoinWindows
@@ -418,6 +418,7 @@ class StreamJoins(AsofJoins[K, V], Generic[K, V]):
 
         operator, name, left = options.operator, options.name, options.kind == "left"
         own_key, own_value = self._key.or_given(options.key), self._value.or_given(options.value)
+        check_keys(operator, own_key.serde, table._key.serde)
         parent, sources = self._step, self._sources
         if self._repartition_required:
             through = self._repartition_for_join(name or self._step.name, own_key, own_value)
@@ -497,6 +498,7 @@ class StreamJoins(AsofJoins[K, V], Generic[K, V]):
         plan, name, kind, site = self._plan, options.name, options.kind, call_site()
         key = self._key.or_given(options.key)
         values = (self._value.or_given(options.value), other._value.or_given(options.other_value))
+        check_keys(options.operator, key.serde, other._key.serde)
         left, left_sources = self._side(name, "left", kind, key, values[0])
         right, right_sources = other._side(name, "right", kind, key, values[1])
         plan.copartitioned.append((left_sources | right_sources, site))

@@ -16,7 +16,7 @@ from topology.build.materialize import as_store, generated_store_name, given_ser
 from topology.build.plan import Carried, Plan, Step, TableJoinStep, TableState
 from topology.dsl.foreign_key_joins import ForeignKeyJoin, add_foreign_key_join
 from topology.graph.operations.joins import JoinKind, TableJoinMerge, TableTableJoin
-from topology.spec.codecs import Serde
+from topology.spec.codecs import Serde, check_keys
 from topology.spec.errors import TopologyError, UnsupportedError, call_site
 from topology.spec.functions import OF_JOINER, OF_PARTITIONER, OF_VALUE, Partitioner, check_function
 from topology.spec.names import check_name
@@ -184,6 +184,7 @@ class TableJoins(Generic[K, V]):
         own_value = Carried().changed(operator, site, keep=False).or_given(value_given)
         merge = plan.named(given, "KTABLE-MERGE-")
         sources = self._sources | right._sources
+        check_keys(operator, self._key.serde, right._key.serde)
         plan.copartitioned.append((sources, site))
         if kind != "inner":
             self._table.send_old_values(force=True)

@@ -16,6 +16,7 @@
 - ``stores``             state stores as a program asks for them, and as a processor sees them
 - ``suppressed``         how long changes of a table are held back, and how many
 - ``timestamps``         where the time of a record comes from
+- ``typed_dicts``        TypedDicts as pydantic takes them
 - ``windows``            windows of event time and sessions
 
 1. A value is checked when it is made: a mistake is raised with the line of the program.

@@ -17,6 +17,7 @@ from uuid import UUID
 import orjson
 
 from topology.spec.errors import TopologyError, call_site
+from topology.spec.typed_dicts import for_pydantic
 from topology.spec.windows import Duration, Windowed, to_ms
 
 T = TypeVar("T")
@@ -116,13 +117,24 @@ class JsonSerde:
     deserialize = staticmethod(orjson.loads)
 
     def __call__(self, model: type[T]) -> CallableSerde[T]:
-        from pydantic import TypeAdapter
-
-        adapter = TypeAdapter(model)
+        adapter = _adapter(model)
         return CallableSerde(f"json({getattr(model, '__qualname__', model)})", adapter.dump_json, adapter.validate_json)
 
     def __repr__(self) -> str:
         return "serdes.json"
+
+
+def _adapter(model: Any) -> Any:
+    """Pydantic's view of a type. Raises TopologyError where it takes none of it."""
+    from pydantic import PydanticUserError, TypeAdapter
+
+    try:
+        return TypeAdapter(for_pydantic(model))
+    except PydanticUserError as error:
+        reason = str(error).partition("\n")[0]
+        raise TopologyError(
+            f"serdes.json() takes a type, such as a model, not {model!r}: {reason}", call_site()
+        ) from None
 
 
 def time_windowed(inner: Serde[K], size: Duration) -> CallableSerde[Windowed[K]]:
@@ -226,3 +238,18 @@ def serde_meant(value: object) -> str:
     if name in _BY_NAME:
         return f": write serdes.{name}{', without quotes' if isinstance(value, str) else ''}"
     return f": write serdes.{name}(...)" if name in _FUNCTIONS else ""
+
+
+_DIFFERENT_BYTES = frozenset(each.name for each in (string, short, integer, long, float_, double, boolean))
+"""Serdes of which no two give the same bytes for keys that are equal."""
+
+
+def check_keys(operator: str, key: Serde[Any] | None, other: Serde[Any] | None) -> None:
+    """Raises TopologyError where keys of the two serdes, as far as they are known, never meet in a join."""
+    if key is None or other is None or key.name == other.name or not {key.name, other.name} <= _DIFFERENT_BYTES:
+        return
+    raise TopologyError(
+        f"{operator}() joins by key, and keys of {key!r} never equal keys of {other!r}. Give both sides keys of one type: "
+        "with select_key(), or with key= where the topic is read",
+        call_site(),
+    )

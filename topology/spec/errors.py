@@ -32,10 +32,13 @@ class CallSite(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
+_OURS = ("topology", "streamsrt")
+
+
 def call_site() -> CallSite:
-    """The innermost line of the current call stack outside of this package."""
+    """The innermost line of the current call stack that is the user's: outside of this package and of the runtime."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "topology":
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
         frame = frame.f_back
     return CallSite(frame.f_code.co_filename, frame.f_lineno)
 

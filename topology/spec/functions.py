@@ -9,7 +9,8 @@ from types import FunctionType, MethodType
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from topology.spec.errors import TopologyError, UnsupportedError, call_site
-from topology.spec.processor import RecordContext
+from topology.spec.processor import PunctuationType, RecordContext
+from topology.spec.windows import Duration, to_ms
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -105,3 +106,15 @@ def reset_policy(reset: OffsetReset | None) -> str | None:
     if reset is not None and reset not in ("earliest", "latest", "none"):
         raise TopologyError(f"offset_reset is earliest, latest, none or a timedelta, not {reset!r}", call_site())
     return reset
+
+
+def check_schedule(interval: Duration, punctuation_type: object, callback: object, where: str) -> int:
+    """The interval in milliseconds. Raises TopologyError with the line that schedules, where an argument is wrong."""
+    interval_ms = to_ms(interval, f"{where}: the punctuation interval")
+    if interval_ms < 1:
+        raise TopologyError(f"{where}: a punctuation interval is at least 1 ms, not {interval_ms}", call_site())
+    if not isinstance(punctuation_type, PunctuationType):
+        choices = " or ".join(map(str, PunctuationType))
+        raise TopologyError(f"{where}: schedule() takes {choices}, not {punctuation_type!r}", call_site())
+    check_function(callback, f"{where}: schedule", "timestamp")
+    return interval_ms

@@ -130,7 +130,7 @@ class ProcessorContext(Protocol[K, V]):
         """
 
     def get_state_store(self, name: str) -> Any:
-        """The store of that name, which the processor was connected to (else KeyError).
+        """The store of that name, which the processor was connected to (else UnknownStoreError).
 
         Key-value stores are a :class:`topology.spec.stores.KeyValueStore`, window stores a
         :class:`topology.spec.stores.WindowStore`.

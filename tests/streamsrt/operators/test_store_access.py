@@ -13,6 +13,7 @@ from topology import (
     Record,
     Store,
     StreamsBuilder,
+    UnknownStoreError,
     ValueAndTimestamp,
     Windowed,
     serdes,
@@ -28,7 +29,7 @@ def use_store(store: Store, use: Use, *records: tuple[str, str, int]) -> tuple[l
     class User(Processor[str, str, str, str]):
         def init(self, context: ProcessorContext[str, str]) -> None:
             self.store = context.get_state_store("s")
-            with pytest.raises(KeyError, match="not connected to a store 'other'"):
+            with pytest.raises(UnknownStoreError, match="not connected to a store 'other'"):
                 context.get_state_store("other")
 
         def process(self, record: Record[str, str]) -> None:

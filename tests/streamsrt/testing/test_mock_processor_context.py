@@ -16,6 +16,7 @@ from topology import (
     Record,
     RecordMetadata,
     Store,
+    TopologyError,
     ValueAndTimestamp,
     serdes,
 )
@@ -94,7 +95,7 @@ def test_mistakes() -> None:
         Count().init(context)
     with pytest.raises(UserError, match="needs key= and value="):
         context.add_state_store(Store("s"))
-    with pytest.raises(UserError, match="at least 1 ms"):
+    with pytest.raises(TopologyError, match="at least 1 ms"):
         context.schedule(0, PunctuationType.STREAM_TIME, print)
 
 

@@ -14,6 +14,7 @@ from topology import (
     CopartitionError,
     CycleError,
     IllegalNameError,
+    JoinWindows,
     KStream,
     KTable,
     NameInUseError,
@@ -220,6 +221,29 @@ def too_few_branch_names(builder: StreamsBuilder) -> None:
     builder.stream("a").branch(max, min, names=["x"])  # here
 
 
+def keys_of_two_types(builder: StreamsBuilder) -> None:
+    names = builder.stream("a", key=serdes.string)
+    names.join(builder.table("t", key=serdes.long), max)  # here
+
+
+def keys_of_two_types_of_tables(builder: StreamsBuilder) -> None:
+    builder.table("a", key=serdes.integer).outer_join(builder.table("t", key=serdes.long), max)  # here
+
+
+def keys_of_two_types_of_streams(builder: StreamsBuilder) -> None:
+    other = builder.stream("t", key=serdes.long)
+    builder.stream("a", key=serdes.string).left_join(other, max, JoinWindows(5))  # here
+
+
+def keys_of_two_types_as_of(builder: StreamsBuilder) -> None:
+    other = builder.stream("t", key=serdes.long)
+    builder.stream("a", key=serdes.string).join_asof(other, max, 5)  # here
+
+
+def no_emit_strategy(builder: StreamsBuilder) -> None:
+    builder.stream("a").group_by_key().windowed_by(TimeWindows(5)).emit_strategy("never")  # type: ignore[arg-type]  # here
+
+
 MISTAKES: dict[Callable[[StreamsBuilder], None], tuple[type[TopologyError], str]] = {
     unknown_store: (UnknownStoreError, "no store 'typo': add it with add_state_store"),
     name_twice: (NameInUseError, "'x' is taken by the step at "),
@@ -262,6 +286,11 @@ MISTAKES: dict[Callable[[StreamsBuilder], None], tuple[type[TopologyError], str]
     two_serdes: (TopologyError, "give one"),
     no_partitions: (TopologyError, "1 partition at least"),
     too_few_branch_names: (TopologyError, "makes 2 streams but has 1 names"),
+    keys_of_two_types: (TopologyError, "keys of serdes.string never equal keys of serdes.long"),
+    keys_of_two_types_of_tables: (TopologyError, "outer_join() joins by key"),
+    keys_of_two_types_of_streams: (TopologyError, "with select_key(), or with key="),
+    keys_of_two_types_as_of: (TopologyError, "join_asof() joins by key"),
+    no_emit_strategy: (TopologyError, "takes EmitStrategy.ON_WINDOW_UPDATE or"),
 }
 
 
@@ -327,6 +356,14 @@ def test_steps_in_a_circle_are_refused() -> None:
         plan.add(added)
     with pytest.raises(CycleError, match="'one' comes after itself"):
         build(plan, None, 0)
+
+
+def test_keys_whose_bytes_may_be_equal_are_joined() -> None:
+    builder = StreamsBuilder()
+    raw, names = builder.stream("a", key=serdes.bytes), builder.table("t", key=serdes.string)
+    raw.join(names, max).to("o")
+    builder.stream("b", key=serdes.json).select_key(max).join(names, max).to("p")
+    assert builder.build().subtopologies
 
 
 def test_one_equal_store_may_be_brought_by_several() -> None:

@@ -2,19 +2,20 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from streamsrt.wire.murmur2 import partition_for_key
 from tests.oracle.programs import GOLDEN, serde, to_value
-from topology import Windowed, serdes
+from topology import TopologyError, Windowed, serdes
 
 
 def special(case: str) -> list[dict[str, Any]]:
@@ -154,6 +155,55 @@ def test_json_of_a_type(model: type[Any], value: object, data: bytes) -> None:
 def test_json_of_a_type_validates_what_it_reads() -> None:
     with pytest.raises(ValidationError, match="celsius"):
         serdes.json(Reading).deserialize(b'{"sensor":"a"}')
+
+
+class Seat(TypedDict):
+    row: Annotated[int, Field(ge=1)]
+
+
+class Sold(Seat, total=False):
+    price: float
+
+
+class Ticket(TypedDict):
+    seat: Seat
+    sold: Sold | None
+    others: list[Seat]
+    by_day: NotRequired[dict[str, list[Seat]]]
+
+
+class Tree(TypedDict):
+    below: list[Tree]
+
+
+def test_json_of_a_typed_dict() -> None:
+    own = serdes.json(Ticket)
+    ticket: Ticket = {"seat": {"row": 3}, "sold": {"row": 3, "price": 1.5}, "others": [{"row": 4}]}
+    assert own.deserialize(own.serialize(ticket)) == ticket
+    whole: Ticket = {"seat": {"row": 3}, "sold": None, "others": [], "by_day": {"mon": [{"row": 1}]}}
+    assert own.deserialize(own.serialize(whole)) == whole
+    with pytest.raises(ValidationError, match=r"others\.0\.row\n  Field required"):
+        own.deserialize(b'{"seat":{"row":3},"sold":null,"others":[{}]}')
+    with pytest.raises(ValidationError, match=r"seat\.row\n  Input should be greater"):
+        own.deserialize(b'{"seat":{"row":0},"sold":null,"others":[]}')
+    assert serdes.json(list[Seat]).deserialize(b'[{"row":1}]') == [{"row": 1}]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="pydantic takes it as it is")
+def test_a_typed_dict_that_contains_itself_is_told_what_to_do() -> None:
+    with pytest.raises(
+        TopologyError, match=r"test_serdes.py:.*Tree contains itself: .*, take TypedDict from typing_extensions"
+    ):
+        serdes.json(Tree)
+
+
+def test_what_is_no_type_is_refused_in_one_line() -> None:
+    no_type: Any = 5
+    with pytest.raises(
+        TopologyError, match=r"test_serdes.py:\d+: serdes.json\(\) takes a type, such as a model, not 5"
+    ) as raised:
+        serdes.json(no_type)
+    assert "\n" not in str(raised.value)
 
 
 def test_names_tell_serdes_apart() -> None:
