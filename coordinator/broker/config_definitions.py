@@ -244,6 +244,14 @@ _OWN = (
         "",
         documentation="Addresses from which more or fewer connections may come: 10.0.0.1:5000,127.0.0.1:10000",
     ),
+    Definition(
+        "message.max.unpacked.bytes",
+        ConfigType.INT,
+        64 << 20,
+        minimum=1 << 20,
+        documentation="What a produced batch may hold when it is unpacked, each record counting 64 bytes more than it has; "
+        "all batches of a request together four times as much.",
+    ),
     Definition("num.partitions", ConfigType.INT, 1, minimum=1, maximum=10_000),
     Definition("offsets.retention.check.interval.ms", ConfigType.LONG, 600_000, minimum=1),
     Definition("offsets.retention.minutes", ConfigType.INT, 10_080, minimum=1),

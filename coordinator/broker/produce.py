@@ -1,7 +1,7 @@
 """Produce.
 
-1. A batch goes to the log as it came: its bytes are checked there and passed through, not decoded. Only where topics
-   are compacted are its records looked at: each must have a key.
+1. A batch goes to the log as it came: its bytes are checked there and passed through. Each partition gets exactly one
+   batch, of a codec that the version of the request allows, as Apache Kafka demands.
 2. ``acks=0`` has no answer at all; an error ends the connection, so that the client looks again where its partitions
    are. ``acks=1`` and ``acks=all`` are the same on one node: the answer is given when the
    append is as safe as ``log.fsync`` promises.
@@ -14,18 +14,30 @@ from __future__ import annotations
 
 from coordinator.broker.broker import Answer, Broker, DisconnectError, Handler, Request
 from coordinator.broker.topics import Topic
-from coordinator.log import AppendInfo, Fsync, LogError, PartitionLog
+from coordinator.log import (
+    AppendInfo,
+    AppendRefusedError,
+    CorruptBatchError,
+    Fsync,
+    LogError,
+    PartitionLog,
+    RecordTooLargeError,
+)
+from coordinator.log.scan import FRAME_BYTES
 from coordinator.machine.values import Producer
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.primitives import DecodeError
-from streamsrt.wire.records import HEADER_SIZE_BYTES, iter_columns, read_header
+from streamsrt.wire.records import HEADER_SIZE_BYTES, Compression, read_header
+from streamsrt.wire.records.header import CODEC_MASK, MAGIC
 from streamsrt.wire.schema import ApiKey
 from streamsrt.wire.types import ProduceRequest, ProduceResponse
 
 TOPIC_ID_VERSION = 13
+ZSTD_VERSION = 7
 _VALID_ACKS = (-1, 0, 1)
-_ATTRIBUTES = 22
+_MAGIC, _ATTRIBUTES = 16, 22
 _TRANSACTIONAL = 16
+_LENGTH = slice(8, FRAME_BYTES)
 
 
 def handle_produce(broker: Broker, request: Request) -> Answer:
@@ -41,7 +53,7 @@ def handle_produce(broker: Broker, request: Request) -> Answer:
                 name=data.name,
                 topic_id=data.topic_id,
                 partition_responses=[
-                    _append(broker, message, topic, partition, unknown, written) for partition in data.partition_data
+                    _append(broker, request, topic, partition, unknown, written) for partition in data.partition_data
                 ],
             )
         )
@@ -76,12 +88,13 @@ async def _when_durable(broker: Broker, written: list[PartitionLog], answer: Pro
 
 def _append(
     broker: Broker,
-    message: ProduceRequest,
+    request: Request,
     topic: Topic | None,
     data: ProduceRequest.PartitionProduceData,
     unknown: int,
     written: list[PartitionLog],
 ) -> ProduceResponse.PartitionProduceResponse:
+    message, version = request.message, request.header.api_version
     if topic is None:
         return _failed(data.index, unknown, None)
     if not 0 <= data.index < len(topic.partitions):
@@ -92,29 +105,40 @@ def _append(
         return _failed(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is written by the broker only")
     if not data.records:
         return _failed(data.index, ErrorCode.INVALID_RECORD, "the partition's data holds no record batch")
+    refusal = _refusal(data.records, version)
+    if refusal is not None:
+        return _failed(data.index, *refusal)
     if is_transactional(data.records):
         code = _check_transaction(broker, message, topic, data.index, data.records)
         if code:
             return _failed(data.index, code, "the batch does not belong to an open transaction of this producer")
     log = topic.partitions[data.index]
-    if log.config.is_compacted and _lacks_a_key(data.records):
-        text = f"Compacted topic cannot accept message without key in topic partition {topic.name}-{data.index}."
-        return _failed(data.index, ErrorCode.INVALID_RECORD, text, log_start_offset=log.log_start_offset)
     try:
         info = log.append(data.records, now_ms=broker.surroundings.now_ms())
     except LogError as error:
-        return _failed(data.index, error.error_code, str(error), log_start_offset=log.log_start_offset)
+        return _refused(data.index, error, log)
     broker.appended(log)
     written.append(log)
     return _succeeded(data.index, info)
 
 
-def _lacks_a_key(records: bytes | memoryview) -> bool:
-    """Whether a record has no key; what is wrong with records that can't be read is the log's matter."""
-    try:
-        return any(None in columns.keys for columns in iter_columns(records, verify_crc=False, headers=False))
-    except DecodeError:
-        return False
+def _refusal(records: bytes | memoryview, version: int) -> tuple[int, str] | None:
+    """Kafka's ``ProduceRequest.validateRecords``; what is wrong within the batch is the log's matter."""
+    size_bytes = FRAME_BYTES + int.from_bytes(records[_LENGTH], "big", signed=True)
+    if size_bytes == len(records) and size_bytes > _ATTRIBUTES and records[_MAGIC] == MAGIC:
+        if version < ZSTD_VERSION and records[_ATTRIBUTES] & CODEC_MASK == Compression.ZSTD:
+            text = f"Produce requests with version {version} are not allowed to use ZStandard compression"
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text
+        return None
+    behind = records[size_bytes:] if size_bytes > 0 else b""
+    only = f"Produce requests with version {version}"
+    if size_bytes > len(records) or len(records) < FRAME_BYTES:
+        return ErrorCode.INVALID_RECORD, f"{only} must have at least one record batch per partition"
+    if len(records) > _MAGIC and records[_MAGIC] < MAGIC:
+        return ErrorCode.INVALID_RECORD, f"{only} are only allowed to contain record batches with magic version 2"
+    if len(behind) >= FRAME_BYTES and len(behind) >= FRAME_BYTES + int.from_bytes(behind[_LENGTH], "big"):
+        return ErrorCode.INVALID_RECORD, f"{only} are only allowed to contain exactly one record batch per partition"
+    return None
 
 
 def is_transactional(records: bytes | memoryview | None) -> bool:
@@ -125,8 +149,10 @@ def is_transactional(records: bytes | memoryview | None) -> bool:
 def _check_transaction(
     broker: Broker, message: ProduceRequest, topic: Topic, partition: int, records: bytes | memoryview
 ) -> int:
-    if message.transactional_id is None or len(records) < HEADER_SIZE_BYTES:
-        return ErrorCode.INVALID_TXN_STATE
+    if message.transactional_id is None:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if len(records) < HEADER_SIZE_BYTES:
+        return ErrorCode.INVALID_RECORD
     try:
         header = read_header(records)
     except DecodeError:
@@ -143,6 +169,18 @@ def _succeeded(index: int, info: AppendInfo) -> ProduceResponse.PartitionProduce
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
+
+
+def _refused(index: int, error: LogError, log: PartitionLog) -> ProduceResponse.PartitionProduceResponse:
+    """Kafka tells the log's start with what is wrong with records, not with what is wrong with a batch's frame."""
+    is_framing = isinstance(error, CorruptBatchError | RecordTooLargeError)
+    answer = _failed(index, error.error_code, str(error), -1 if is_framing else log.log_start_offset)
+    if isinstance(error, AppendRefusedError):
+        answer.record_errors = [
+            ProduceResponse.BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=text)
+            for at, text in error.record_errors
+        ]
+    return answer
 
 
 def _failed(

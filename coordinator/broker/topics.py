@@ -98,8 +98,8 @@ def check_name(name: str) -> None:
         )
 
 
-def log_config(values: Mapping[str, Value], fsync: Fsync) -> LogConfig:
-    """The settings of a partition's log out of a topic's settings."""
+def log_config(values: Mapping[str, Value], fsync: Fsync, unpacked_bytes_max: int) -> LogConfig:
+    """The settings of a partition's log out of a topic's settings, and of the broker's that no topic has."""
 
     def number(key: str) -> int:
         value = values[key]
@@ -126,6 +126,7 @@ def log_config(values: Mapping[str, Value], fsync: Fsync) -> LogConfig:
         min_compaction_lag_ms=number("min.compaction.lag.ms"),
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
         compression=_COMPRESSIONS[str(values["compression.type"])],
+        unpacked_bytes_max=unpacked_bytes_max,
     )
 
 
@@ -143,6 +144,7 @@ class TopicRegistry:
         self._directory = directory
         self._defaults = topic_defaults(broker_configs)
         self._fsync = fsync
+        self._unpacked_bytes_max = int(str(broker_configs["message.max.unpacked.bytes"]))
         self._new_id = new_id
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
@@ -164,6 +166,9 @@ class TopicRegistry:
         """Every setting of the topic: its own, else the broker's, else Kafka's default."""
         own = {key: TOPIC_CONFIGS[key].parse(text) for key, text in topic.configs.items()}
         return {**self._defaults, **own}
+
+    def _log_config(self, values: Mapping[str, Value]) -> LogConfig:
+        return log_config(values, self._fsync, self._unpacked_bytes_max)
 
     @property
     def log(self) -> PartitionLog:
@@ -231,7 +236,7 @@ class TopicRegistry:
     def check_configs(self, configs: Mapping[str, str]) -> None:
         try:
             parsed = {**self._defaults, **parse_configs(configs, TOPIC_CONFIGS, what="topic")}
-            log_config(parsed, self._fsync)
+            self._log_config(parsed)
         except ValueError as error:
             raise TopicRefusedError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
@@ -279,7 +284,7 @@ class TopicRegistry:
         except LogError:
             topic.configs = before
             raise
-        config = log_config(self.effective_configs(topic), self._fsync)
+        config = self._log_config(self.effective_configs(topic))
         for log in topic.partitions:
             log.config = config
         self._changed()
@@ -288,7 +293,7 @@ class TopicRegistry:
         """Takes new settings of the broker; they hold at once for topics that don't set their own."""
         self._defaults = topic_defaults(broker_configs)
         for topic in self._topics.values():
-            config = log_config(self.effective_configs(topic), self._fsync)
+            config = self._log_config(self.effective_configs(topic))
             for log in topic.partitions:
                 log.config = config
 
@@ -299,7 +304,7 @@ class TopicRegistry:
     # -------------------------------------------------------------------------------------------------------- internals
 
     def _open(self, topic: Topic, count: int) -> None:
-        config = log_config(self.effective_configs(topic), self._fsync)
+        config = self._log_config(self.effective_configs(topic))
         for partition in range(len(topic.partitions), count):
             topic.partitions.append(self._directory.partition(topic.name, partition, config))
 

@@ -8,7 +8,8 @@ module              what is in it
 ``segment``         one file of batches, and reading from it
 ``index``           the sparse offset and time index of a segment
 ``producer_state``  sequences of idempotent producers, open and aborted transactions
-``validation``      what a producer may send
+``validation``      what a producer may send: whole batches, right headers
+``contents``        what their records must be, and the batch as it is written
 ``scan``            walking over a file's batches and judging them
 ``compaction``      of each key, the last record stays
 ``recovery``        what is done at start after an unclean stop, and the repair after corruption

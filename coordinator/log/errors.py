@@ -15,9 +15,9 @@
     ├── OffsetOutOfRangeError               the reader asked below the log's start or above its end
     └── AppendRefusedError                  the producer's fault; nothing was written
         ├── CorruptBatchError               CRC, length or framing
-        ├── UnsupportedMagicError           a record format older than magic 2
-        ├── InvalidRecordError              a well-formed batch that no producer may send
-        ├── RecordTooLargeError             above ``max.message.bytes``, or above a whole segment
+        ├── InvalidRecordError              a batch that no producer may send, or that nobody could read
+        │   └── UnsupportedMagicError       a record format older than magic 2
+        ├── RecordTooLargeError             above ``max.message.bytes``, a whole segment, or too much when unpacked
         ├── InvalidTimestampError           further from the broker's clock than the topic allows
         ├── OutOfOrderSequenceError         an idempotent producer left a gap
         ├── InvalidProducerEpochError       a fenced producer
@@ -28,6 +28,7 @@ Errors that a client sees carry ``error_code``, the number of the protocol (Kafk
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -146,29 +147,37 @@ class OffsetOutOfRangeError(LogError):
 
 
 class AppendRefusedError(LogError):
-    """The producer sent what may not be written. Nothing was."""
+    """The producer sent what may not be written. Nothing was.
+
+    ``record_errors``: which records it is about, by their index in the batch, and what is wrong with each.
+    """
+
+    def __init__(self, message: str, record_errors: Sequence[tuple[int, str]] = ()) -> None:
+        self.record_errors = record_errors
+        super().__init__(message)
 
 
 class CorruptBatchError(AppendRefusedError):
-    """Framing or CRC of a batch is wrong: CORRUPT_MESSAGE."""
+    """Framing or CRC of a batch is wrong: CORRUPT_MESSAGE, upon which producers send it again."""
 
     error_code = 2
 
 
-class UnsupportedMagicError(AppendRefusedError):
-    """The batch has a record format older than magic 2: UNSUPPORTED_FOR_MESSAGE_FORMAT."""
-
-    error_code = 43
-
-
 class InvalidRecordError(AppendRefusedError):
-    """The batch is well formed but no producer may send it: INVALID_RECORD."""
+    """A batch or a record that no producer may send: INVALID_RECORD."""
 
     error_code = 87
 
 
+class UnsupportedMagicError(InvalidRecordError):
+    """The batch has a record format older than magic 2: INVALID_RECORD too, as Kafka 4 answers."""
+
+
 class RecordTooLargeError(AppendRefusedError):
-    """The batch is larger than ``max_message_bytes``: MESSAGE_TOO_LARGE."""
+    """The batch is larger than ``max_message_bytes``, or than ``unpacked_bytes_max`` unpacked: MESSAGE_TOO_LARGE.
+
+    Producers of Java halve the batch upon it.
+    """
 
     error_code = 10
 

@@ -34,14 +34,14 @@ from coordinator.log.compaction.rewriting import CleanedFile, LatestOffsets
 from coordinator.log.compaction.survivors import AbortedData, Survivors
 from coordinator.log.compaction.swap import discard_swaps, swap_path
 from coordinator.log.config import Fsync, LogConfig, TimestampType
+from coordinator.log.contents import admitted, stamped
 from coordinator.log.errors import LogClosedError, LogFailedError, OffsetOutOfRangeError
 from coordinator.log.files import sync_directory, with_suffix
 from coordinator.log.fsync import Syncer, SyncRequest
 from coordinator.log.producer_state import ProducerState, WrittenBatch
-from coordinator.log.recompression import recompressed
 from coordinator.log.segment import OFFSETS_MAX, SNAPSHOT_SUFFIX, Segment
-from coordinator.log.validation import Batch, check_timestamps, split_batches
-from streamsrt.wire.records import find_timestamp, read_header, rewrite_log_append_time
+from coordinator.log.validation import Batch, split_batches
+from streamsrt.wire.records import find_timestamp, read_header
 
 logger = logging.getLogger(__name__)
 
@@ -220,18 +220,17 @@ class PartitionLog:
         if self._failure is not None:
             raise LogFailedError(self.directory, self._failure.cause, "takes no appends since the disk failed")
         parsed = split_batches(batches, self._config, from_coordinator=from_coordinator)
+        if not from_coordinator:
+            parsed = admitted(parsed, self._config, now_ms, self.directory.name)
         duplicate = self._check_producer(parsed, from_coordinator=from_coordinator)
         if duplicate is not None:
             return AppendInfo(
                 duplicate.base_offset, duplicate.last_offset, duplicate.timestamp_ms, self._start, duplicate=True
             )
-        if not from_coordinator:
-            check_timestamps(parsed, self._config, now_ms)
-            parsed = recompressed(parsed, self._config)
         append_time_ms = -1
         if self._config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
             append_time_ms = now_ms
-            parsed = [_stamped(batch, now_ms) for _, batch in parsed]
+            parsed = stamped(parsed, now_ms)
         base_offset = self._end
         self._write(parsed, now_ms)
         if self._config.fsync is not Fsync.NEVER and self._noted_round != self._syncer.round:
@@ -685,11 +684,6 @@ class PartitionLog:
     def _check_open(self) -> None:
         if self._closed:
             raise LogClosedError(f"the log in {self.directory} is closed")
-
-
-def _stamped(batch: memoryview, now_ms: int) -> Batch:
-    stamped = memoryview(rewrite_log_append_time(batch, now_ms))
-    return read_header(stamped), stamped
 
 
 def _unlink(paths: list[Path]) -> None:

@@ -1,6 +1,7 @@
 """Batches in the codec of their topic (``compression.type``), whatever the producer chose.
 
 The records stay the bytes that they were: only how the batch packs them changes, its length, its attributes and its CRC.
+Where their offsets within the batch are not 0, 1, 2 ... they are written anew.
 """
 
 from __future__ import annotations
@@ -8,12 +9,11 @@ from __future__ import annotations
 from crc32c import crc32c
 
 from coordinator.log.config import LogConfig
-from coordinator.log.errors import InvalidRecordError, RecordTooLargeError
+from coordinator.log.errors import RecordTooLargeError
 from coordinator.log.scan import CRC_START, FRAME_BYTES
 from coordinator.log.validation import Batch
-from streamsrt.wire.compression import Compression, compress, decompress
-from streamsrt.wire.primitives import DecodeError
-from streamsrt.wire.records import HEADER_SIZE_BYTES, read_header
+from streamsrt.wire.compression import Compression, compress
+from streamsrt.wire.records import HEADER_SIZE_BYTES, BatchHeader, Survey, read_header, renumbered_records
 
 _LENGTH = slice(8, FRAME_BYTES)
 _CRC = slice(17, CRC_START)
@@ -21,24 +21,10 @@ _ATTRIBUTES_LOW_BYTE = 22
 _CODEC_MASK = 0x07
 
 
-def recompressed(batches: list[Batch], config: LogConfig) -> list[Batch]:
-    """The batches in the log's codec; as they are where producers choose.
-
-    Raises InvalidRecordError for what can't be unpacked, RecordTooLargeError for what is too large in the other codec.
-    """
-    codec = config.compression
-    if codec is None:
-        return batches
-    return [batch if batch[0].compression is codec else _converted(batch, codec, config) for batch in batches]
-
-
-def _converted(batch: Batch, codec: Compression, config: LogConfig) -> Batch:
-    header, data = batch
-    try:
-        records = decompress(header.compression, data[HEADER_SIZE_BYTES:])
-    except DecodeError as error:
-        raise InvalidRecordError(f"the records of a batch can't be unpacked: {error}") from error
-    made = bytearray(data[:HEADER_SIZE_BYTES])
+def in_codec(header: BatchHeader, survey: Survey, codec: Compression, config: LogConfig) -> Batch:
+    """The batch of that survey in another codec. Raises RecordTooLargeError for what is too large in it."""
+    records = survey.batch[HEADER_SIZE_BYTES:] if survey.is_in_order else renumbered_records(survey.batch)
+    made = bytearray(survey.batch[:HEADER_SIZE_BYTES])
     made += compress(codec, records)
     if len(made) > min(config.max_message_bytes, config.segment_bytes):
         raise RecordTooLargeError(

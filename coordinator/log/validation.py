@@ -1,25 +1,30 @@
-"""What a produced byte string must be before the log takes it: whole batches that a producer may send."""
+"""What a produced byte string must be before the log takes it: whole batches with headers that a producer may send.
+
+1. As Apache Kafka decides (``UnifiedLog.analyzeAndValidateRecords``, ``LogValidator.validateBatch``), with its error codes;
+   :mod:`coordinator.log.contents` looks at the records.
+2. Unlike there, bytes behind the last whole batch refuse the request: what is acknowledged is all that was sent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from crc32c import crc32c
 
-from coordinator.log.config import FOREVER_MS, LogConfig, TimestampType
+from coordinator.log.config import LogConfig
 from coordinator.log.errors import (
+    AppendRefusedError,
     CorruptBatchError,
     InvalidRecordError,
-    InvalidTimestampError,
     RecordTooLargeError,
     UnsupportedMagicError,
 )
 from coordinator.log.scan import CRC_START, FRAME_BYTES
 from streamsrt.wire.primitives import DecodeError
-from streamsrt.wire.records import HEADER_SIZE_BYTES, NO_TIMESTAMP, BatchHeader, decode_batch, read_header
+from streamsrt.wire.records import HEADER_SIZE_BYTES, BatchHeader, read_header
+from streamsrt.wire.records.header import MAGIC
 
 _MAGIC_POSITION = 16
-_LOG_APPEND_TIME = 8
+_LENGTH = slice(8, FRAME_BYTES)
+_LENGTH_MIN = 14  # of a batch of the oldest format, by which Kafka takes a length for one
 
 Batch = tuple[BatchHeader, memoryview]
 
@@ -57,51 +62,43 @@ def split_batches(buffer: bytes | bytearray | memoryview, config: LogConfig, *, 
     return batches
 
 
-def check_timestamps(batches: Iterable[Batch], config: LogConfig, now_ms: int) -> None:
-    """Raises :class:`InvalidTimestampError` for a batch whose producer's clock is too far from the broker's."""
-    if config.message_timestamp_type is not TimestampType.CREATE_TIME:
-        return
-    for header, batch in batches:
-        if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-            raise InvalidTimestampError(
-                f"timestamp {header.max_timestamp} is {header.max_timestamp - now_ms} ms after the broker's clock; "
-                f"message.timestamp.after.max.ms is {config.message_timestamp_after_max_ms}"
-            )
-        if config.message_timestamp_before_max_ms < FOREVER_MS:
-            _check_age(batch, config.message_timestamp_before_max_ms, now_ms)
-
-
-def _check_age(batch: memoryview, before_max_ms: int, now_ms: int) -> None:
-    try:
-        timestamps = decode_batch(batch, verify_crc=False, headers=False).timestamps
-    except DecodeError as error:
-        raise InvalidRecordError(f"the records of a batch can't be read: {error}") from error
-    oldest = min((each for each in timestamps if each != NO_TIMESTAMP), default=now_ms)
-    if now_ms - oldest > before_max_ms:
-        raise InvalidTimestampError(
-            f"timestamp {oldest} is {now_ms - oldest} ms before the broker's clock; "
-            f"message.timestamp.before.max.ms is {before_max_ms}"
-        )
-
-
 def _whole_header(view: memoryview, position: int) -> BatchHeader:
-    left_bytes = len(view) - position
-    if left_bytes > _MAGIC_POSITION and view[position + _MAGIC_POSITION] in (0, 1):
-        raise UnsupportedMagicError(
-            f"record format {view[position + _MAGIC_POSITION]} is not supported: "
-            "produce with a client of Kafka 0.11 or later"
-        )
-    if left_bytes < HEADER_SIZE_BYTES:
-        raise CorruptBatchError(f"the request ends within a batch header, {left_bytes} bytes into it")
     try:
         header = read_header(view, position)
     except DecodeError as error:
-        raise CorruptBatchError(str(error)) from error
-    if header.size_bytes > left_bytes:
-        raise CorruptBatchError(
-            f"a batch length of {header.batch_length} with {left_bytes - FRAME_BYTES} bytes left in the request"
-        )
+        _check_frame(view, position)
+        raise _unreadable(view, position, str(error)) from error
+    if header.size_bytes > len(view) - position:
+        _check_frame(view, position)
     return header
+
+
+def _check_frame(view: memoryview, position: int) -> None:
+    """Raises what is wrong where there is no whole batch of the one format by its length."""
+    left_bytes = len(view) - position
+    length = 0
+    if left_bytes >= FRAME_BYTES:
+        length = int.from_bytes(view[position:][_LENGTH], "big", signed=True)
+        if length < _LENGTH_MIN:
+            raise CorruptBatchError(f"Record size {length} is less than the minimum record overhead ({_LENGTH_MIN})")
+    if left_bytes > _MAGIC_POSITION and view[position + _MAGIC_POSITION] != MAGIC:
+        magic = view[position + _MAGIC_POSITION]
+        if magic > MAGIC:
+            raise CorruptBatchError(f"Invalid magic found in record: {magic - (magic >> 7 << 8)}")
+        raise UnsupportedMagicError(
+            f"record format {magic} is not supported: produce with a client of Kafka 0.11 or later"
+        )
+    if left_bytes < HEADER_SIZE_BYTES or left_bytes < FRAME_BYTES + length:
+        kind = CorruptBatchError if position else InvalidRecordError
+        raise kind(f"the request ends within a batch, {left_bytes} bytes into it")
+
+
+def _unreadable(view: memoryview, position: int, reason: str) -> AppendRefusedError:
+    """What was garbled on its way may be sent again; what was made so may not."""
+    length = int.from_bytes(view[position:][_LENGTH], "big")
+    crc = int.from_bytes(view[position + CRC_START - 4 : position + CRC_START], "big")
+    is_garbled = crc32c(view[position + CRC_START : position + FRAME_BYTES + length]) != crc
+    return CorruptBatchError(reason) if is_garbled else InvalidRecordError(reason)
 
 
 def _check_content(header: BatchHeader, *, from_coordinator: bool) -> None:
@@ -111,11 +108,9 @@ def _check_content(header: BatchHeader, *, from_coordinator: bool) -> None:
         )
     if from_coordinator:
         return
+    if header.base_offset:
+        raise InvalidRecordError(f"a producer's batch begins at offset 0, not at {header.base_offset}")
     if header.is_control:
         raise InvalidRecordError("a client may not write control batches")
-    if header.attributes & _LOG_APPEND_TIME:
-        raise InvalidRecordError("a producer may not stamp a batch with log append time")
     if header.is_transactional and header.producer_id < 0:
         raise InvalidRecordError("a transactional batch has no producer id")
-    if header.producer_id >= 0 and header.producer_epoch < 0:
-        raise InvalidRecordError(f"producer {header.producer_id} sent no producer epoch")

@@ -28,6 +28,7 @@ _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _INT32 = Struct(">i")
 _LITTLE_UINT32 = Struct("<I")
+_LZ4_STEP_BYTES = 1 << 20
 _SNAPPY_RATIO_MAXIMUM = 22  # a copy of 64 bytes takes three
 _UNTOUCHED = b"\xa5\x5a\xc3\x3c\x96\x69\xf0\x0f"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -56,6 +57,10 @@ class Compression(IntEnum):
         raise ValueError(f"compression.type is one of {', '.join(c.type_name for c in cls)}, got {type_name!r}")
 
 
+class TooLargeError(DecodeError):
+    """Data holds more than whoever unpacks it allows."""
+
+
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> Buffer:
     """`data` compressed; None as level means the codec's default here. Snappy has no levels."""
     match codec:
@@ -69,7 +74,10 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> Buff
             # cramjam.lz4.compress links blocks, which Java's reader refuses.
             level = 0 if level is None else level
             frame = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-            frame.compress(bytes(data))
+            view = memoryview(data)
+            for start in range(0, len(view), _LZ4_STEP_BYTES):
+                # It keeps the interpreter to itself.
+                frame.compress(bytes(view[start : start + _LZ4_STEP_BYTES]))
             return memoryview(frame.finish())
         case Compression.ZSTD:
             return memoryview(cramjam.zstd.compress(data, level=1 if level is None else level))
@@ -108,7 +116,7 @@ def _copied(source: memoryview, head: Buffer, limit_bytes: int) -> memoryview:
 
 def _check_size(codec: Compression, size_bytes: int, limit_bytes: int) -> None:
     if size_bytes > limit_bytes:
-        raise DecodeError(f"{codec.type_name} data holds {size_bytes} bytes or more; the limit is {limit_bytes}")
+        raise TooLargeError(f"{codec.type_name} data holds {size_bytes} bytes or more; the limit is {limit_bytes}")
 
 
 _INTO = {

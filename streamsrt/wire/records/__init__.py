@@ -6,6 +6,8 @@
 | ``columns`` | records as columns |
 | ``decoding`` | batches and fetch answers into columns |
 | ``uniform`` | the same for batches whose records are all of one size |
+| ``plain`` | the same for header keys that are no text |
+| ``survey`` | what is in a batch, without its columns |
 | ``encoding`` | columns into batches, batches with other headers |
 
 1. The unit is a batch, its form is columns. Nothing here makes an object per record for its caller to keep.
@@ -28,6 +30,7 @@ from streamsrt.wire.records.encoding import (
     encode_control_batch,
     patch_base_offset,
     rewrite_log_append_time,
+    rewrite_timestamps,
     stamp_producer,
 )
 from streamsrt.wire.records.header import (
@@ -45,6 +48,7 @@ from streamsrt.wire.records.header import (
     iter_headers,
     read_header,
 )
+from streamsrt.wire.records.survey import Survey, largest_timestamp, renumbered_records, survey_batch
 
 __all__ = [
     "HEADER_SIZE_BYTES",
@@ -60,6 +64,7 @@ __all__ = [
     "CorruptBatchError",
     "Headers",
     "RecordColumns",
+    "Survey",
     "check_crc",
     "decode_batch",
     "decode_batches",
@@ -70,8 +75,12 @@ __all__ = [
     "find_timestamp",
     "iter_columns",
     "iter_headers",
+    "largest_timestamp",
     "patch_base_offset",
     "read_header",
+    "renumbered_records",
     "rewrite_log_append_time",
+    "rewrite_timestamps",
     "stamp_producer",
+    "survey_batch",
 ]

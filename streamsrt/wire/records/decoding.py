@@ -4,7 +4,7 @@
    the limit for decompressed data.
 2. Where all records have the same sizes, :mod:`streamsrt.wire.records.uniform` reads them, and small texts of any sizes
    :mod:`streamsrt.wire.records.small`; any others are read by aiokafka's Cython reader. It trusts a varint to end within the
-   buffer, so it gets only buffers for which that holds (``_readable``).
+   buffer, so it gets only buffers for which that holds (``readable``).
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ from streamsrt.wire.records.header import (
     iter_headers,
     read_header,
 )
+from streamsrt.wire.records.plain import read_plain
 from streamsrt.wire.records.small import read_small
 from streamsrt.wire.records.uniform import read_uniform
 
 _ATTRIBUTES_LOW_BYTE = 22
+_SLACK = bytes(SLACK_BYTES)
 _RECORD_MINIMUM_BYTES = 7  # length, attributes, two deltas, key length, value length, header count
 
 # What aiokafka's reader raises on bytes that are no records; the pure Python one runs off the end of its buffer.
-_READER_ERRORS = (KafkaError, ValueError, IndexError, OverflowError, MemoryError, AssertionError, struct_error)
+READER_ERRORS = (KafkaError, ValueError, IndexError, OverflowError, MemoryError, AssertionError, struct_error)
 
 
 def decode_batch(
@@ -66,12 +68,8 @@ def decode_batch(
 def decode_records(
     buffer: Buffer, position: int, header: BatchHeader, headers: bool, limit_bytes: int
 ) -> RecordColumns:
-    view = _readable(buffer, position, header, limit_bytes)
-    if header.records_count * _RECORD_MINIMUM_BYTES > len(view) - HEADER_SIZE_BYTES:
-        raise DecodeError(
-            f"batch at offset {header.base_offset} claims {header.records_count} records "
-            f"in {len(view) - HEADER_SIZE_BYTES} bytes"
-        )
+    view = readable(buffer, position, header, limit_bytes)
+    check_count(header, len(view))
     if header.records_count > header.last_offset_delta:
         records = view[HEADER_SIZE_BYTES:], header.records_count, header.base_timestamp
         found = read_uniform(*records) or read_small(*records)
@@ -91,12 +89,23 @@ def decode_records(
             columns = _columns_with_headers(batch, header)
         else:
             columns = _columns(batch, header)
-    except _READER_ERRORS as error:
+    except UnicodeDecodeError:
+        columns = _plain_columns(view, header, headers)
+    except READER_ERRORS as error:
         raise DecodeError(f"batch at offset {header.base_offset} holds broken records: {error}") from error
     return columns
 
 
-def _readable(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: int) -> memoryview:
+def check_count(header: BatchHeader, size_bytes: int) -> None:
+    """DecodeError if a batch of that size, not compressed, can't hold as many records as it claims."""
+    left_bytes = size_bytes - HEADER_SIZE_BYTES
+    if header.records_count * _RECORD_MINIMUM_BYTES > left_bytes:
+        raise DecodeError(
+            f"batch at offset {header.base_offset} claims {header.records_count} records in {left_bytes} bytes"
+        )
+
+
+def readable(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: int) -> memoryview:
     """The batch, uncompressed, such that reading a few bytes past its end stays in allocated memory.
 
     The Cython reader checks where each varint begins, not where it ends. A cut-off one runs past the batch by less
@@ -115,7 +124,7 @@ def _readable(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: i
     left = len(buffer) - end
     if left >= SLACK_BYTES or (left == 0 and buffer[end - 1] < 0x80 and not isinstance(buffer, memoryview)):
         return view
-    return memoryview(bytes(view) + bytes(SLACK_BYTES))[: end - position]
+    return memoryview(b"".join((view, _SLACK)))[: end - position]
 
 
 def _columns(batch: DefaultRecordBatch, header: BatchHeader) -> RecordColumns:
@@ -172,6 +181,31 @@ def _compacted_columns(batch: DefaultRecordBatch, header: BatchHeader, headers: 
     if headers and any(found):
         columns.headers = found
     return columns
+
+
+def _plain_columns(view: memoryview, header: BatchHeader, headers: bool) -> RecordColumns:
+    records = read_plain(view, header)
+    columns = RecordColumns(
+        [record.key for record in records],
+        [record.value for record in records],
+        [record.timestamp for record in records],
+        header.base_offset,
+        header.next_offset,
+    )
+    if header.records_count <= header.last_offset_delta:
+        columns.offsets = _ascending([record.offset for record in records], header)
+    if headers:
+        columns.headers = [record.headers for record in records]
+    return columns
+
+
+def _ascending(offsets: list[int], header: BatchHeader) -> list[int]:
+    previous = header.base_offset - 1
+    for offset in offsets:
+        if not previous < offset < header.next_offset:
+            raise DecodeError(f"batch at offset {header.base_offset} holds offset {offset} after {previous}")
+        previous = offset
+    return offsets
 
 
 def _plain(timestamps: list[int]) -> list[int]:

@@ -231,3 +231,9 @@ def rewrite_log_append_time(batch: Buffer, timestamp_ms: int) -> bytes:
 def stamp_producer(batch: Buffer, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
     """The batch as part of an idempotent producer's sequence."""
     return _replaced(batch, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
+
+
+def rewrite_timestamps(batch: Buffer, max_timestamp: int) -> bytes:
+    """The batch with that largest timestamp, and with the timestamps of its records as theirs."""
+    attributes = read_header(batch).attributes & ~LOG_APPEND_TIME
+    return _replaced(batch, attributes=attributes, max_timestamp=max_timestamp)

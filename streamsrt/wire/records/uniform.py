@@ -78,6 +78,24 @@ def read_uniform(records: memoryview, count: int, base_timestamp: int) -> Unifor
     return keys, values, _timestamps(records, runs, base_timestamp)
 
 
+def survey_uniform(
+    records: memoryview, count: int, base_timestamp: int
+) -> tuple[npt.NDArray[np.int64], list[int]] | None:
+    """The timestamps of ``count`` records that fill the buffer, and which have no key; None where they are not uniform."""
+    if count < RECORDS_MIN or not _looks_uniform(records):
+        return None
+    runs = _runs(records, count)
+    if runs is None or not -BASE_TIMESTAMP_MAX < base_timestamp < BASE_TIMESTAMP_MAX:
+        return None
+    keyless: list[int] = []
+    done = 0
+    for run in runs:
+        if run.key_size < 0:
+            keyless += range(done, done + run.length)
+        done += run.length
+    return _timestamps(records, runs, base_timestamp), keyless
+
+
 def _looks_uniform(records: memoryview) -> bool:
     """Whether the first records begin alike."""
     first = records[0]

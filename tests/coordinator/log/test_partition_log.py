@@ -17,7 +17,7 @@ from coordinator.log import (
     Syncer,
     TimestampType,
 )
-from streamsrt.wire.records import ControlType, decode_batches, iter_headers, read_header
+from streamsrt.wire.records import ControlType, decode_batches, encode_batch, iter_headers, read_header
 from tests.coordinator.log.batches import SMALL_SEGMENTS, batch, joined, marker, open_log, produced, values_from
 
 ROOMY = LogConfig(retention_ms=-1)
@@ -238,7 +238,7 @@ def test_a_compacted_log_is_not_deleted_by_time_or_size(tmp_path: Path, syncer: 
     )
     log = open_log(tmp_path / "t-0", syncer, config)
     for _ in range(9):
-        log.append(batch(b"x" * 200), now_ms=0)
+        log.append(encode_batch([b"k"], [b"x" * 200], [1000]), now_ms=0)
     assert log.apply_retention(1 << 40) == 0
     log.delete_records_before(4)
     assert (log.log_start_offset, log.segment_count) == (4, 5)

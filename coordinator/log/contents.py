@@ -1,0 +1,150 @@
+"""What the records of a produced batch must be, and the batch as it is written then.
+
+1. What is acknowledged can be read: every record is, here, by the reader of our own clients. Numbers in the header that
+   follow from the records are made right (the largest timestamp; the kind of timestamp, which is the topic's to choose).
+2. As Apache Kafka decides (``LogValidator``), with its error codes and texts: all records at fault are named. Where it
+   answers UNKNOWN_SERVER_ERROR for what it can't unpack, this is INVALID_RECORD.
+3. Offsets within a batch that are not 0, 1, 2 ... mean nothing to readers who count, so they pass; where a batch is packed
+   anew they are made right, and packed by the producer they are refused, both as in Kafka.
+4. What a batch may hold unpacked is bounded (``unpacked_bytes_max``), its records counted with what each costs a reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordinator.log.config import FOREVER_MS, LogConfig, TimestampType
+from coordinator.log.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
+from coordinator.log.recompression import in_codec
+from coordinator.log.validation import Batch
+from streamsrt.wire.compression import TooLargeError
+from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.records import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    Survey,
+    largest_timestamp,
+    read_header,
+    rewrite_log_append_time,
+    rewrite_timestamps,
+    survey_batch,
+)
+from streamsrt.wire.records.header import CODEC_MASK
+
+RECORD_COST_BYTES = 64
+"""What each record counts beside its bytes."""
+RECORD_ERRORS_MAX = 1000
+"""How many records an answer names."""
+_SHOWN = 3
+
+
+def admitted(batches: list[Batch], config: LogConfig, now_ms: int, log_name: str) -> list[Batch]:
+    """The batches as they are to be written; with LogAppendTime not stamped yet.
+
+    ``log_name`` is the topic's and the partition's, for messages. Raises
+    :class:`~coordinator.log.errors.AppendRefusedError`.
+    """
+    return [_admitted(batch, config, now_ms, log_name) for batch in batches]
+
+
+def _admitted(batch: Batch, config: LogConfig, now_ms: int, log_name: str) -> Batch:
+    header, data = batch
+    try:
+        if _is_plain(header, config):
+            largest = largest_timestamp(data, header)
+            if largest <= now_ms + config.message_timestamp_after_max_ms:
+                return _with_right_times(batch, largest)
+        return _surveyed(batch, config, now_ms, log_name)
+    except TooLargeError as error:
+        raise RecordTooLargeError(f"{error}; message.max.unpacked.bytes is {config.unpacked_bytes_max}") from error
+    except DecodeError as error:
+        raise InvalidRecordError(f"the records of the batch can't be read: {error}") from error
+
+
+def _is_plain(header: BatchHeader, config: LogConfig) -> bool:
+    """Whether all that may be wrong with its records is that they can't be read, or lie in the future."""
+    return not (
+        header.attributes & CODEC_MASK
+        or config.compression
+        or config.is_compacted
+        or config.message_timestamp_before_max_ms < FOREVER_MS
+        or config.message_timestamp_type is not TimestampType.CREATE_TIME
+    )
+
+
+def _surveyed(batch: Batch, config: LogConfig, now_ms: int, log_name: str) -> Batch:
+    header, data = batch
+    given = header.compression
+    codec = given if config.compression is None else config.compression
+    if given:
+        _check_unpacked_size(header.records_count, 0, config)
+    survey = survey_batch(data, header, limit_bytes=config.unpacked_bytes_max if given else len(data))
+    if given:
+        _check_unpacked_size(header.records_count, len(survey.batch), config)
+    is_producers_time = config.message_timestamp_type is TimestampType.CREATE_TIME
+    _check_records(survey, config, now_ms if is_producers_time else None, log_name)
+    if codec is not given:
+        batch = in_codec(header, survey, codec, config)
+    elif given and not survey.is_in_order:
+        raise InvalidRecordError("the offsets of the records within the packed batch do not go up by one from 0")
+    return _with_right_times(batch, max(survey.timestamps)) if is_producers_time else batch
+
+
+def _check_unpacked_size(records_count: int, size_bytes: int, config: LogConfig) -> None:
+    cost_bytes = size_bytes + records_count * RECORD_COST_BYTES
+    if cost_bytes > config.unpacked_bytes_max:
+        raise RecordTooLargeError(
+            f"the batch of {records_count} records has {cost_bytes} bytes unpacked, {RECORD_COST_BYTES} for each record "
+            f"included; message.max.unpacked.bytes is {config.unpacked_bytes_max}"
+        )
+
+
+def _check_records(survey: Survey, config: LogConfig, now_ms: int | None, log_name: str) -> None:
+    faults: dict[int, str] = {}
+    if now_ms is not None:
+        low, high = now_ms - config.message_timestamp_before_max_ms, now_ms + config.message_timestamp_after_max_ms
+        if max(survey.timestamps) > high or min(survey.timestamps) < low:
+            faults = _misdated(survey.timestamps, low, high)
+    is_misdated = bool(faults)
+    if config.is_compacted:
+        text = f"Compacted topic cannot accept message without key in topic partition {log_name}"
+        faults.update((index, text) for index in survey.keyless[:RECORD_ERRORS_MAX])
+    if not faults:
+        return
+    errors = sorted(faults.items())[:RECORD_ERRORS_MAX]
+    if is_misdated:
+        raise InvalidTimestampError("One or more records have been rejected due to invalid timestamp", errors)
+    shown = ", ".join(f"RecordError(batchIndex={index}, message='{text}')" for index, text in errors[:_SHOWN])
+    raise InvalidRecordError(
+        f"One or more records have been rejected due to {len(survey.keyless)} record errors in total, and only showing "
+        f"the first three errors at most: [{shown}]",
+        errors,
+    )
+
+
+def _misdated(timestamps: Sequence[int], low: int, high: int) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for index, timestamp in enumerate(timestamps):
+        if timestamp != NO_TIMESTAMP and not low <= timestamp <= high:
+            found[index] = (
+                f"Timestamp {timestamp} of message with offset {index} is out of range. "
+                f"The timestamp should be within [{low}, {high}]"
+            )
+            if len(found) == RECORD_ERRORS_MAX:
+                break
+    return found
+
+
+def _with_right_times(batch: Batch, largest: int) -> Batch:
+    header, data = batch
+    largest = max(largest, NO_TIMESTAMP)
+    if header.max_timestamp == largest and not header.is_log_append_time:
+        return batch
+    made = memoryview(rewrite_timestamps(data, largest))
+    return read_header(made), made
+
+
+def stamped(batches: list[Batch], now_ms: int) -> list[Batch]:
+    """The batches with the broker's time on every record."""
+    made = [memoryview(rewrite_log_append_time(data, now_ms)) for _, data in batches]
+    return [(read_header(data), data) for data in made]

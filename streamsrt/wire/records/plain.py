@@ -1,0 +1,89 @@
+"""Records that the quick readers refuse though Java's takes them: header keys that are no UTF-8.
+
+Such bytes are read as Java reads them, with U+FFFD in the place of what is no text. All else is as strict as there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.records.columns import Headers
+from streamsrt.wire.records.header import HEADER_SIZE_BYTES, BatchHeader
+
+_NUMBER_BYTES_MAX = 10
+
+
+class PlainRecord(NamedTuple):
+    """One record; offset and timestamp are absolute."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def read_plain(batch: memoryview, header: BatchHeader) -> list[PlainRecord]:
+    """The records of a batch that is not compressed. DecodeError for broken ones."""
+    data = bytes(batch[HEADER_SIZE_BYTES:])
+    try:
+        records, end = _records(data, header)
+    except IndexError:
+        raise DecodeError(f"batch at offset {header.base_offset} ends within a record") from None
+    if end != len(data):
+        raise DecodeError(f"batch at offset {header.base_offset} has {len(data) - end} bytes behind its last record")
+    return records
+
+
+def _records(data: bytes, header: BatchHeader) -> tuple[list[PlainRecord], int]:
+    records = []
+    at = 0
+    for _ in range(header.records_count):
+        size, at = _number(data, at)
+        end = at + size
+        delta_ms, at = _number(data, at + 1)
+        delta, at = _number(data, at)
+        key, at = _sized(data, at)
+        value, at = _sized(data, at)
+        count, at = _number(data, at)
+        if not 0 <= count <= len(data) - at:
+            raise DecodeError(f"a record claims {count} headers")
+        headers = []
+        for _ in range(count):
+            name, at = _sized(data, at)
+            if name is None:
+                raise DecodeError("a header has no key")
+            content, at = _sized(data, at)
+            headers.append((name.decode(errors="replace"), content))
+        if at != end:
+            raise DecodeError(f"a record of {size} bytes ends {at - end} bytes behind them")
+        timestamp = header.max_timestamp if header.is_log_append_time else _long(header.base_timestamp + delta_ms)
+        records.append(PlainRecord(header.base_offset + delta, timestamp, key, value, tuple(headers)))
+    return records, at
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """The varint at that place, and what stands behind it. IndexError behind the end."""
+    value = 0
+    for shift in range(0, 7 * _NUMBER_BYTES_MAX, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value >> 1 ^ -(value & 1), at
+    raise DecodeError("a number has too many bytes")
+
+
+def _long(number: int) -> int:
+    """As 64 bits hold it."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
+    size, at = _number(data, at)
+    if size < 0:
+        return None, at
+    if at + size > len(data):
+        raise DecodeError(f"{size} bytes of key, value or header with {len(data) - at} left")
+    return data[at : at + size], at + size
