@@ -69,9 +69,15 @@ SERVED: dict[int, tuple[int, int]] = {
     ApiKey.STREAMS_GROUP_DESCRIBE: (0, 1),
 }
 
-FEATURES = {"group.version": (0, 1), "metadata.version": (7, 29), "streams.version": (0, 1)}
+FEATURES = {
+    "group.version": (0, 1),
+    "metadata.version": (7, 29),
+    "streams.version": (0, 1),
+    "transaction.version": (0, 1),
+}
 """Features as (minimum, finalised maximum): 1 for ``group.version`` and ``streams.version`` tells clients that consumer
-and streams groups are served."""
+and streams groups are served. With 2 for ``transaction.version`` clients would leave it to the broker to add partitions to
+transactions and to raise epochs (KIP-890)."""
 
 
 def api_versions(error_code: int = 0) -> ApiVersionsResponse:

@@ -20,6 +20,7 @@ from coordinator.broker.config_definitions import (
     Value,
     nearest_key,
 )
+from coordinator.broker.kafka_settings import kafka_setting
 from coordinator.broker.keyed_log import KeyedLog
 
 DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT = 1, 2, 3, 4, 5
@@ -86,6 +87,8 @@ class BrokerConfigs(Mapping[str, Value]):
     def check(self, settings: Mapping[str, str]) -> None:
         """Raises InvalidConfigError for what can't be set at run time, or not to this value."""
         for key, text in settings.items():
+            if key not in BROKER_CONFIGS and kafka_setting(key) is not None:
+                raise InvalidConfigError(f"{key} is a setting of Apache Kafka that this broker does not act on.")
             if key not in BROKER_CONFIGS:
                 raise InvalidConfigError(f"Unknown broker config name: {key}.{nearest_key(key, DYNAMIC_KEYS)}")
             if key not in DYNAMIC_KEYS:

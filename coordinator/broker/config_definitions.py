@@ -1,6 +1,7 @@
 """The settings of the broker and of topics, by Kafka's names, with their types, defaults and bounds.
 
-1. A setting is known or refused: a typing mistake is named together with the nearest known key.
+1. A setting is known, or it is one of Kafka's that this broker does not act on (``kafka_settings``), or it is refused: a
+   typing mistake is named together with the nearest known key.
 2. Values arrive as text (command line, properties file, admin requests) and are parsed once, here.
 3. A topic's setting that is not given falls back to the broker's setting of the same meaning (``log.retention.ms`` for
    ``retention.ms``), as in Kafka.
@@ -29,6 +30,7 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    CLASS = 8
     PASSWORD = 9
 
 
@@ -58,7 +60,7 @@ class Definition:
         text = text.strip()
         if self.type == ConfigType.BOOLEAN:
             return self._boolean(text)
-        if self.type in (ConfigType.STRING, ConfigType.PASSWORD):
+        if self.type in (ConfigType.STRING, ConfigType.CLASS, ConfigType.PASSWORD):
             return self._choice(text)
         if self.type == ConfigType.LIST:
             return tuple(self._choice(part.strip()) for part in text.split(",") if part.strip())

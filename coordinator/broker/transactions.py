@@ -1,6 +1,6 @@
 """InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit; what tools ask about transactions.
 
-1. Clients add the partitions of a transaction themselves: ``transaction.version`` is not advertised, so that they leave it
+1. Clients add the partitions of a transaction themselves: ``transaction.version`` is 1, so that they leave it
    to the broker neither to add partitions nor to raise the epoch after each transaction (KIP-890).
 2. A producer writes records and offsets only to what its transaction holds; everything else is refused before the log.
 3. An answer to a producer is given when what it tells of is as safe as ``log.fsync`` promises.

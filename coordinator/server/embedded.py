@@ -22,8 +22,9 @@ from coordinator.log import LogDirectory
 from coordinator.log.fsync import OnSynced, Syncable, Syncer
 from coordinator.server.dispatch import Dispatcher
 from coordinator.server.listener import Listener
-from coordinator.server.main import read_configs, serve
+from coordinator.server.main import serve
 from coordinator.server.security import handlers, limits_of
+from coordinator.server.settings import read_configs
 
 _READ_BYTES_MAX = 1 << 30
 

@@ -29,24 +29,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coordinator.broker.broker import Broker, Surroundings
-from coordinator.broker.config_definitions import (
-    BROKER_CONFIGS,
-    COARSER_KEYS,
-    InvalidConfigError,
-    Value,
-    in_milliseconds,
-    nearest_key,
-)
-from coordinator.group.config import BROKER_SETTINGS, GroupConfig
+from coordinator.broker.config_definitions import InvalidConfigError, Value
 from coordinator.group.config import InvalidConfigError as InvalidGroupConfigError
 from coordinator.group.state import UnknownRecordError
 from coordinator.log import LogDirectory, LogError
-from coordinator.server.assignors import plugged_assignors
 from coordinator.server.dispatch import Dispatcher
 from coordinator.server.listener import Listener
 from coordinator.server.metrics_endpoint import MetricsEndpoint
-from coordinator.server.properties import parse_properties
 from coordinator.server.security import add_scram, check_host, handlers, limits_of, tls_context
+from coordinator.server.settings import read_configs
 from streamsrt.wire.messages import warm
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.schema import ApiKey
@@ -161,33 +152,6 @@ def _address(text: str) -> tuple[str, int]:
     if not separator or not host:
         raise argparse.ArgumentTypeError(f"{text} is not an address: give HOST:PORT")
     return host.strip("[]"), _port(port)
-
-
-def read_configs(properties: Path | None, pairs: Sequence[str]) -> tuple[dict[str, Value], GroupConfig]:
-    """The broker's settings and the group coordinator's. Raises InvalidConfigError or InvalidGroupConfigError."""
-    texts = _read_properties(properties) if properties is not None else {}
-    for pair in pairs:
-        key, separator, value = pair.partition("=")
-        if not separator:
-            raise InvalidConfigError(f"--config {pair}: expected KEY=VALUE")
-        texts[key.strip()] = value.strip()
-    texts = in_milliseconds(texts)
-    broker = {key: text for key, text in texts.items() if key in BROKER_CONFIGS}
-    group = {key: text for key, text in texts.items() if key not in BROKER_CONFIGS}
-    known = [*BROKER_CONFIGS, *COARSER_KEYS, *BROKER_SETTINGS]
-    for key in group:
-        if key not in BROKER_SETTINGS:
-            raise InvalidConfigError(f"Unknown broker config name: {key}.{nearest_key(key, known)}")
-    configs = {key: definition.default for key, definition in BROKER_CONFIGS.items()}
-    configs.update({key: BROKER_CONFIGS[key].parse(text) for key, text in broker.items()})
-    return configs, GroupConfig.parse(group, plugged_assignors(group))
-
-
-def _read_properties(path: Path) -> dict[str, str]:
-    try:
-        return parse_properties(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise InvalidConfigError(f"{path} is not a text in UTF-8: {error.reason} at byte {error.start}") from None
 
 
 def _open_directory(path: Path, configs: Mapping[str, Value], *, repair: bool) -> LogDirectory:

@@ -13,7 +13,7 @@ from coordinator.broker.broker import Broker, Surroundings
 from coordinator.log import LogDirectory
 from coordinator.security.acls import ANONYMOUS, Acl, Operation, PatternType, Permission, ResourceType
 from coordinator.server.dispatch import Dispatcher
-from coordinator.server.main import read_configs
+from coordinator.server.settings import read_configs
 from streamsrt.wire import types
 from streamsrt.wire.messages import decode_response, encode_request
 from streamsrt.wire.records import decode_batches, encode_batch

@@ -8,12 +8,45 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.broker.config_definitions import InvalidConfigError
 from coordinator.log import LogConfig, LogDirectory
-from coordinator.server.main import read_configs
+from coordinator.server.settings import read_configs
 from streamsrt.wire.records import encode_batch
 from tests.coordinator.broker.in_process import START_MS, InProcessBroker
 from tests.coordinator.server.processes import BrokerProcess, Wire, refused
 from tests.kafka_server import free_ports
+
+KAFKAS_PROPERTIES = """\
+process.roles=broker,controller
+node.id=7
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=2
+default.replication.factor=3
+min.insync.replicas=2
+offsets.topic.num.partitions=100
+offsets.topic.replication.factor=3
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.abort.timed.out.transaction.cleanup.interval.ms=10000
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+listener.name.plaintext.connections.max.reauth.ms=0
+"""
 
 
 class TestSettings:
@@ -23,6 +56,29 @@ class TestSettings:
         configs, group_config = read_configs(path, ["num.partitions=4"])
         assert (configs["num.partitions"], configs["log.retention.ms"]) == (4, 5000)
         assert group_config.defaults.num_standby_replicas == 1
+
+    def test_the_properties_file_of_an_apache_kafka_starts_this_broker(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        path = tmp_path / "server.properties"
+        path.write_text(KAFKAS_PROPERTIES, encoding="utf-8")
+        configs, _ = read_configs(path, [])
+        assert (configs["broker.id"], configs["log.retention.ms"]) == (7, 168 * 3_600_000)
+        assert (configs["default.replication.factor"], configs["offsets.topic.num.partitions"]) == (1, 50)
+        ignored, more, more_partitions = caplog.messages
+        assert more == "default.replication.factor=3 is more than this broker has: it takes 1"
+        assert more_partitions == "offsets.topic.num.partitions=100 is more than this broker has: it takes 50"
+        assert "listeners (here: --host and --port)" in ignored
+        for key in ("offsets.topic.replication.factor", "transaction.abort.timed.out.transaction.cleanup.interval.ms"):
+            assert key in ignored
+
+    def test_a_setting_of_kafka_needs_a_value_of_its_type_too(self) -> None:
+        with pytest.raises(InvalidConfigError, match="configuration num\\.io\\.threads: not a number of type INT"):
+            read_configs(None, ["num.io.threads=many"])
+
+    @pytest.mark.parametrize("given", [["broker.id=-1", "node.id=4"], ["node.id=4"], ["node.id=4", "broker.id=4"]])
+    def test_the_id_of_the_node_by_either_name(self, given: list[str]) -> None:
+        assert read_configs(None, given)[0]["broker.id"] == 4
 
     @pytest.mark.requirement("CG-075")
     def test_an_assignor_by_its_import_path(self) -> None:

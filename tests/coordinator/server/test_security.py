@@ -26,9 +26,9 @@ from confluent_kafka.admin import (
 )
 
 from coordinator.broker.config_definitions import InvalidConfigError
-from coordinator.server.main import read_configs
 from coordinator.server.sasl import FRAME_BYTES_MAX
 from coordinator.server.security import check_host, limits_of
+from coordinator.server.settings import read_configs
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.security import AuthenticationError
 from streamsrt.client.values import ClientConfig, SecurityConfig
