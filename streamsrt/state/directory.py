@@ -6,6 +6,7 @@
         .lock                         held by the one process that uses this directory; says its pid
         process.json                  format of this directory, and the process id of the streams rebalance protocol
         stores/<store>/<partition>/   one persistent store; of a global one, the partition is the number of the process
+        stores/<store>/<partition>.json  what its files depend on (:mod:`streamsrt.state.store_format`)
         global/<store>-<number>.json  how far the topic of a global store was read
 
 1. One process at a time, or several that one has forked (``shared``). The process id identifies its state to the group
@@ -13,13 +14,15 @@
    error, not another id.
 2. State lives under store and partition, not under a task's id: it survives renumbering and regrouping of subtopologies.
 3. A directory in a newer format is left alone.
-4. Nothing is deleted but stores, and none that is open.
+4. Nothing is deleted but stores, and none that is open. One whose files were written in another format is deleted when it
+   is opened.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import re
 import uuid
@@ -33,7 +36,10 @@ from streamsrt.state.failures import delete_tree, storage_error
 from streamsrt.state.kinds import LaidOut, check_kind, lay_out, make_store
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_changelog_offset
 from streamsrt.state.store import BytesStore
+from streamsrt.state.store_format import differences, forget_format, read_format, store_format, write_format
 from topology.graph.nodes import StoreSpec
+
+logger = logging.getLogger(__name__)
 
 FORMAT = 1
 
@@ -102,10 +108,36 @@ class StateDirectory:
         if self.is_open(*place):
             raise StateError(f"state store {spec.name!r} of partition {partition} is already open in this process")
         check_kind(spec)
-        path = self.store_path(*place)
-        store = RocksDBStore(path, spec.name, self.rocksdb) if spec.persistent else make_store(spec)
+        store = self._open_files(spec, partition) if spec.persistent else make_store(spec)
         opened = self._open[place] = _laid_out(spec, store)
         return opened
+
+    def _open_files(self, spec: StoreSpec, partition: int) -> RocksDBStore:
+        note = self._note_path(spec.name, partition)
+        noted, wanted = read_format(note), store_format(spec)
+        changed = differences(noted, wanted)
+        if changed:
+            # They can't be in use: whoever has them open would have to have this directory, or their lock.
+            RocksDBStore(self.store_path(spec.name, partition), spec.name, self.rocksdb).wipe()
+            logger.warning(
+                "store %s of partition %d: %s; its files are deleted, and %s",
+                spec.name,
+                partition,
+                changed,
+                "it is restored from its changelog" if wanted["changelog"] else "it begins empty",
+            )
+        store = RocksDBStore(self.store_path(spec.name, partition), spec.name, self.rocksdb)
+        if noted != wanted:
+            try:
+                write_format(note, wanted, spec.name)
+            except StateError:
+                store.close()
+                raise
+        return store
+
+    def _note_path(self, store: str, partition: int) -> Path:
+        path = self.store_path(store, partition)
+        return path.with_name(f"{path.name}.json")
 
     def read_positions(self, store: str, replica: int) -> dict[int, int]:
         """How far each partition of a global store's topic was read; nothing where that is not known."""
@@ -175,6 +207,7 @@ class StateDirectory:
             opened.wipe()
         path = self.store_path(store, partition)
         delete_tree(path, store)
+        forget_format(self._note_path(store, partition))
         with suppress(OSError):
             path.parent.rmdir()
 

@@ -18,6 +18,7 @@ from streamsrt.state.directory import LocalStore, StateDirectory
 from streamsrt.state.kinds import LaidOut, check_kind, lay_out, make_store
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.rocksdb import RocksDBOptions
+from streamsrt.state.store_format import StoreFormat, differences, store_format
 from topology.graph.nodes import StoreSpec
 
 Batch = tuple[tuple[tuple[bytes, bytes | None], ...], int | None]
@@ -30,6 +31,7 @@ class Disk:
         self.chance = chance
         self.process_id = uuid.UUID(int=chance.getrandbits(128), version=4)
         self.files: dict[tuple[str, int], File] = {}
+        self.formats: dict[tuple[str, int], StoreFormat] = {}
         self.positions: dict[tuple[str, int], dict[int, int]] = {}
 
     def crash(self) -> None:
@@ -40,6 +42,7 @@ class Disk:
     def lose(self) -> None:
         """The disk is replaced by an empty one; the process that starts there is another one."""
         self.files.clear()
+        self.formats.clear()
         self.positions.clear()
         self.process_id = uuid.UUID(int=self.chance.getrandbits(128), version=4)
 
@@ -133,6 +136,10 @@ class SimulatedDirectory(StateDirectory):
             raise StateError(f"state store {spec.name!r} of partition {partition} is already open in this process")
         check_kind(spec)
         if spec.persistent:
+            wanted = store_format(spec)
+            if differences(self._disk.formats.get(place), wanted):
+                self._disk.files.pop(place, None)
+            self._disk.formats[place] = wanted
             file = self._disk.files.setdefault(place, File())
             store = DiskStore(spec.name, file)
             self._stores.append(store)
@@ -159,6 +166,7 @@ class SimulatedDirectory(StateDirectory):
         if opened is not None:
             opened.wipe()
         self._disk.files.pop((store, partition), None)
+        self._disk.formats.pop((store, partition), None)
 
     def clean_obsolete(self, now_ms: int, cleanup_delay_ms: int) -> list[tuple[str, int]]:
         return []

@@ -9,6 +9,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,64 @@ def test_kind_of_store_follows_its_spec(directory: StateDirectory, tmp_path: Pat
     assert isinstance(in_memory, WindowBytesStore)
     assert (in_memory.segment_interval_ms, in_memory.persistent) == (7000, False)
     assert not (tmp_path / "my-app" / "stores" / "w2").exists()
+
+
+@pytest.mark.parametrize("kind", ["window", "session"])
+@pytest.mark.parametrize(("before_ms", "after_ms"), [(120_000, 1_200_000), (1_200_000, 600_000)])
+def test_files_with_other_segments_are_deleted_and_never_answer_with_less(
+    tmp_path: Path, kind: Any, before_ms: int, after_ms: int
+) -> None:
+    def opened(retention_ms: int, state: StateDirectory) -> Any:
+        return state.open_store(StoreSpec(name="w", kind=kind, retention_ms=retention_ms), 0)
+
+    at_ms = 660_000
+    times = (at_ms,) if kind == "window" else (at_ms, at_ms)
+    with StateDirectory(tmp_path, "my-app") as state:
+        opened(before_ms, state).write([(b"k", *times, b"v")], changelog_offset=7)
+    with StateDirectory(tmp_path, "my-app") as state:
+        store = opened(before_ms, state)
+        assert (store.get(b"k", *times), store.changelog_offset()) == (b"v", 7)
+    with StateDirectory(tmp_path, "my-app") as state:
+        store = opened(after_ms, state)
+        # It is restored from the start of its changelog.
+        assert (store.changelog_offset(), store.stream_time_ms) == (None, -1)
+        store.write([(b"k", *times, b"restored")], changelog_offset=8)
+    with StateDirectory(tmp_path, "my-app") as state:
+        assert opened(after_ms, state).get(b"k", *times) == b"restored"
+
+
+def test_an_offset_is_of_the_changelog_that_it_was_written_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    versions = (
+        StoreSpec(name="t"),
+        StoreSpec(name="t", source_topic="rows", logging=False),
+        StoreSpec(name="t", logging=False),
+        StoreSpec(name="t", plain_rows=True),
+    )
+    for spec in versions:
+        with StateDirectory(tmp_path, "my-app") as state:
+            store = key_value(state.open_store(spec, 0))
+            assert (store.changelog_offset(), list(store.range())) == (None, [])
+            store.write([(b"k", b"v" * 9)], changelog_offset=100)
+    assert "changelog was t-changelog and is rows; its files are deleted" in caplog.text
+    assert "it begins empty" in caplog.text
+
+
+def test_files_of_an_instance_without_notes_are_taken_as_they_are(tmp_path: Path) -> None:
+    with StateDirectory(tmp_path, "my-app") as state:
+        key_value(state.open_store(COUNTS, 0)).write([(b"k", b"v")], changelog_offset=3)
+    note = tmp_path / "my-app" / "stores" / "counts" / "0.json"
+    for content in (None, b"no JSON"):
+        note.unlink()
+        if content is not None:
+            note.write_bytes(content)
+        with StateDirectory(tmp_path, "my-app") as state:
+            assert key_value(state.open_store(COUNTS, 0)).changelog_offset() == 3
+        assert json.loads(note.read_bytes())["changelog"] == "counts-changelog"
+    with StateDirectory(tmp_path, "my-app") as state:
+        state.wipe("counts", 0)
+    assert not note.parent.exists()
 
 
 def test_stores_are_listed_with_their_offsets(directory: StateDirectory) -> None:

@@ -1,0 +1,73 @@
+"""What the files of a store depend on besides its name: noted beside them, and compared when they are opened again.
+
+1. A version of the program may give a store other segments, other rows or another changelog. Files that were written
+   otherwise would answer with less than they hold, or go on from an offset of another topic, so they are deleted: the store
+   is restored from its changelog, and begins empty without one.
+2. Files without a note are taken as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from streamsrt.state.failures import storage_error
+from streamsrt.state.windowed import MIN_SEGMENT_INTERVAL_MS
+from topology.graph.nodes import StoreSpec
+
+StoreFormat = dict[str, str | int | bool | None]
+
+
+def store_format(spec: StoreSpec) -> StoreFormat:
+    """The format of the files of a store."""
+    return {
+        "kind": spec.kind,
+        "timestamped": spec.timestamped,
+        "plain_rows": spec.plain_rows,
+        "retain_duplicates": spec.retain_duplicates,
+        "segment_interval_ms": _segment_interval_ms(spec),
+        "changelog": spec.changelog_name if spec.logging or spec.source_topic else None,
+    }
+
+
+def _segment_interval_ms(spec: StoreSpec) -> int | None:
+    if spec.retention_ms is None:
+        return None
+    return spec.segment_interval_ms or max(spec.retention_ms // 2, MIN_SEGMENT_INTERVAL_MS)
+
+
+def differences(noted: StoreFormat | None, wanted: StoreFormat) -> str:
+    """What a note says otherwise, in words; nothing where there is no note, or it says the same."""
+    return ", ".join(
+        f"{name} was {value} and is {wanted[name]}"
+        for name, value in (noted or {}).items()
+        if name in wanted and wanted[name] != value
+    )
+
+
+def read_format(path: Path) -> StoreFormat | None:
+    """The note at ``path``; None where there is none that can be read."""
+    try:
+        noted = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return noted if isinstance(noted, dict) else None
+
+
+def write_format(path: Path, store: StoreFormat, name: str) -> None:
+    """Notes a format. Raises StateError where it can't be written."""
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(json.dumps(store) + "\n", encoding="ascii")
+        os.replace(fresh, path)
+    except OSError as error:
+        raise storage_error(str(error), f"the format of store {name!r}", "written") from error
+
+
+def forget_format(path: Path) -> None:
+    """Deletes a note."""
+    with suppress(FileNotFoundError):
+        path.unlink()
