@@ -8,7 +8,9 @@
 - ``java_set_order``   the orders in which Java's sets give their elements
 - ``nodes``            sources, processors, sinks, stores, subtopologies
 - ``operations``       what processor nodes compute, one value for each operation
+- ``origins``          what a store or repartition topic is made from
 - ``outline``          a topology as a value that fits into a JSON file
+- ``partitions``       how many partitions the topics of a topology need
 - ``placed_bytes``     bytes that know which partition they go to
 - ``settings``         the settings of an application that are in its topology
 - ``topology``         a whole topology

@@ -6,22 +6,29 @@
    is read from now on, or by a backfill of the history.
 3. A store or repartition topic that only the old version has is *orphaned*: its topic stays until someone deletes it.
 4. A store of the same name with other bytes in it is *incompatible*: the new version would misread what the old one
-   wrote, so it needs another name. So does a repartition topic with another fixed number of partitions.
-5. The topology epoch is raised by one whenever the digests differ, and only then.
+   wrote, so it needs another name. So is one whose changelog has another number of partitions than its subtopology tasks,
+   and a repartition topic with another number of partitions, as far as the numbers are known.
+5. A generated name says nothing of what is stored. Where it stands for something else now
+   (:mod:`topology.graph.origins`), it is incompatible: the new version would take one table's rows for another's.
+6. The topology epoch is raised by one whenever the digests differ, and only then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal, TypeAlias
 
+from topology.graph.origins import Origin
 from topology.graph.outline import StoreOutline, SubtopologyOutline, TopologyOutline
+from topology.graph.partitions import Partitions, partitions_needed
+from topology.spec.names import is_generated
 
 Fate: TypeAlias = Literal["carried over", "rebuilt", "orphaned", "incompatible"]
 
-_BYTES = ("kind", "key_serde", "value_serde", "timestamped", "window_size_ms", "retain_duplicates")
+_BYTES = ("kind", "key_serde", "value_serde", "timestamped", "plain_rows", "window_size_ms", "retain_duplicates")
+_REPARTITION = "-repartition"
 
 
 class Verdict(IntEnum):
@@ -64,13 +71,22 @@ class TopologyDiff:
     verdict: Verdict
 
 
-def diff(old: TopologyOutline, new: TopologyOutline) -> TopologyDiff:
-    """Compares two versions of an application's topology."""
-    state = (*_stores(old, new), *_repartition_topics(old, new))
-    if old.digest == new.digest:
-        verdict = Verdict.SAME
-    elif any(change.fate == "incompatible" for change in state):
+@dataclass(frozen=True, slots=True)
+class ClusterTopics:
+    """How many partitions topics have: ``sources`` by name, ``internal`` by name without the application id."""
+
+    sources: Mapping[str, int] = field(default_factory=dict)
+    internal: Mapping[str, int] = field(default_factory=dict)
+
+
+def diff(old: TopologyOutline, new: TopologyOutline, topics: ClusterTopics | None = None) -> TopologyDiff:
+    """Compares two versions of an application's topology. ``topics``: those of its cluster, as far as they are known."""
+    compared = _Compared(old, new, topics or ClusterTopics())
+    state = (*compared.stores(), *compared.repartition_topics())
+    if any(change.fate == "incompatible" for change in state):
         verdict = Verdict.INCOMPATIBLE
+    elif old.digest == new.digest:
+        verdict = Verdict.SAME
     elif any(change.fate != "carried over" for change in state):
         verdict = Verdict.REBUILT_OR_ORPHANED
     else:
@@ -79,7 +95,7 @@ def diff(old: TopologyOutline, new: TopologyOutline) -> TopologyDiff:
         subtopologies=tuple(_subtopologies(old, new)),
         state=state,
         epoch_before=old.epoch,
-        epoch_needed=old.epoch if verdict is Verdict.SAME else old.epoch + 1,
+        epoch_needed=old.epoch if old.digest == new.digest else old.epoch + 1,
         verdict=verdict,
     )
 
@@ -97,50 +113,137 @@ def _subtopologies(old: TopologyOutline, new: TopologyOutline) -> Iterator[Subto
         yield SubtopologyChange(gone.id, "gone", gone.number, None)
 
 
-def _stores(old: TopologyOutline, new: TopologyOutline) -> Iterator[StateChange]:
-    before = {store.name: store for store in old.stores}
-    for store in new.stores:
-        known = before.pop(store.name, None)
-        if known is None:
-            yield StateChange("store", store.name, "rebuilt", "new: it starts empty")
-        else:
-            yield StateChange("store", store.name, *_fate(known, store))
-    for gone in before.values():
-        topic = f"its changelog {gone.changelog} stays until it is deleted" if gone.changelog else "it had no changelog"
-        yield StateChange("store", gone.name, "orphaned", f"gone: {topic}")
+class _Compared:
+    """Two versions, with the partitions that their topics have or need."""
 
+    def __init__(self, old: TopologyOutline, new: TopologyOutline, topics: ClusterTopics) -> None:
+        self._old, self._new = old, new
+        self._there = topics.internal
+        self._before = partitions_needed(old, topics.sources)
+        self._after = partitions_needed(new, topics.sources)
 
-def _fate(old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
-    changed = [field for field in _BYTES if getattr(old, field) != getattr(new, field)]
-    if changed:
-        what = ", ".join(f"{field} {getattr(old, field)} -> {getattr(new, field)}" for field in changed)
-        return "incompatible", f"{what}: give the new store another name"
-    if old.changelog != new.changelog:
+    def stores(self) -> Iterator[StateChange]:
+        before = {store.name: store for store in self._old.stores}
+        for store in self._new.stores:
+            known = before.pop(store.name, None)
+            if known is None:
+                yield StateChange("store", store.name, "rebuilt", "new: it starts empty")
+            else:
+                yield StateChange("store", store.name, *self._fate(known, store))
+        for gone in before.values():
+            topic = f"its changelog {gone.changelog} stays until it is deleted" if gone.changelog else _NO_CHANGELOG
+            yield StateChange("store", gone.name, "orphaned", f"gone: {topic}")
+
+    def _fate(self, old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
+        what = ", ".join(_changed_bytes(old, new))
+        if what:
+            return "incompatible", f"{what}: give the new store another name"
+        meaning = self._meaning(new.name, "store")
+        if meaning:
+            return "incompatible", meaning
+        if old.changelog != new.changelog:
+            return (
+                "rebuilt",
+                f"its changelog was {old.changelog or 'none'} and is {new.changelog or 'none'}: it starts empty",
+            )
+        return self._partitions_of(new) or _carried_over(old, new)
+
+    def _partitions_of(self, store: StoreOutline) -> tuple[Fate, str] | None:
+        """What is wrong with the partitions of a store's changelog."""
+        had = self._there.get(f"{store.name}-changelog", _tasks_of(self._old, store.name, self._before))
+        needs = _tasks_of(self._new, store.name, self._after)
+        if had is None or needs is None or had == needs or store.changelog != f"{store.name}-changelog":
+            return None
         return (
-            "rebuilt",
-            f"its changelog was {old.changelog or 'none'} and is {new.changelog or 'none'}: it starts empty",
+            "incompatible",
+            f"partitions: its changelog has {had}, and its subtopology has {needs} tasks, one for each partition of its "
+            f"largest input: repartition that to {had}, or give the new store another name",
         )
+
+    def _meaning(self, name: str, what: Literal["store", "repartition topic"]) -> str:
+        """Why a generated name stands for something else than before; nothing where it does not."""
+        before, after = self._old.origins.get(name), self._new.origins.get(name)
+        if before is None or after is None or not is_generated(name.removesuffix(_REPARTITION)):
+            return ""
+        if _is_same(before, after) and not self._exchanged(before, after):
+            return ""
+        now = next((each for each, origin in self._new.origins.items() if origin == before), None)
+        found = f" (that is {now} now)" if now is not None else ""
+        meaning = f"a generated name that means something else: it was {before}{found} and is {after}"
+        if what != "store":
+            return f"{meaning}: name it (name=)"
+        return (
+            f'{meaning}. Name both: as store="{name}" what it was keeps its state, under any other name it starts empty'
+        )
+
+    def _exchanged(self, before: Origin, after: Origin) -> bool:
+        """Whether it is the code of another one that a name stands for now, where all else is equal."""
+        if before.functions == after.functions or _python(before) != _python(after):
+            return False
+        others = (origin for name, origin in self._old.origins.items() if is_generated(name.removesuffix(_REPARTITION)))
+        return any(origin == after for origin in others)
+
+    def repartition_topics(self) -> Iterator[StateChange]:
+        before = dict(self._old.repartition_topics)
+        for name, partitions in self._new.repartition_topics.items():
+            if name not in before:
+                yield StateChange("repartition topic", name, "rebuilt", "new: the coordinator creates it")
+                continue
+            known = before.pop(name)
+            had = self._there.get(name, self._before.repartition.get(name))
+            needs = self._after.repartition.get(name)
+            meaning = self._meaning(name, "repartition topic")
+            if known != partitions:
+                reason = (
+                    f"partitions {known or 'derived'} -> {partitions or 'derived'}: give the repartition another name"
+                )
+                yield StateChange("repartition topic", name, "incompatible", reason)
+            elif None not in (had, needs) and had != needs:
+                reason = f"partitions {had} -> {needs}, with its sources: give the repartition another name"
+                yield StateChange("repartition topic", name, "incompatible", reason)
+            elif meaning:
+                yield StateChange("repartition topic", name, "incompatible", meaning)
+            else:
+                yield StateChange("repartition topic", name, "carried over", "")
+        for name in before:
+            yield StateChange("repartition topic", name, "orphaned", "gone: records that nobody has read stay in it")
+
+
+_NO_CHANGELOG = "it had no changelog"
+
+
+def _changed_bytes(old: StoreOutline, new: StoreOutline) -> Iterator[str]:
+    for name in _BYTES:
+        before, after = getattr(old, name), getattr(new, name)
+        # A version that did not write it says nothing of it.
+        if before != after and not (name == "plain_rows" and None in (before, after)):
+            yield f"{name} {before} -> {after}"
+
+
+def _is_same(before: Origin, after: Origin) -> bool:
+    """A source more or less does not make it another table."""
+    one, other = set(before.topics), set(after.topics)
+    return (one <= other or other <= one) and before.structure[1:] == after.structure[1:]
+
+
+def _python(origin: Origin) -> str:
+    return origin.functions.partition(":")[0]
+
+
+def _tasks_of(topology: TopologyOutline, store: str, partitions: Partitions) -> int | None:
+    owner = next((each for each in topology.subtopologies if store in each.stores), None)
+    return None if owner is None else partitions.tasks.get(owner.id)
+
+
+def _carried_over(old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
     if old.persistent != new.persistent:
         return "carried over", "restored from its changelog, since it moves between memory and disk"
+    reasons = []
     if old.retention_ms != new.retention_ms:
-        return (
-            "carried over",
-            f"retention {old.retention_ms} -> {new.retention_ms} ms; what had expired does not come back",
-        )
-    return "carried over", ""
-
-
-def _repartition_topics(old: TopologyOutline, new: TopologyOutline) -> Iterator[StateChange]:
-    before = dict(old.repartition_topics)
-    for name, partitions in new.repartition_topics.items():
-        if name not in before:
-            yield StateChange("repartition topic", name, "rebuilt", "new: the coordinator creates it")
-            continue
-        known = before.pop(name)
-        if known != partitions:
-            reason = f"partitions {known or 'derived'} -> {partitions or 'derived'}: give the repartition another name"
-            yield StateChange("repartition topic", name, "incompatible", reason)
-        else:
-            yield StateChange("repartition topic", name, "carried over", "")
-    for name in before:
-        yield StateChange("repartition topic", name, "orphaned", "gone: records that nobody has read stay in it")
+        reasons.append(f"retention {old.retention_ms} -> {new.retention_ms} ms; what had expired does not come back")
+    intervals = (old.segment_interval_ms, new.segment_interval_ms)
+    if new.persistent and None not in intervals and intervals[0] != intervals[1]:
+        if new.changelog is None:
+            return "rebuilt", "its segments are others, and it has no changelog: it starts empty"
+        reasons.append("its files have other segments, so it is restored from its changelog")
+    return "carried over", "; ".join(reasons)

@@ -7,10 +7,11 @@ compared with it (:mod:`topology.graph.diff`), without the code of the old one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from topology.graph.nodes import StoreSpec, Subtopology
+from topology.graph.origins import Origin, origins
 from topology.graph.topology import Topology
 
 FORMAT = 1
@@ -18,7 +19,10 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOutline:
-    """A store: what its bytes look like, and where its changelog is. Times in milliseconds."""
+    """A store: what its bytes look like, and where its changelog is. Times in milliseconds.
+
+    The last ones are None in the outline of a version that did not write them.
+    """
 
     name: str
     kind: str
@@ -30,6 +34,10 @@ class StoreOutline:
     retention_ms: int | None
     window_size_ms: int | None
     retain_duplicates: bool
+    plain_rows: bool | None = None
+    segment_interval_ms: int | None = None
+    changelog_retention_ms: int | None = None
+    """``retention.ms`` of the changelog."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +53,22 @@ class SubtopologyOutline:
     source_topic_patterns: tuple[str, ...]
     repartition_source_topics: tuple[str, ...]
     repartition_sink_topics: tuple[str, ...]
+    copartition_groups: tuple[tuple[str, ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyOutline:
-    """A topology. ``repartition_topics``: partition count by name, None where the coordinator derives it."""
+    """A topology. ``repartition_topics``: partition count by name, None where the coordinator derives it.
+
+    ``origins``: of stores and repartition topics, by name.
+    """
 
     digest: str
     epoch: int
     subtopologies: tuple[SubtopologyOutline, ...]
     stores: tuple[StoreOutline, ...]
     repartition_topics: Mapping[str, int | None]
+    origins: Mapping[str, Origin] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """A value for a JSON file."""
@@ -76,6 +89,10 @@ class TopologyOutline:
                 ),
                 stores=tuple(StoreOutline(**row) for row in value["stores"]),
                 repartition_topics=dict(value["repartition_topics"]),
+                origins={
+                    name: Origin(**{key: _tupled(item) for key, item in row.items()})
+                    for name, row in value.get("origins", {}).items()
+                },
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not the outline of a topology: {error}") from None
@@ -84,16 +101,23 @@ class TopologyOutline:
 def outline(topology: Topology) -> TopologyOutline:
     """The outline of a topology."""
     stores = {spec.name: spec for each in topology.subtopologies for spec in each.stores}
+    retentions = {
+        topic.name: int(configs["retention.ms"])
+        for each in topology.subtopologies
+        for topic in each.changelog_topics
+        if "retention.ms" in (configs := dict(topic.configs))
+    }
     return TopologyOutline(
         digest=topology.digest,
         epoch=topology.epoch,
         subtopologies=tuple(_subtopology(each) for each in topology.subtopologies),
-        stores=tuple(_store(stores[name]) for name in sorted(stores)),
+        stores=tuple(_store(stores[name], retentions.get(stores[name].changelog_name)) for name in sorted(stores)),
         repartition_topics={
             topic.name: topic.partitions
             for each in topology.subtopologies
             for topic in sorted(each.repartition_source_topics, key=lambda topic: topic.name)
         },
+        origins=dict(sorted(origins(topology).items())),
     )
 
 
@@ -108,10 +132,11 @@ def _subtopology(subtopology: Subtopology) -> SubtopologyOutline:
         source_topic_patterns=tuple(sorted(subtopology.source_topic_patterns)),
         repartition_source_topics=tuple(sorted(topic.name for topic in subtopology.repartition_source_topics)),
         repartition_sink_topics=tuple(sorted(subtopology.repartition_sink_topics)),
+        copartition_groups=subtopology.copartition_groups,
     )
 
 
-def _store(spec: StoreSpec) -> StoreOutline:
+def _store(spec: StoreSpec, changelog_retention_ms: int | None) -> StoreOutline:
     return StoreOutline(
         name=spec.name,
         kind=spec.kind,
@@ -123,8 +148,11 @@ def _store(spec: StoreSpec) -> StoreOutline:
         retention_ms=spec.retention_ms,
         window_size_ms=spec.window_size_ms,
         retain_duplicates=spec.retain_duplicates,
+        plain_rows=spec.plain_rows,
+        segment_interval_ms=spec.segment_interval_ms,
+        changelog_retention_ms=changelog_retention_ms,
     )
 
 
 def _tupled(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(_tupled(item) for item in value) if isinstance(value, list) else value

@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from topology import Store, StreamsBuilder, TimeWindows, serdes
-from topology.graph.diff import TopologyDiff, Verdict, diff
-from topology.graph.outline import outline
+from topology.graph.diff import ClusterTopics, TopologyDiff, Verdict, diff
+from topology.graph.outline import TopologyOutline, outline
 
 Program = Callable[[StreamsBuilder], object]
 
 
 def compare(old: list[Program], new: list[Program], epoch: int = 0) -> TopologyDiff:
-    outlines = []
-    for programs in (old, new):
+    return diff(*outlines([old, new], epoch))
+
+
+def outlines(versions: list[list[Program]], epoch: int = 0) -> list[TopologyOutline]:
+    found = []
+    for programs in versions:
         builder = StreamsBuilder()
         for program in programs:
             program(builder)
-        outlines.append(outline(builder.build(epoch=epoch)))
-    return diff(*outlines)
+        found.append(outline(builder.build(epoch=epoch)))
+    return found
 
 
 def fates(found: TopologyDiff) -> dict[str, str]:
@@ -153,3 +158,148 @@ def test_each_store_and_each_subtopology_is_told_of_once(old: list[str], new: li
     ids = [change.id for change in found.subtopologies]
     assert len(ids) == len(set(ids)) == len({*old, *new})
     assert (found.verdict is Verdict.SAME) == (old == new)
+
+
+# ------------------------------------------------------------------------------------------------------- generated names
+
+
+def unnamed(*counted: tuple[str, Callable[[str, str], str] | None]) -> list[Program]:
+    """Counts without names of sources, grouped by the key or by a function."""
+
+    def program(topic: str, by: Callable[[str, str], str] | None) -> Program:
+        def build(builder: StreamsBuilder) -> None:
+            stream = builder.stream(topic, key=serdes.string, value=serdes.string)
+            grouped = stream.group_by_key() if by is None else stream.group_by(by, key=serdes.string)
+            grouped.count()
+
+        return build
+
+    return [program(topic, by) for topic, by in counted]
+
+
+def test_generated_names_that_changed_places_are_incompatible() -> None:
+    found = compare(unnamed(("a", None), ("b", None)), unnamed(("b", None), ("a", None)))
+    assert found.verdict is Verdict.INCOMPATIBLE
+    first, second = (change.name for change in found.state)
+    assert set(fates(found).values()) == {"incompatible"}
+    assert "it was Aggregate of a" in reason(found, first)
+    assert "and is Aggregate of b" in reason(found, first)
+    assert f"that is {second} now" in reason(found, first)
+    assert f'store="{first}"' in reason(found, first)
+    # Of the same source the keys tell them apart.
+    one: Callable[[str, str], str] = lambda key, value: value[:1]  # noqa: E731
+    other: Callable[[str, str], str] = lambda key, value: value[-1:]  # noqa: E731
+    found = compare(unnamed(("a", one), ("a", other)), unnamed(("a", other), ("a", one)))
+    assert found.verdict is Verdict.INCOMPATIBLE
+    assert set(fates(found).values()) == {"incompatible"}
+    assert {change.kind for change in found.state} == {"store", "repartition topic"}
+
+
+def test_a_generated_name_of_another_source_or_key_is_incompatible() -> None:
+    assert compare(unnamed(("a", None)), unnamed(("b", None))).verdict is Verdict.INCOMPATIBLE
+
+    def keyed(select: bool) -> list[Program]:
+        def build(builder: StreamsBuilder) -> None:
+            stream = builder.stream("a", key=serdes.string, value=serdes.string)
+            changed = stream.select_key(lambda _, v: v) if select else stream.map_values(lambda v: v)
+            changed.group_by_key(key=serdes.string).count()
+
+        return [build]
+
+    found = compare(keyed(False), keyed(True))
+    (store,) = [change for change in found.state if change.kind == "store"]
+    assert store.fate == "incompatible"
+    assert "keyed by SelectKey" in store.reason
+
+
+def test_generated_names_that_mean_the_same_are_carried_over() -> None:
+    def counted(keep: str) -> list[Program]:
+        def build(builder: StreamsBuilder) -> None:
+            stream = builder.stream("a", key=serdes.string, value=serdes.string)
+            stream.filter(lambda _k, v: v != keep).group_by_key().count()
+
+        return [build]
+
+    def grouped(by: Callable[[str, str], str]) -> list[Program]:
+        return unnamed(("a", by))
+
+    assert set(fates(compare(counted("x"), counted("y"))).values()) == {"carried over"}
+    # A function that is edited is no other one.
+    edited = compare(grouped(lambda _, v: v[:1]), grouped(lambda _, v: v[:2]))
+    assert set(fates(edited).values()) == {"carried over"}
+
+    def widened(*topics: str) -> list[Program]:
+        def build(builder: StreamsBuilder) -> None:
+            builder.stream(topics, key=serdes.string, value=serdes.string).group_by_key().count()
+
+        return [build]
+
+    assert set(fates(compare(widened("a"), widened("a", "b"))).values()) == {"carried over"}
+
+
+def test_a_name_that_was_generated_keeps_its_state_when_it_is_given() -> None:
+    before = compare(unnamed(("a", None), ("b", None)), unnamed(("a", None), ("b", None)))
+    first, second = (change.name for change in before.state)
+    given: list[Program] = [counting("b", store=second), counting("a", store=first)]
+    assert fates(compare(unnamed(("a", None), ("b", None)), given)) == {first: "carried over", second: "carried over"}
+
+
+def test_rows_without_room_for_timestamps_are_incompatible() -> None:
+    plain, timed = counting("a", store=Store("x", plain_rows=True)), counting("a", store="x")
+    for old, new in ((plain, timed), (timed, plain)):
+        found = compare([old], [new])
+        assert found.verdict is Verdict.INCOMPATIBLE
+        assert "plain_rows" in reason(found, "x")
+
+
+def test_an_outline_of_a_version_that_said_less_compares_what_it_says() -> None:
+    (old,) = outlines([unnamed(("a", None))])
+    (new,) = outlines([unnamed(("b", None))])
+    value = old.to_json()
+    del value["origins"]
+    for store in value["stores"]:
+        for name in ("plain_rows", "segment_interval_ms", "changelog_retention_ms"):
+            del store[name]
+    for subtopology in value["subtopologies"]:
+        del subtopology["copartition_groups"]
+    assert set(fates(diff(TopologyOutline.from_json(value), new)).values()) == {"carried over"}
+    assert TopologyOutline.from_json(orjson.loads(orjson.dumps(old.to_json()))) == old
+
+
+# ------------------------------------------------------------------------------------------------------------ partitions
+
+
+def test_a_changelog_that_has_another_number_of_partitions_is_incompatible() -> None:
+    def reading(*topics: str) -> list[Program]:
+        def build(builder: StreamsBuilder) -> None:
+            builder.stream(topics, key=serdes.string, value=serdes.string).group_by_key().count(store="counts")
+
+        return [build]
+
+    old, new = outlines([reading("a"), reading("a", "b")])
+    sources = {"a": 2, "b": 4}
+    for topics in (ClusterTopics(sources), ClusterTopics(sources, {"counts-changelog": 2})):
+        found = diff(old, new, topics)
+        assert found.verdict is Verdict.INCOMPATIBLE
+        assert "its changelog has 2, and its subtopology has 4 tasks" in reason(found, "counts")
+    for topics in (ClusterTopics({"a": 2, "b": 2}), ClusterTopics({"a": 2}), ClusterTopics()):
+        assert diff(old, new, topics).verdict is Verdict.CARRIED_OVER
+    # Also where the program stays, and a source has got more partitions.
+    found = diff(old, old, ClusterTopics({"a": 3}, {"counts-changelog": 2}))
+    assert found.verdict is Verdict.INCOMPATIBLE
+
+
+def test_a_repartition_that_does_not_fit_the_changelog_is_incompatible() -> None:
+    old, new = outlines([[regrouping(4)], [regrouping(8)]])
+    found = diff(old, new)
+    assert fates(found) == {"orders-counts": "incompatible", "orders-repartition": "incompatible"}
+    assert "its changelog has 4, and its subtopology has 8 tasks" in reason(found, "orders-counts")
+    direct, repartitioned = outlines([[counting("orders")], [regrouping(8)]])
+    found = diff(direct, repartitioned, ClusterTopics({"orders": 2}))
+    assert fates(found)["orders-counts"] == "incompatible"
+    derived = outlines([[regrouping()]])[0]
+    assert fates(diff(direct, derived, ClusterTopics({"orders": 2})))["orders-counts"] == "carried over"
+    found = diff(
+        derived, derived, ClusterTopics({"orders": 3}, {"orders-repartition": 2, "orders-counts-changelog": 3})
+    )
+    assert "partitions 2 -> 3, with its sources" in reason(found, "orders-repartition")
