@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,17 @@ def calls(tree: ast.Module) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node.lineno
+
+
+def test_tools_leave_no_folder_out(pytestconfig: pytest.Config) -> None:
+    """Name the folder differently, or take its name out of norecursedirs and of ruff's exclude in pyproject.toml."""
+    folders = {part for name, _, _ in sources(*PACKAGES, "tests") for part in Path(name).parts[:-1]}
+    patterns = pytestconfig.getini("norecursedirs")
+    assert not [folder for folder in folders for pattern in patterns if fnmatch(folder, pattern)]
+    files = [name for name, _, _ in sources(*PACKAGES)]
+    ruff = [sys.executable, "-m", "ruff", "check", "--show-files", *PACKAGES]
+    listed = subprocess.run(ruff, capture_output=True, text=True, check=True, cwd=ROOT).stdout.splitlines()
+    assert not set(files) - {Path(each).relative_to(ROOT).as_posix() for each in listed}
 
 
 def test_functions_are_short() -> None:
