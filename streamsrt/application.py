@@ -5,13 +5,16 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from streamsrt.errors import ConfigError
+from streamsrt.errors import ConfigError, StreamsError
+from topology import TopologyError
 from topology.graph.topology import Topology
 
 
@@ -24,32 +27,90 @@ class Application:
 
 
 def load_application(name: str) -> Application:
-    """Imports the module and takes the topology out of it. Raises :class:`ConfigError` that says what is missing."""
-    module_name, _, attribute = name.partition(":")
-    attribute = attribute or "topology"
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
-            raise ConfigError(
-                f"there is no module {module_name!r} (from {name!r}): give MODULE:ATTRIBUTE as Python imports it, "
-                f"from {os.getcwd()} or the environment"
-            ) from None
-        raise ConfigError(f"module {module_name!r} can't be imported: {error}") from error
+    """Imports the module and takes the topology out of it. Raises :class:`ConfigError` that says what is missing.
+
+    The module is named as Python imports it, or by the path of its file.
+    """
+    module_name, attribute = module_and_attribute(name)
+    module = _imported(module_name, name)
     topology = getattr(module, attribute, None)
     if callable(topology):
-        topology = topology()
+        topology = _called(topology, f"{module_name}:{attribute}")
     if not isinstance(topology, Topology):
         found = sorted(key for key, value in vars(module).items() if isinstance(value, Topology))
         hint = f"; it has {', '.join(found)}" if found else "; build one with StreamsBuilder().build()"
         raise ConfigError(f"{module_name}:{attribute} is not a topology{hint}")
-    return Application(topology, getattr(module, "config", {}))
+    config = getattr(module, "config", {})
+    if not isinstance(config, Mapping):
+        raise ConfigError(f"{module_name}:config is {config!r}: it holds settings by their names, as a dict")
+    return Application(topology, config)
+
+
+def module_and_attribute(name: str) -> tuple[str, str]:
+    """The module and the attribute of it. Where a file is named, its directory is one that Python imports from."""
+    module, _, attribute = name.partition(":")
+    if not module:
+        raise ConfigError(
+            f"{name!r} names no module: give MODULE:ATTRIBUTE, or the path of a file, as in ./app.py:topology"
+        )
+    directory = Path.cwd()
+    if module.endswith(".py") or "/" in module or os.sep in module:
+        path = Path(module if module.endswith(".py") else f"{module}.py").absolute()
+        if not path.is_file():
+            raise ConfigError(f"there is no file {path} (from {name!r})")
+        if not path.stem.isidentifier():
+            raise ConfigError(f"{path.name} can't be imported by Python: rename it to letters, digits and '_'")
+        # A module of a package is known by the package's name, so that its relative imports work.
+        parts = [path.stem]
+        directory = path.parent
+        while (directory / "__init__.py").is_file():
+            parts.insert(0, directory.name)
+            directory = directory.parent
+        module = ".".join(parts).removesuffix(".__init__")
+    for each in (Path.cwd(), directory):
+        if str(each) not in sys.path:
+            sys.path.insert(0, str(each))
+    return module, attribute or "topology"
+
+
+def _imported(module: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module == error.name or module.startswith(error.name + ".")):
+            raise ConfigError(
+                f"there is no module {module!r} (from {name!r}): give MODULE:ATTRIBUTE as Python imports it, "
+                f"from {os.getcwd()} or the environment, or the path of its file, as in ./app.py:topology"
+            ) from None
+        raise ConfigError(f"module {module!r} can't be imported: {error} ({_line(error)})") from error
+    except (StreamsError, TopologyError):
+        raise
+    except SyntaxError as error:
+        where = f"{error.filename}:{error.lineno}" if error.filename else f"module {module!r}"
+        raise ConfigError(f"{where}: {type(error).__name__}: {error.msg}") from error
+    except Exception as error:
+        raise ConfigError(
+            f"module {module!r} can't be imported: {type(error).__name__}: {error} ({_line(error)})"
+        ) from error
+
+
+def _called(make: Callable[[], object], name: str) -> object:
+    try:
+        return make()
+    except (StreamsError, TopologyError):
+        raise
+    except Exception as error:
+        raise ConfigError(f"{name}() raised {type(error).__name__}: {error} ({_line(error)})") from error
+
+
+def _line(error: BaseException) -> str:
+    """The innermost line of the program that an error passed, outside of the import machinery."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith("<frozen")]
+    return f"{frames[-1].filename}:{frames[-1].lineno}"
 
 
 def module_digest(name: str) -> str:
     """A hash of the source of an application's module, which must be importable; empty where it has no file."""
-    module = importlib.import_module(name.partition(":")[0])
+    module = importlib.import_module(module_and_attribute(name)[0])
     path = getattr(module, "__file__", None)
     return "" if path is None else sha256(Path(path).read_bytes()).hexdigest()[:32]

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from streamsrt.client.network import NetworkThread
-from streamsrt.errors import RequestFailedError
-from streamsrt.wire.error_codes import error_name
+from streamsrt.errors import ConfigError, RequestFailedError
+from streamsrt.wire.error_codes import ErrorCode, error_name
 
 
 def described_group(network: NetworkThread, group: str) -> Any:
-    """The group. Raises RequestFailedError for one that can't be described, as where there is none."""
+    """The group. Raises ConfigError where there is none, RequestFailedError where it can't be described."""
     described = network.admin.describe_streams_groups([group])[0]
+    if described.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        raise no_such_group(group)
     if described.error_code:
         reason = described.error_message or error_name(described.error_code)
         raise RequestFailedError(
@@ -19,3 +21,13 @@ def described_group(network: NetworkThread, group: str) -> Any:
             described.error_code,
         )
     return described
+
+
+def check_group(network: NetworkThread, group: str) -> None:
+    """Raises ConfigError where there is no group of that name, of whatever kind."""
+    if all(each.group_id != group for each in network.admin.list_groups()):
+        raise no_such_group(group)
+
+
+def no_such_group(group: str) -> ConfigError:
+    return ConfigError(f"no such group: {group} (streamsrt groups list shows what there is)")

@@ -10,7 +10,8 @@ import typer
 
 from streamsrt.cli import backfill, broker, groups, query, records, state, topics, topology
 from streamsrt.cli.run import run
-from streamsrt.errors import StreamsError
+from streamsrt.errors import StreamsError, UserError
+from streamsrt.wire.primitives import EncodeError
 from topology.spec.errors import TopologyError
 
 app = typer.Typer(
@@ -40,16 +41,28 @@ def run_command_line(arguments: Sequence[str] | None = None) -> None:
     try:
         app(list(arguments) if arguments is not None else None)
     except (StreamsError, TopologyError) as error:
-        with suppress(OSError):
-            sys.stderr.write(f"streamsrt: {error}\n")
+        _tell(str(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except EncodeError as error:
+        _tell(f"a number is too large for Kafka's protocol, or a text too long: {error}")
+        sys.exit(UserError.exit_code)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _tell(f"{error.filename}: {error.strerror}")
+        sys.exit(UserError.exit_code)
     finally:
         _give_up_on_a_full_log()
+
+
+def _tell(message: str) -> None:
+    with suppress(OSError):
+        sys.stderr.write(f"streamsrt: {message}\n")
 
 
 def _give_up_on_a_full_log() -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsrt.cli.described_group import described_group
+from streamsrt.cli.described_group import check_group, described_group
 from streamsrt.cli.group_offsets import delete_offsets, reset_offsets
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
@@ -61,6 +61,8 @@ def describe(
 
 def _offsets(network: NetworkThread, group: str, *, verbose: bool) -> tuple[list[str], list[dict[str, object]]]:
     committed = network.admin.committed(group)
+    if not committed:
+        check_group(network, group)
     ends = network.admin.list_offsets(dict.fromkeys(committed, LATEST))
     rows = []
     for (topic, partition), offset in sorted(committed.items()):
@@ -188,6 +190,8 @@ def forget_topology(
     """
     with cluster(bootstrap_servers) as network:
         offsets = network.admin.committed(group)
+        if not offsets:
+            check_group(network, group)
         if not execute:
             note(f"would delete group {group} and commit its {len(offsets)} offsets again; say --execute to do it")
             return

@@ -112,6 +112,8 @@ def _read_properties(path: Path) -> dict[str, str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise ConfigError(f"--config-file {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"--config-file {path} is no text in UTF-8: {error.reason} at byte {error.start}") from None
     return key_value_pairs([line for line in map(str.strip, lines) if line and line[0] not in "#!"], source=str(path))
 
 

@@ -54,7 +54,7 @@ def diff(
 
 def _outline_of(name: str) -> TopologyOutline:
     path = Path(name)
-    if not path.is_file():
+    if not path.is_file() or path.suffix == ".py":
         return outline(load_application(name).topology)
     try:
         return TopologyOutline.from_json(orjson.loads(path.read_bytes()))

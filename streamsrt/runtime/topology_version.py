@@ -94,7 +94,7 @@ class LocalVersion:
     def _last(self) -> TopologyOutline | None:
         try:
             return TopologyOutline.from_json(json.loads(self._file.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             # None was written yet, or one of another format: the coordinator's comparison remains.
             return None
 

@@ -144,7 +144,7 @@ class StateDirectory:
         try:
             content = json.loads(self._positions_path(store, replica).read_bytes())
             return {int(partition): int(offset) for partition, offset in content["positions"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return {}
 
     def write_positions(self, store: str, replica: int, positions: Mapping[int, int]) -> None:
@@ -336,7 +336,7 @@ def _process_id(path: Path) -> uuid.UUID:
     try:
         content = json.loads(text)
         directory_format, process_id = int(content["format"]), str(content.get("process_id", ""))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _unreadable(path, error) from error
     if directory_format > FORMAT:
         raise StateError(

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streamsrt.application import load_application
+from streamsrt.application import load_application, module_and_attribute
 from streamsrt.errors import ConfigError, StreamsError
 from streamsrt.testing.simulator.running import simulate_seeds
 from streamsrt.testing.simulator.values import Faults, Inputs, SimulationFailure
@@ -46,7 +46,7 @@ def _run(options: argparse.Namespace) -> int:
     for result in simulate_seeds(
         application.topology,
         seeds=range(options.first, options.first + options.seeds),
-        inputs=_inputs(options.inputs or options.application.partition(":")[0]),
+        inputs=_inputs(options.inputs or module_and_attribute(options.application)[0]),
         instances=options.instances,
         partitions=options.partitions,
         faults=faults,

@@ -70,6 +70,14 @@ def test_run_refuses_wrong_arguments(command: Command, arguments: list[str], sai
     assert said in done.err
 
 
+def test_a_config_file_that_is_no_text(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "app.properties"
+    path.write_bytes(b"\xff\xfe")
+    done = command("run", "examples.wordcount", "-a", "app", "-b", "127.0.0.1:1", "--config-file", path)
+    assert done.code == 2
+    assert done.err.endswith("app.properties is no text in UTF-8: invalid start byte at byte 0\n")
+
+
 @pytest.mark.parametrize("name", ["string", "org.apache.kafka.common.serialization.Serdes$StringSerde"])
 def test_default_serdes_are_named_in_a_file_and_on_the_command_line(
     command: Command, tmp_path: Path, name: str

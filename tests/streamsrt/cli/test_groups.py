@@ -87,10 +87,21 @@ def test_a_group_with_members_is_not_deleted(on_broker: Command, group: str) -> 
 
 
 def test_a_group_that_is_not_there(on_broker: Command) -> None:
-    done = on_broker("groups", "describe", "nobody", "--view", "state")
-    assert done.code == 3
-    assert "group 'nobody' can't be described" in done.err
-    assert "streamsrt groups list shows what there is" in done.err
+    commands = [
+        *(("describe", "nobody", "--view", view) for view in ("offsets", "members", "state", "rebalances")),
+        ("forget-topology", "nobody"),
+        ("reset-offsets", "nobody", "--to-earliest"),
+    ]
+    for arguments in commands:
+        done = on_broker("groups", *arguments)
+        assert done.code == 2, arguments
+        assert done.err == "streamsrt: no such group: nobody (streamsrt groups list shows what there is)\n"
+
+
+def test_a_backup_that_cannot_be_written_is_told(on_broker: Command, group: str) -> None:
+    done = on_broker("groups", "forget-topology", group, "--execute", "--backup", "/no/such/directory/offsets.json")
+    assert done.code == 2
+    assert done.err == "streamsrt: /no/such/directory/offsets.json: No such file or directory\n"
 
 
 def test_an_unknown_view(on_broker: Command) -> None:

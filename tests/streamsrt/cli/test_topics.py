@@ -50,3 +50,9 @@ def test_a_setting_without_a_value(on_broker: Command, topic: str) -> None:
     done = on_broker("topics", "create", topic, "--config", "retention.ms")
     assert done.code == 2
     assert done.err == "streamsrt: --config retention.ms: expected KEY=VALUE\n"
+
+
+def test_a_number_that_kafka_has_no_room_for(on_broker: Command, topic: str) -> None:
+    done = on_broker("topics", "create", topic, "--partitions", 99_999_999_999)
+    assert done.code == 2
+    assert done.err.startswith("streamsrt: a number is too large for Kafka's protocol")

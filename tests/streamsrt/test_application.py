@@ -1,0 +1,124 @@
+"""What an application is named by, and what is said of modules that can't be imported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from streamsrt.application import load_application, module_digest
+from streamsrt.errors import ConfigError
+from topology import TopologyError
+
+PROGRAM = """
+from topology import StreamsBuilder
+import {neighbour}
+builder = StreamsBuilder()
+builder.stream("in").to("{neighbour}")
+topology = builder.build()
+"""
+
+Write = Callable[[str, str], str]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Writes a module of that name in the current directory; what was imported is forgotten again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = set(sys.modules)
+
+    def write(path: str, text: str) -> str:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return path
+
+    yield write
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_an_application_is_named_by_module_or_file(write: Write, tmp_path: Path) -> None:
+    write("named_neighbour.py", "")
+    write("named_app.py", PROGRAM.format(neighbour="named_neighbour"))
+    names = [
+        "named_app:topology",
+        "named_app",
+        "./named_app.py:topology",
+        "named_app.py",
+        "./named_app",
+        "../x/named_app.py",
+    ]
+    (tmp_path.parent / "x").symlink_to(tmp_path)
+    for name in names:
+        assert "topic: named_neighbour" in load_application(name).topology.describe(), name
+        assert module_digest(name) == module_digest("named_app")
+
+
+def test_a_file_of_a_package_is_a_module_of_it(write: Write) -> None:
+    write("named_package/__init__.py", "")
+    write("named_package/inside/__init__.py", "")
+    write("named_package/inside/name.py", "topic = 'out'")
+    text = "from topology import *\nfrom .name import topic\nb = StreamsBuilder()\nb.stream('in').to(topic)\nmade = b.build"
+    write("named_package/inside/app.py", text)
+    assert "topic: out" in load_application("./named_package/inside/app.py:made").topology.describe()
+    assert "named_package.inside.app" in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def f(:", "bad_app.py:1: SyntaxError: invalid syntax"),
+        ("if True:\nx = 1", "bad_app.py:2: IndentationError: expected an indented block"),
+        ("\0", "null byte"),
+        ("import named_nowhere", "'bad_app' can't be imported: No module named 'named_nowhere' ("),
+        ("\n1 / 0", "can't be imported: ZeroDivisionError: division by zero ("),
+        ("from . import x", "can't be imported: ImportError: "),
+        ("topology = 5", "bad_app:topology is not a topology; build one"),
+        ("def topology():\n    return {}['a']", "bad_app:topology() raised KeyError: 'a' ("),
+        ("from examples.wordcount import topology\nconfig = 5", "bad_app:config is 5: it holds settings"),
+    ],
+)
+def test_a_module_that_is_wrong_is_told_in_one_line(write: Write, text: str, said: str) -> None:
+    write("bad_app.py", text)
+    with pytest.raises(ConfigError) as raised:
+        load_application("bad_app")
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert raised.value.exit_code == 2
+
+
+def test_the_line_of_the_program_is_told(write: Write, tmp_path: Path) -> None:
+    write("bad_app.py", "\n\n1 / 0")
+    with pytest.raises(ConfigError, match=rf"\({tmp_path}/bad_app.py:3\)$"):
+        load_application("bad_app")
+
+
+def test_a_topology_that_is_wrong_stays_a_topology_error(write: Write) -> None:
+    write("bad_app.py", "from topology import StreamsBuilder\ntopology = StreamsBuilder().build()")
+    with pytest.raises(TopologyError, match="reads no topic"):
+        load_application("bad_app")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("./nowhere.py:topology", "there is no file "),
+        ("nowhere:topology", "or the path of its file, as in ./app.py:topology"),
+        ("", "names no module"),
+        (":topology", "names no module"),
+    ],
+)
+def test_a_name_of_nothing_is_told(write: Write, name: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_application(name)
+
+
+def test_a_file_that_python_cannot_import_is_told(write: Write) -> None:
+    write("my-app.py", "")
+    with pytest.raises(ConfigError, match=r"my-app.py can't be imported by Python: rename it"):
+        load_application("my-app.py")
