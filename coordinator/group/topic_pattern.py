@@ -1,6 +1,6 @@
 """Patterns of topic names, which have RE2's syntax: what groups of several types subscribe to.
 
-A pattern matches whole names. Internal topics of the broker are matched by none.
+A pattern matches whole names; of all topics, those of the broker itself (``__consumer_offsets``) too.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 import re2
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 class InvalidRegexError(ValueError):
@@ -33,4 +31,4 @@ def compiled(regex: str) -> Callable[[str], object]:
 def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
     """The topics that a pattern means. Raises InvalidRegexError."""
     matches = compiled(regex)
-    return frozenset(name for name in names if name not in INTERNAL_TOPICS and matches(name))
+    return frozenset(name for name in names if matches(name))

@@ -198,3 +198,18 @@ def test_a_static_member(asking: Asking) -> None:
         assert [each.error_code for each in asking.ask(request, 9).topics[0].partitions] == [code]
     assert asking.beat("b", -1, instance_id="i").member_epoch == -1
     assert asking.describe().group_state == "Empty"
+
+
+def test_a_pattern_means_the_topics_of_the_broker_too(asking: Asking) -> None:
+    asking.enter("a", subscribed_topic_names=None, subscribed_topic_regex=f"__consumer_off.*|{asking.group}")
+    pause = Event()
+    for _ in range(600):
+        answer = asking.beat("a", asking.epochs["a"])
+        asking.epochs["a"] = answer.member_epoch
+        topics = {
+            entry.topic_name for member in asking.describe().members for entry in member.assignment.topic_partitions
+        }
+        if topics:
+            break
+        pause.wait(0.1)
+    assert topics == {"__consumer_offsets", asking.group}

@@ -65,6 +65,23 @@ def test_admin(bootstrap_servers: str, topic: str) -> None:
     admin.close()
 
 
+def test_a_group_whose_member_polls_is_described_as_stable(bootstrap_servers: str, topic: str) -> None:
+    group = f"group-{topic}"
+    consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap_servers, group_id=group)
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    for _ in range(PATIENCE_S * 10):
+        consumer.poll(100)
+        described = admin.describe_groups([group])[group]
+        if described["group_state"] == "Stable" and consumer.assignment():
+            break
+    assert (described["group_state"], len(described["members"])) == ("Stable", 1)
+    assert described["members"][0]["member_assignment"]["assigned_partitions"] == [
+        {"topic": topic, "partitions": [0, 1]}
+    ]
+    admin.close()
+    consumer.close()
+
+
 def test_an_unknown_topic_is_an_error(bundled_broker: BundledBroker) -> None:
     """Apache Kafka creates it: ``auto.create.topics.enable`` is on there unless it is turned off."""
     producer = KafkaProducer(bootstrap_servers=bundled_broker.bootstrap_servers, max_block_ms=500)

@@ -1,6 +1,6 @@
 """What a group subscribes to: names, regular expressions, and the topics that they mean now.
 
-1. Regular expressions have RE2's syntax and match whole names. Internal topics are matched by none.
+1. Regular expressions have RE2's syntax and match whole names, those of the broker's own topics too, as on Apache Kafka.
 2. The topics of an expression are a record: after a failover members subscribe to what they subscribed to before, and new
    topics are seen with the first heartbeat.
 3. An expression means only topics that the member whose request it is resolved for may describe.

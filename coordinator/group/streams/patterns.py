@@ -16,6 +16,8 @@ from coordinator.group.streams.topology import Subtopology, Topology
 from coordinator.group.topic_pattern import matching
 from coordinator.group.values import TopicsImage
 
+TOPICS_OF_THE_BROKER = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
@@ -30,7 +32,8 @@ class Resolution:
 def resolve(topology: Topology, image: TopicsImage, is_visible: Callable[[str], bool] | None = None) -> Resolution:
     if not any(part.source_patterns for part in topology.subtopologies):
         return Resolution(topology)
-    internal = {topic.name for part in topology.subtopologies for topic in part.repartition_sources + part.changelogs}
+    internal = set(TOPICS_OF_THE_BROKER)
+    internal |= {topic.name for part in topology.subtopologies for topic in part.repartition_sources + part.changelogs}
     internal.update(*(part.repartition_sinks for part in topology.subtopologies))
     candidates = [name for name in image if name not in internal and (is_visible is None or is_visible(name))]
     meanings = {
