@@ -31,7 +31,7 @@ from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.queryable import Queryable
 from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.store_queries import StoreQueries
-from streamsrt.runtime.assembly import assemble, client_config, topology_settings, without_old_state
+from streamsrt.runtime.assembly import assemble, client_config, ready_topology, without_old_state
 from streamsrt.runtime.health import why_not_alive, why_not_ready
 from streamsrt.runtime.instance_metrics import InstanceMetrics
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response, application_shutdown
@@ -88,10 +88,7 @@ class KafkaStreams(Queryable):
         self._standby_listener = standby_listener or NO_STANDBY_LISTENER
         self.config = StreamsConfig.of(config)
         self._given_topology = topology
-        configured = topology.configured(topology_settings(self.config))
-        topology = configured.with_default_serdes(self.config.default_key_serde, self.config.default_value_serde)
-        epoch = self.config.topology_epoch
-        self.topology = topology if epoch is None else replace(topology, epoch=epoch)
+        self.topology = topology = ready_topology(topology, self.config)
         self._listener = state_listener
         self._state = State.CREATED
         self._state_lock = threading.Lock()

@@ -26,10 +26,12 @@ from coordinator.group.config import GroupConfig
 from coordinator.group.config import InvalidConfigError as InvalidGroupConfigError
 from coordinator.group.machine import failure
 from coordinator.group.state import Group
+from coordinator.group.streams.creation import keeps_longer
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.values import (
     CreateInternalTopics,
     GroupRequest,
+    RaiseRetention,
     RequestContext,
     RetentionDue,
     Rights,
@@ -215,7 +217,10 @@ class GroupShards:
             if parked is not None and not parked[0].done():
                 parked[0].set_result(reply.message)
         for effect in outcome.effects:
-            self._create_internal_topics(shard, effect)
+            if isinstance(effect, RaiseRetention):
+                self._raise_retention(effect)
+            else:
+                self._create_internal_topics(shard, effect)
         if shard.has_earlier_deadline(self._armed_ms):
             self._timer_event.set()
 
@@ -236,6 +241,28 @@ class GroupShards:
         if errors:
             logger.warning("internal topics of group %s could not be created: %s", effect.group_id, errors)
             self._carry_out(shard, shard.execute(TopicCreationFailed(effect.group_id, errors), self._now_ms()))
+        self.topics_changed()
+
+    def _raise_retention(self, effect: RaiseRetention) -> None:
+        for name, asked in effect.settings_ms.items():
+            topic = self._topics.get(name)
+            if topic is None:
+                continue
+            has = self._topics.effective_configs(topic)
+            longer = {
+                key: str(asked_ms) for key, asked_ms in asked.items() if keeps_longer(asked_ms, int(str(has[key])))
+            }
+            if not longer:
+                continue
+            try:
+                self._topics.set_configs(topic, {**topic.configs, **longer})
+            except (TopicRefusedError, InvalidConfigError, LogError) as error:
+                logger.warning(
+                    "changelog %s of group %s does not keep its records longer: %s", name, effect.group_id, error
+                )
+            else:
+                told = ", ".join(f"{key} {has[key]} -> {longer[key]}" for key in longer)
+                logger.info("changelog %s of group %s: %s, for its new topology", name, effect.group_id, told)
         self.topics_changed()
 
     def topics_changed(self) -> None:

@@ -163,7 +163,18 @@ class CreateInternalTopics:
     topics: tuple[TopicSpec, ...]
 
 
-Effect = CreateInternalTopics
+@dataclass(frozen=True, slots=True)
+class RaiseRetention:
+    """Changelogs of a group that must keep records at least so long: by topic, its settings in milliseconds (-1: for ever).
+
+    What a topic has of them that is longer stays.
+    """
+
+    group_id: str
+    settings_ms: Mapping[str, Mapping[str, int]]
+
+
+Effect = CreateInternalTopics | RaiseRetention
 
 
 class Reply(NamedTuple):

@@ -43,6 +43,7 @@ from streamsrt.backfill.plan import Plan, StorePlan, TaskPlan, load_plan
 from streamsrt.backfill.replay import LastValue, OfflineSettings, Replay, partition_counts
 from streamsrt.backfill.sources import open_inputs
 from streamsrt.config import StreamsConfig
+from streamsrt.runtime.assembly import ready_topology
 from streamsrt.state.rocksdb import write_sst
 from streamsrt.tasks.partition_group import TopicPartition
 from streamsrt.tasks.task import TaskConfig
@@ -177,10 +178,7 @@ def application_of(plan: Plan) -> tuple[Topology, StreamsConfig]:
 def configured(topology: Topology, values: dict[str, object], application_id: str) -> tuple[Topology, StreamsConfig]:
     """A topology as the runtime would run it with these settings."""
     config = StreamsConfig.of(values, application_id=application_id)
-    settings = {f"topic.{name}": value for name, value in config.topic_configs.items()}
-    settings["upgrade.from"] = config.upgrade_from or ""
-    ready = topology.configured(settings).with_default_serdes(config.default_key_serde, config.default_value_serde)
-    return ready, config
+    return ready_topology(topology, config), config
 
 
 def subtopology_id(subtopology: Subtopology, config: StreamsConfig) -> str:

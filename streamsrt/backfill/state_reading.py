@@ -257,7 +257,8 @@ class StateLog:
                 f"{self.store.application_id!r} has not run on this cluster yet, or has another name"
             )
         places = [(topic, partition) for partition in range(count)]
-        ends = {place: at.offset for place, at in admin.list_offsets(dict.fromkeys(places, LATEST)).items()}
+        latest = admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
+        ends = {place: at.offset for place, at in latest.items()}
         if self.store.spec.source_topic is None or self.store.is_global:
             return ends
         starts = admin.list_offsets(dict.fromkeys(places, EARLIEST))

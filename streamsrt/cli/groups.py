@@ -122,13 +122,14 @@ def _state(described: Any, *, verbose: bool) -> tuple[list[str], list[dict[str, 
     row = {
         "group": described.group_id,
         "state": described.group_state,
+        "topology_epoch": "-" if described.topology is None else described.topology.epoch,
         "group_epoch": described.group_epoch,
         "target_assignment_epoch": described.assignment_epoch,
         "members": len(described.members),
     }
     if verbose:
-        return ["group", "state", "group_epoch", "target_assignment_epoch", "members"], [row]
-    return ["group", "state", "members"], [row]
+        return ["group", "state", "topology_epoch", "group_epoch", "target_assignment_epoch", "members"], [row]
+    return ["group", "state", "topology_epoch", "members"], [row]
 
 
 def _rebalances(described: Any, *, verbose: bool) -> tuple[list[str], list[dict[str, object]]]:

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -302,6 +302,13 @@ def topology_settings(config: StreamsConfig) -> dict[str, Any]:
         "dsl.store.suppliers.class": config.dsl_store_suppliers_class,
         "windowstore.changelog.additional.retention.ms": config.windowstore_changelog_additional_retention_ms,
     }
+
+
+def ready_topology(topology: Topology, config: StreamsConfig) -> Topology:
+    """A topology as an instance with this configuration runs it. Raises MissingSerdeError."""
+    configured = topology.configured(topology_settings(config))
+    ready = configured.with_default_serdes(config.default_key_serde, config.default_value_serde)
+    return ready if config.topology_epoch is None else replace(ready, epoch=config.topology_epoch)
 
 
 def _turn_max_ms(config: StreamsConfig) -> int:

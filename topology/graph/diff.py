@@ -235,12 +235,28 @@ def _tasks_of(topology: TopologyOutline, store: str, partitions: Partitions) -> 
     return None if owner is None else partitions.tasks.get(owner.id)
 
 
+def _is_longer(before_ms: int | None, after_ms: int | None) -> bool:
+    """Whether a changelog is to keep its records longer; -1: for ever."""
+    assert before_ms is not None
+    assert after_ms is not None
+    return before_ms >= 0 and (after_ms < 0 or after_ms > before_ms)
+
+
 def _carried_over(old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
     if old.persistent != new.persistent:
         return "carried over", "restored from its changelog, since it moves between memory and disk"
     reasons = []
     if old.retention_ms != new.retention_ms:
         reasons.append(f"retention {old.retention_ms} -> {new.retention_ms} ms; what had expired does not come back")
+    kept_ms = (old.changelog_retention_ms, new.changelog_retention_ms)
+    if new.changelog is not None and None not in kept_ms and kept_ms[0] != kept_ms[1]:
+        if _is_longer(*kept_ms):
+            reasons.append(
+                f"retention.ms of its changelog {kept_ms[0]} -> {kept_ms[1]}: the bundled broker raises it when the new "
+                "version joins, on Apache Kafka alter the topic first"
+            )
+        else:
+            reasons.append(f"its changelog goes on keeping records for {kept_ms[0]} ms")
     intervals = (old.segment_interval_ms, new.segment_interval_ms)
     if new.persistent and None not in intervals and intervals[0] != intervals[1]:
         if new.changelog is None:

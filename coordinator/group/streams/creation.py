@@ -1,8 +1,10 @@
-"""When the coordinator creates the internal topics of a group.
+"""When the coordinator creates the internal topics of a group, and lets them keep their records longer.
 
 1. One attempt at a time, for all topics that are missing.
 2. After a failure the next attempt waits: 100 ms, doubled each time, 30 s at most, spread a little by group.
 3. An attempt of which nothing is heard for 30 s counts as lost.
+4. A changelog that is there keeps its records at least as long as a topology that is taken asks for. It is never told to
+   keep them shorter: what was set by hand, or for an older version, stays until the next topology.
 """
 
 from __future__ import annotations
@@ -12,13 +14,40 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator.group.streams.state import Creation
-from coordinator.group.values import CreateInternalTopics, TopicSpec
+from coordinator.group.streams.topology import Topology
+from coordinator.group.values import CreateInternalTopics, RaiseRetention, TopicsImage, TopicSpec
 
 FIRST_BACKOFF_MS = 100
 MAX_BACKOFF_MS = 30_000
 LOST_AFTER_MS = 30_000
 
 NO_CREATION = Creation()
+
+_KEPT_FOR = ("retention.ms", "min.compaction.lag.ms")
+_FOR_EVER = -1
+
+
+def raised_retention(topology: Topology, image: TopicsImage, group_id: str) -> RaiseRetention | None:
+    """What a topology asks of its changelogs that are there; None where that is nothing."""
+    found: dict[str, dict[str, int]] = {}
+    for part in topology.subtopologies:
+        own = set(part.own_changelogs)
+        for topic in part.changelogs:
+            # A topic of another name may be anybody's.
+            if topic.name in own and topic.name in image and topic.name.startswith(f"{group_id}-"):
+                asked = {key: int(text) for key, text in topic.configs if key in _KEPT_FOR and _is_number(text)}
+                if asked:
+                    found[topic.name] = asked
+    return RaiseRetention(group_id, found) if found else None
+
+
+def keeps_longer(asked_ms: int, has_ms: int) -> bool:
+    """Whether a topic would have to keep its records longer than it does."""
+    return has_ms != _FOR_EVER and (asked_ms == _FOR_EVER or asked_ms > has_ms)
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdigit()
 
 
 def next_creation(

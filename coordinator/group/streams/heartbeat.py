@@ -24,7 +24,7 @@ from coordinator.group.streams.configuration import (
     Configuration,
     configure,
 )
-from coordinator.group.streams.creation import creation_detail, next_creation
+from coordinator.group.streams.creation import creation_detail, next_creation, raised_retention
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, leave
 from coordinator.group.streams.reconcile import Holders, reconcile
 from coordinator.group.streams.records import (
@@ -149,6 +149,8 @@ class _Heartbeat:
             )
             statuses.append((STALE_TOPOLOGY, detail))
         configuration = self._configure(topology)
+        if self.topology_updated:
+            self._raise_retention(configuration)
         if configuration.is_ready and self.owned is not None and member.topology_epoch == topology.epoch:
             stored = self.before.current.get(member.member_id, NEVER_ASSIGNED)
             check_owned(self.owned - stored.assigned - stored.pending, configuration)
@@ -444,6 +446,13 @@ class _Heartbeat:
         if effect is not None:
             self.effects.append(effect)
         return creation_detail(creation)
+
+    def _raise_retention(self, configuration: Configuration) -> None:
+        """Lets changelogs that are there keep what the new topology needs, as far as the member may create them."""
+        rights = self.context.rights
+        asked = raised_retention(configuration.resolved, self.image, self.group.group_id)
+        if asked is not None and (rights is None or all(map(rights.may_create, asked.settings_ms))):
+            self.effects.append(asked)
 
     def _problems(self, member: Member, configuration: Configuration) -> list[tuple[int, str]]:
         statuses = []

@@ -63,6 +63,54 @@ def heartbeat(group: str, member: str = "m", **fields: Any) -> types.StreamsGrou
     )
 
 
+def test_changelogs_keep_their_records_as_long_as_a_new_topology_needs(broker: InProcessBroker) -> None:
+    info = types.StreamsGroupHeartbeatRequest.TopicInfo
+    setting = types.StreamsGroupHeartbeatRequest.KeyValue
+
+    def take(epoch: int, member: str, **kept_ms: tuple[str, int]) -> None:
+        changelogs = [
+            info(
+                name=name.replace("_", "-"),
+                replication_factor=-1,
+                topic_configs=[setting(key=key, value=str(ms))],
+            )
+            for name, (key, ms) in sorted(kept_ms.items())
+        ]
+        beat = heartbeat("g", member, state_changelog_topics=changelogs)
+        beat.topology.epoch = epoch
+        answer = broker.ask(beat)
+        assert (answer.error_code, answer.error_message) == (0, None)
+
+    def kept(topic: str) -> str | None:
+        found = broker.broker.topics.get(topic)
+        assert found is not None
+        return found.configs.get("retention.ms", found.configs.get("min.compaction.lag.ms"))
+
+    def topics() -> list[str | None]:
+        return [kept(name) for name in ("g-windows-changelog", "g-versions-changelog", "other-changelog")]
+
+    broker.create("t", 1)
+    broker.create("other-changelog", 1)
+    retention, lag = "retention.ms", "min.compaction.lag.ms"
+    others = {"other_changelog": (retention, 10**12)}
+    take(0, "a", g_windows_changelog=(retention, 100_000), g_versions_changelog=(lag, 200_000), **others)
+    assert topics() == ["100000", "200000", None]
+    take(1, "b", g_windows_changelog=(retention, 500_000), g_versions_changelog=(lag, 600_000), **others)
+    assert topics() == ["500000", "600000", None]
+    take(2, "c", g_windows_changelog=(retention, 100), g_versions_changelog=(lag, 200), **others)
+    assert topics() == ["500000", "600000", None]
+    windows = broker.broker.topics.get("g-windows-changelog")
+    assert windows is not None
+    # What is set by hand stays until there is another topology.
+    broker.broker.topics.set_configs(windows, {"retention.ms": "50"})
+    take(2, "d", g_windows_changelog=(retention, 100), g_versions_changelog=(lag, 200), **others)
+    assert kept("g-windows-changelog") == "50"
+    take(3, "e", g_windows_changelog=(retention, -1), g_versions_changelog=(lag, 200), **others)
+    assert kept("g-windows-changelog") == "-1"
+    take(4, "f", g_windows_changelog=(retention, 100_000), g_versions_changelog=(lag, 200), **others)
+    assert kept("g-windows-changelog") == "-1"
+
+
 class TestFindCoordinator:
     @pytest.mark.requirement("GA-004")
     @pytest.mark.parametrize("version", range(4))

@@ -29,6 +29,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import LATEST, NewTopic
 from streamsrt.errors import ConfigError
 from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.wire.records import encode_batch
 from tests.fixtures_brokers import BundledBroker
 from tests.streamsrt.backfill import every_store
 from tests.streamsrt.backfill.every_store import EVERYWHERE, GLOBAL, LAST, MINUTE_MS, TABLE, UNLOGGED, WORDS
@@ -210,6 +211,19 @@ def test_the_position_is_printed_and_in_the_files(
     for partition, offset in expected.items():
         metadata = pq.read_schema(tmp_path / f"partition-{partition}.parquet").metadata
         assert orjson.loads(metadata[POSITION_KEY]) == {topic: {str(partition): offset}}
+
+
+def test_what_an_open_transaction_has_written_is_not_exported(scene: Scene) -> None:
+    expected = scene.log("rows")
+    topic = StateLog(scene.reading("rows"), scene.network).positions
+    with connected(scene.servers, transactional_id=f"open-{scene.application_id}") as writer:
+        writer.transactions.initialize(10.0)
+        for name, partition in topic:
+            writer.producer.send(name, partition, encode_batch([b"open"], [b"1"], [0], transactional=True), 1)
+        writer.producer.flush()
+        assert scene.log("rows") == expected
+        writer.transactions.abort(10.0)
+    assert scene.log("rows") == expected
 
 
 def test_a_later_position_does_not_change_an_earlier_one(scene: Scene) -> None:

@@ -30,6 +30,7 @@ def group(on_broker: Command, bundled_broker: BundledBroker, topic: str, tmp_pat
         "bootstrap.servers": bundled_broker.bootstrap_servers,
         "state.dir": tmp_path,
         "commit.interval.ms": 50,
+        "topology.epoch": 3,
     }
     streams = KafkaStreams(
         builder.build(), config, state_listener=lambda new, _: running.set() if new is State.RUNNING else None
@@ -66,7 +67,9 @@ def test_describe_members_and_state(on_broker: Command, group: str) -> None:
     assert "ACTIVE:" in members[0]["assignments"]
     assert ":[0, 1];" in members[0]["assignments"]
     state = on_broker("groups", "describe", group, "--view", "state", "--json").rows
-    assert (state[0]["state"], state[0]["members"]) == ("Stable", 1)
+    assert (state[0]["state"], state[0]["topology_epoch"], state[0]["members"]) == ("Stable", 3, 1)
+    short = on_broker("groups", "describe", group, "--view", "state").out.splitlines()[0].split()
+    assert short == ["GROUP", "STATE", "TOPOLOGY-EPOCH", "MEMBERS"]
 
 
 def test_describe_why_tasks_moved(on_broker: Command, group: str) -> None:

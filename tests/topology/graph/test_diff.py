@@ -132,6 +132,10 @@ def test_where_a_store_lies_and_how_long_it_keeps_does_not_change_its_bytes() ->
     found = compare([windowed(60, 60)], [windowed(60, 600)])
     assert fates(found) == {"clicks-per-window": "carried over"}
     assert reason(found, "clicks-per-window").startswith("retention")
+    assert "retention.ms of its changelog 86520000 -> 87060000" in reason(found, "clicks-per-window")
+    shorter = compare([windowed(60, 600)], [windowed(60, 60)])
+    assert "goes on keeping records for 87060000 ms" in reason(shorter, "clicks-per-window")
+    assert "its files have other segments" in reason(shorter, "clicks-per-window")
     assert found.verdict is Verdict.CARRIED_OVER
 
 

@@ -83,3 +83,14 @@ def test_building_with_a_configuration_is_the_same() -> None:
 
 def test_internal_names_have_the_application_in_front() -> None:
     assert internal_topic_name("app", "c-changelog") == "app-c-changelog"
+
+
+def test_a_changelog_keeps_all_that_its_store_answers_for() -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("words", key=serdes.string, value=serdes.string).group_by_key()
+    minute_ms, week_ms = 60_000, 7 * 86_400_000
+    words.windowed_by(TimeWindows(minute_ms, grace=minute_ms)).count(store=Store("long", retention=week_ms))
+    (subtopology,) = builder.build().subtopologies
+    (changelog,) = subtopology.changelog_topics
+    # Size, grace and a day, as of a supplier in Kafka Streams, would lose five of these days when it is restored.
+    assert dict(changelog.configs)["retention.ms"] == str(week_ms + 86_400_000)
