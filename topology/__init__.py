@@ -10,14 +10,21 @@
 """
 
 from topology.dsl.builder import StreamsBuilder
-from topology.dsl.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
-from topology.dsl.count_windows import CountWindowedKStream
 from topology.dsl.global_tables import GlobalKTable
-from topology.dsl.grouped import KGroupedStream, SessionWindowedKStream, TimeWindowedKStream
-from topology.dsl.grouped_tables import KGroupedTable
 from topology.dsl.processor_api import TopologyBuilder
-from topology.dsl.streams import BranchedKStream, KStream
-from topology.dsl.tables import KTable
+from topology.dsl.streams_and_tables import (
+    BranchedKStream,
+    CogroupedKStream,
+    CountWindowedKStream,
+    KGroupedStream,
+    KGroupedTable,
+    KStream,
+    KTable,
+    SessionWindowedCogroupedKStream,
+    SessionWindowedKStream,
+    TimeWindowedCogroupedKStream,
+    TimeWindowedKStream,
+)
 from topology.graph.nodes import Subtopology
 from topology.graph.topology import Topology
 from topology.spec import serdes

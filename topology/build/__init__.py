@@ -5,7 +5,8 @@
 - ``materialize``         from what a program says about a store to what an operator needs
 - ``optimizer``           the passes of ``topology.optimization``
 - ``passes``              ``PASSES``, in order, and ``build``, which runs them
-- ``plan``                the steps that calls add, and what is known of streams and tables between them
+- ``plan``                the steps that calls add, in order, and what later calls ask of them
+- ``planned``             streams, tables and groups as the plan has them, which operators take and return
 - ``processor_wrapping``  the pass that asks a ``processor.wrapper.class``
 - ``unfinished``          a topology under construction: what a pass takes and returns
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from topology.build.materialize import store_spec, windowed_spec
-from topology.build.plan import Carried, PlannedStore
+from topology.build.plan import PlannedSerde, PlannedStore
 from topology.graph.operations.joins import JoinKind
 from topology.spec.codecs import bytes_
 from topology.spec.errors import TopologyError, WindowError, call_site
@@ -39,8 +39,8 @@ def stream_join_stores(
     given: JoinStores,
     windows: JoinWindows,
     generated: tuple[str, str],
-    key: Carried,
-    values: tuple[Carried, Carried],
+    key: PlannedSerde,
+    values: tuple[PlannedSerde, PlannedSerde],
 ) -> StreamJoinStores:
     """The stores of a join. ``generated``: the steps' generated names. Raises TopologyError where they don't fit."""
     suffixes = _suffixes(kind)
@@ -77,14 +77,14 @@ def side_suffix(kind: JoinKind, side: str) -> str:
     return f"-outer-{side}-join" if outer else f"-{side}-join"
 
 
-def _window(store: Store, name: str, windows: JoinWindows, key: Carried, value: Carried) -> PlannedStore:
+def _window(store: Store, name: str, windows: JoinWindows, key: PlannedSerde, value: PlannedSerde) -> PlannedStore:
     spec = replace(
         store_spec(store, name, key.serde, value.serde), timestamped=False, caching=False, retain_duplicates=True
     )
     return PlannedStore(windowed_spec(spec, windows.retention_ms, windows.size_ms), key, value)
 
 
-def _supplied(store: Store, windows: JoinWindows, key: Carried, value: Carried) -> PlannedStore:
+def _supplied(store: Store, windows: JoinWindows, key: PlannedSerde, value: PlannedSerde) -> PlannedStore:
     if store.name is None or store.kind != "window":
         raise TopologyError(f"a store of a join needs a name and kind='window', this is {store!r}", call_site())
     if not store.retain_duplicates:
@@ -115,4 +115,4 @@ def _shared(given: JoinStores, left: PlannedStore, name: str) -> PlannedStore:
         window_size_ms=None,
         retain_duplicates=False,
     )
-    return PlannedStore(spec, Carried(bytes_), Carried(bytes_))
+    return PlannedStore(spec, PlannedSerde(bytes_), PlannedSerde(bytes_))

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from topology.build.plan import (
-    Carried,
     GlobalStep,
     OperatorStep,
+    PlannedSerde,
     PlannedStore,
     RepartitionStep,
     SinkStep,
@@ -75,10 +75,10 @@ class Layout:
         operation = step.operation
         if step.serdes:
             # Only operations that have such fields are given serdes.
-            known: dict[str, Any] = {f"{side}_serde": carried.serde for side, carried in step.serdes.items()}
+            known: dict[str, Any] = {f"{side}_serde": planned.serde for side, planned in step.serdes.items()}
             operation = replace(operation, **known)
-        for side, carried in step.serdes.items():
-            self._open_side(step.name, side, carried, step.site)
+        for side, planned in step.serdes.items():
+            self._open_side(step.name, side, planned, step.site)
         self._processor(step, step.name, operation, parents, step.stores)
 
     def _global(self, step: GlobalStep) -> None:
@@ -233,22 +233,24 @@ class Layout:
                 spec.site,
             )
 
-    def _open(self, owner: str, key: Carried, value: Carried, site: CallSite | None, *, of_store: bool = False) -> None:
+    def _open(
+        self, owner: str, key: PlannedSerde, value: PlannedSerde, site: CallSite | None, *, of_store: bool = False
+    ) -> None:
         self._open_side(owner, "key", key, site, of_store=of_store)
         self._open_side(owner, "value", value, site, of_store=of_store)
 
     def _open_side(
-        self, owner: str, side: Side, carried: Carried, site: CallSite | None, *, of_store: bool = False
+        self, owner: str, side: Side, planned: PlannedSerde, site: CallSite | None, *, of_store: bool = False
     ) -> None:
-        if carried.serde is None:
+        if planned.serde is None:
             self.open_serdes.append(
                 OpenSerde(
                     owner=owner,
                     of_store=of_store,
                     side=side,
-                    changed_by=carried.changed_by,
-                    assumed=carried.assumed,
-                    wrap=carried.wrap,
+                    changed_by=planned.changed_by,
+                    assumed=planned.assumed,
+                    wrap=planned.wrap,
                     site=site,
                 )
             )

@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
-from topology.build.plan import Carried, Plan, PlannedStore, frozen_config
+from topology.build.plan import Plan, PlannedSerde, PlannedStore, frozen_config
 from topology.graph.nodes import AnySerde, StoreSpec
 from topology.spec.codecs import bytes_, long
 from topology.spec.errors import TopologyError, UnsupportedError, WindowError, call_site
@@ -26,6 +27,9 @@ from topology.spec.windows import (
 )
 
 STORE_INFIX = "STATE-STORE-"
+
+Materialized: TypeAlias = tuple[str | None, str | Store | None, AnySerde, AnySerde]
+"""What a program says of an operator that may keep a store: name of the step, store, key serde, value serde."""
 
 
 def as_store(store: str | Store | None) -> Store:
@@ -47,7 +51,7 @@ def given_serdes(store: Store, key: AnySerde, value: AnySerde, operator: str) ->
     return store.key or key, store.value or value
 
 
-def key_value_store(store: Store, name: str, key: Carried, value: Carried) -> PlannedStore:
+def key_value_store(store: Store, name: str, key: PlannedSerde, value: PlannedSerde) -> PlannedStore:
     """The store of a table by key: of kind key_value or versioned."""
     spec = _table_spec(store, name, key, value)
     if store.kind == "versioned":
@@ -60,7 +64,11 @@ def key_value_store(store: Store, name: str, key: Carried, value: Carried) -> Pl
 
 
 def window_store(
-    store: Store, name: str, key: Carried, value: Carried, windows: TimeWindows | SlidingWindows | UnlimitedWindows
+    store: Store,
+    name: str,
+    key: PlannedSerde,
+    value: PlannedSerde,
+    windows: TimeWindows | SlidingWindows | UnlimitedWindows,
 ) -> PlannedStore:
     """The store of a table by key and window. Raises WindowError where its retention is too short for the windows."""
     if store.window_size_ms not in (None, windows.size_ms):
@@ -72,19 +80,21 @@ def window_store(
     return PlannedStore(spec, key, value)
 
 
-def _table_spec(store: Store, name: str, key: Carried, value: Carried) -> StoreSpec:
+def _table_spec(store: Store, name: str, key: PlannedSerde, value: PlannedSerde) -> StoreSpec:
     """Rows of tables have timestamps; where the program wants none, there is only no room for them."""
     spec = store_spec(store, name, key.serde, value.serde)
     return replace(spec, timestamped=True, plain_rows=True) if store.timestamped is False else spec
 
 
-def session_store(store: Store, name: str, key: Carried, value: Carried, windows: SessionWindows) -> PlannedStore:
+def session_store(
+    store: Store, name: str, key: PlannedSerde, value: PlannedSerde, windows: SessionWindows
+) -> PlannedStore:
     """The store of a table by key and session. Raises WindowError where its retention is too short for the sessions."""
     spec = session_spec(store_spec(store, name, key.serde, value.serde), _retention_ms(store, name, windows))
     return PlannedStore(spec, key, value)
 
 
-def buffer_store(buffer: Buffer, name: str, key: Carried, value: Carried) -> PlannedStore:
+def buffer_store(buffer: Buffer, name: str, key: PlannedSerde, value: PlannedSerde) -> PlannedStore:
     """What holds the changes of a table back."""
     spec = StoreSpec(
         name=name,
@@ -111,7 +121,7 @@ def closed_store(of: PlannedStore) -> PlannedStore:
     name = closed_store_name(of.name)
     store = Store(name, caching=False, timestamped=False, logging=of.spec.logging)
     return PlannedStore(
-        replace(store_spec(store, name, bytes_, long), timestamped=False), Carried(bytes_), Carried(long)
+        replace(store_spec(store, name, bytes_, long), timestamped=False), PlannedSerde(bytes_), PlannedSerde(long)
     )
 
 
@@ -150,7 +160,7 @@ def added_store(store: Store) -> PlannedStore:
         spec = session_spec(spec, store.retention_ms)
     elif store.kind == "versioned":
         spec = versioned_spec(spec, store)
-    return PlannedStore(spec, Carried(store.key), Carried(store.value), shared=True)
+    return PlannedStore(spec, PlannedSerde(store.key), PlannedSerde(store.value), shared=True)
 
 
 def read_only_store(store: Store, topic: str) -> PlannedStore:

@@ -21,7 +21,7 @@ from topology.spec.errors import CallSite
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class PlannedSerde:
     """What is known of the serde of what flows.
 
     ``serde`` None: nobody named one. Then ``changed_by`` says which operator changed the type, if one did, ``assumed`` is
@@ -33,20 +33,20 @@ class Carried:
     assumed: AnySerde = None
     wrap: Callable[[Serde[Any]], Serde[Any]] | None = None
 
-    def or_given(self, serde: AnySerde) -> Carried:
-        return self if serde is None else Carried(serde)
+    def or_given(self, serde: AnySerde) -> PlannedSerde:
+        return self if serde is None else PlannedSerde(serde)
 
-    def wrapped(self, wrap: Callable[[Serde[Any]], Serde[Any]]) -> Carried:
+    def wrapped(self, wrap: Callable[[Serde[Any]], Serde[Any]]) -> PlannedSerde:
         """What is known of the serde that ``wrap`` makes of this one."""
         if self.serde is not None:
-            return Carried(wrap(self.serde))
+            return PlannedSerde(wrap(self.serde))
         inner = self.wrap
         return replace(self, wrap=wrap if inner is None else lambda serde: wrap(inner(serde)))
 
-    def changed(self, operator: str, site: CallSite, *, keep: bool = True) -> Carried:
+    def changed(self, operator: str, site: CallSite, *, keep: bool = True) -> PlannedSerde:
         """What is known behind an operator that may change the type. ``keep`` False: it surely makes another type."""
         before = None if self.wrap is not None or not keep else self.serde or self.assumed
-        return Carried(None, f"{operator}() at {site}", before)
+        return PlannedSerde(None, f"{operator}() at {site}", before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class PlannedStore:
     """A store as the operator that has it would make it. ``shared``: several processors may bring the same one."""
 
     spec: StoreSpec
-    key: Carried
-    value: Carried
+    key: PlannedSerde
+    value: PlannedSerde
     shared: bool = False
 
     @property
@@ -81,8 +81,8 @@ class SourceStep(Step):
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    key: Carried
-    value: Carried
+    key: PlannedSerde
+    value: PlannedSerde
     timestamp_extractor: Function | None = None
     offset_reset: str | None = None
     is_shared: bool = True
@@ -118,7 +118,7 @@ class OperatorStep(Step):
     operation: Operation
     stores: tuple[str, ...] = ()
     own_stores: tuple[PlannedStore, ...] = ()
-    serdes: Mapping[Side, Carried] = field(default_factory=dict)
+    serdes: Mapping[Side, PlannedSerde] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -181,8 +181,8 @@ class RepartitionStep(Step):
     topic: str
     sink_name: str
     filter_name: str | None
-    key: Carried
-    value: Carried
+    key: PlannedSerde
+    value: PlannedSerde
     partitioner: Function | None = None
     partitions: int | None = None
     keeps_null_keys: bool = False
@@ -196,8 +196,8 @@ class SinkStep(Step):
 
     topic: str | None = None
     topic_extractor: Function | None = None
-    key: Carried
-    value: Carried
+    key: PlannedSerde
+    value: PlannedSerde
     partitioner: Function | None = None
     repartition: bool = False
 
@@ -285,8 +285,8 @@ class LateSource:
     """The steps that drop late records, what is known of those records' serdes, and the sources above."""
 
     steps: tuple[Step, ...]
-    key: Carried
-    value: Carried
+    key: PlannedSerde
+    value: PlannedSerde
     sources: frozenset[str]
 
 

@@ -1,1 +1,26 @@
-"""What a program calls: builders, streams, tables, groups and their operators."""
+"""What a program calls: builders, streams, tables, groups and their operators.
+
+- ``asof_joins``          joins of a stream with the latest record of another one
+- ``batches``             operators over many records at once, and over async functions
+- ``builder``             ``StreamsBuilder``, where a topology begins
+- ``cogrouping``          aggregations of several grouped streams into one table
+- ``count_windowing``     aggregations in windows of so many records
+- ``deduplication``       dropping records whose id came before
+- ``foreign_key_joins``   joins of tables by a foreign key
+- ``global_tables``       topics that every instance reads wholly
+- ``grouping``            aggregations of grouped streams, in windows and without
+- ``late_records``        what operators drop as too late, as a stream
+- ``lookup_joins``        joins of a stream with what a function looks up elsewhere
+- ``printing``            records on a terminal
+- ``processor_api``       ``TopologyBuilder``: sources, processors and sinks by name
+- ``stream_joins``        joins of a stream with a stream, a table or a global table
+- ``stream_steps``        the other operators of streams
+- ``streams_and_tables``  the classes: streams, tables and groups, whose methods return each other
+- ``table_grouping``      aggregations of grouped tables
+- ``table_joins``         joins of tables by their keys
+- ``table_steps``         the other operators of tables
+
+1. A method of a class says what its types are and what it does. What it adds to the plan is a function of another module,
+   which takes and returns what :mod:`topology.build.planned` defines, and knows none of the classes.
+2. Nothing runs: a call checks its arguments, takes names from the plan and adds steps to it.
+"""

@@ -7,186 +7,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from topology.build.materialize import as_store, store_spec, windowed_spec
-from topology.build.plan import Carried, LateSource, OperatorStep, Plan, PlannedStore
-from topology.graph.operations import PassThrough
-from topology.graph.operations.joins import AsofJoin, AsofKeep
-from topology.spec.codecs import Serde, bytes_, check_keys
+from topology.build.plan import LateSource, OperatorStep, Plan, PlannedSerde, PlannedStore, Step
+from topology.build.planned import PlannedStream, checked_step_name
+from topology.dsl.stream_joins import join_side
+from topology.graph.nodes import AnySerde
+from topology.graph.operations import AsofJoin, AsofKeep, Function, PassThrough
+from topology.spec.codecs import bytes_, check_keys
 from topology.spec.errors import TopologyError, UnsupportedError, WindowError, call_site
 from topology.spec.functions import check_function, of_joined
-from topology.spec.names import check_name
 from topology.spec.stores import Store
 from topology.spec.windows import Duration, to_ms
-
-if TYPE_CHECKING:
-    from topology.build.plan import Step
-    from topology.dsl.streams import KStream
-    from topology.graph.operations.joins import JoinKind
-
-K = TypeVar("K")
-V = TypeVar("V")
-V2 = TypeVar("V2")
-VO = TypeVar("VO")
 
 How = Literal["inner", "left"]
 
 
-class AsofJoins(Generic[K, V]):
-    """The as-of join of a :class:`topology.KStream`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamAsofJoin:
+    """What the arguments of ``join_asof`` say."""
 
-    __slots__ = ()
+    joiner: Function
+    within: Duration
+    how: How
+    grace: Duration
+    keep: Duration | None
+    with_key: bool
+    name: str | None
+    key: AnySerde
+    value: AnySerde
+    other_value: AnySerde
+    store: str | Store | None
 
-    _key: Carried
-    _plan: Plan
-    _value: Carried
 
-    if TYPE_CHECKING:
-
-        def _side(
-            self, name: str | None, side: str, kind: JoinKind, key: Carried, value: Carried
-        ) -> tuple[Step, frozenset[str]]: ...
-
-    @overload
-    def join_asof(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[[V, VO], V2],
-        within: Duration,
-        *,
-        how: Literal["inner"] = "inner",
-        grace: Duration = 0,
-        keep: Duration | None = None,
-        with_key: Literal[False] = False,
-        name: str | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        other_value: Serde[VO] | None = None,
-        store: str | Store | None = None,
-    ) -> KStream[K, V2]: ...
-    @overload
-    def join_asof(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[[V, VO | None], V2],
-        within: Duration,
-        *,
-        how: Literal["left"],
-        grace: Duration = 0,
-        keep: Duration | None = None,
-        with_key: Literal[False] = False,
-        name: str | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        other_value: Serde[VO] | None = None,
-        store: str | Store | None = None,
-    ) -> KStream[K, V2]: ...
-    @overload
-    def join_asof(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[[K, V, VO], V2],
-        within: Duration,
-        *,
-        how: Literal["inner"] = "inner",
-        grace: Duration = 0,
-        keep: Duration | None = None,
-        with_key: Literal[True],
-        name: str | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        other_value: Serde[VO] | None = None,
-        store: str | Store | None = None,
-    ) -> KStream[K, V2]: ...
-    @overload
-    def join_asof(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[[K, V, VO | None], V2],
-        within: Duration,
-        *,
-        how: Literal["left"],
-        grace: Duration = 0,
-        keep: Duration | None = None,
-        with_key: Literal[True],
-        name: str | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        other_value: Serde[VO] | None = None,
-        store: str | Store | None = None,
-    ) -> KStream[K, V2]: ...
-    def join_asof(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[..., Any],
-        within: Duration,
-        *,
-        how: How = "inner",
-        grace: Duration = 0,
-        keep: Duration | None = None,
-        with_key: bool = False,
-        name: str | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        other_value: Serde[VO] | None = None,
-        store: str | Store | None = None,
-    ) -> KStream[K, Any]:
-        """Joins each record with the latest one of ``other`` with its key, at or before its own time, ``within`` at most.
-
-        ``joiner(value, other value)``, with the key first where ``with_key``. ``how`` "inner": a record without a match is
-        dropped; "left": it is joined with None. A result has the timestamp and the headers of this stream's record; of
-        several records of ``other`` with one time the last that came counts.
-
-        ``grace``: a record waits until stream time (of both streams together) is that far beyond it, so that records of
-        ``other`` which come late are found; 0: it is joined when it comes. What comes later than that does not change a
-        result that is there. ``keep``: how long records of ``other`` are kept, of stream time; None: twice ``within``, plus
-        ``grace``. A record of this stream that is out of order finds what was valid at its time, as long as it comes no
-        later than ``keep - within`` behind stream time; a later one, and a record of ``other`` older than ``keep``, is
-        dropped as late (:meth:`topology.KStream.late`).
-
-        ``store``: a name for the stores to begin with, or a :class:`Store` that also says whether they are in memory and
-        logged. Durations are timedelta or int milliseconds. Raises WindowError, TopologyError. Source: pandas' merge_asof.
-        """
-        from topology.dsl.streams import KStream
-
-        if not isinstance(other, KStream):
-            raise UnsupportedError(f"join_asof() joins a stream with a KStream, not with {other!r}", call_site())
-        if other._plan is not self._plan:
-            raise TopologyError("join_asof() needs both sides from one StreamsBuilder", call_site())
-        check_function(joiner, "join_asof", of_joined(with_key))
-        if how not in ("inner", "left"):
-            raise TopologyError(f"join_asof(how={how!r}): give 'inner' or 'left'", call_site())
-        within_ms, keep_ms, grace_ms = _times(within, grace, keep)
-        operation = AsofJoin(
-            store="",
-            joiner=joiner,
-            time="",
-            within_ms=within_ms,
-            keep_ms=keep_ms,
-            grace_ms=grace_ms,
-            left=how == "left",
-            with_key=with_key,
-        )
-        keys = self._key.or_given(key)
-        values = (self._value.or_given(value), other._value.or_given(other_value))
-        given = None if name is None else check_name(name, "step")
-        check_keys("join_asof", keys.serde, other._key.serde)
-        left, left_sources = self._side(given, "left", how, keys, values[0])
-        right, right_sources = other._side(given, "right", how, keys, values[1])
-        sources = left_sources | right_sources
-        self._plan.copartitioned.append((sources, call_site()))
-        step, lates = _steps(self._plan, given, (left, right), operation, as_store(store), (keys, *values))
-        joined: KStream[K, Any] = KStream(
-            self._plan, step, keys, values[0].changed("join_asof", step.site, keep=False), sources, False
-        )
-        joined._late = {
-            side: LateSource((late,), keys, carried, sources)
-            for side, late, carried in zip(("left", "right"), lates, values, strict=True)
-        }
-        return joined
+def join_asof(stream: PlannedStream, other: object, join: StreamAsofJoin) -> PlannedStream:
+    """The stream joined with the latest records of another one. Raises UnsupportedError where ``other`` is none."""
+    if not isinstance(other, PlannedStream):
+        raise UnsupportedError(f"join_asof() joins a stream with a KStream, not with {other!r}", call_site())
+    if other.plan is not stream.plan:
+        raise TopologyError("join_asof() needs both sides from one StreamsBuilder", call_site())
+    check_function(join.joiner, "join_asof", of_joined(join.with_key))
+    if join.how not in ("inner", "left"):
+        raise TopologyError(f"join_asof(how={join.how!r}): give 'inner' or 'left'", call_site())
+    within_ms, keep_ms, grace_ms = _times(join.within, join.grace, join.keep)
+    operation = AsofJoin(
+        store="",
+        joiner=join.joiner,
+        time="",
+        within_ms=within_ms,
+        keep_ms=keep_ms,
+        grace_ms=grace_ms,
+        left=join.how == "left",
+        with_key=join.with_key,
+    )
+    keys = stream.key.or_given(join.key)
+    values = (stream.value.or_given(join.value), other.value.or_given(join.other_value))
+    given = checked_step_name(join.name)
+    check_keys("join_asof", keys.serde, other.key.serde)
+    left, left_sources = join_side(stream, given, "left", join.how, keys, values[0])
+    right, right_sources = join_side(other, given, "right", join.how, keys, values[1])
+    sources = left_sources | right_sources
+    stream.plan.copartitioned.append((sources, call_site()))
+    step, lates = _steps(stream.plan, given, (left, right), operation, as_store(join.store), (keys, *values))
+    joined = PlannedStream(stream.plan, step, keys, values[0].changed("join_asof", step.site, keep=False), sources)
+    joined.late = {
+        side: LateSource((late,), keys, value, sources)
+        for side, late, value in zip(("left", "right"), lates, values, strict=True)
+    }
+    return joined
 
 
 def _times(within: Duration, grace: Duration, keep: Duration | None) -> tuple[int, int, int]:
@@ -212,12 +102,12 @@ def _steps(
     parents: tuple[Step, Step],
     operation: AsofJoin,
     base: Store,
-    carried: tuple[Carried, Carried, Carried],
+    serdes: tuple[PlannedSerde, PlannedSerde, PlannedSerde],
 ) -> tuple[OperatorStep, tuple[Step, Step]]:
     """The steps of a join: the one behind which its results are, and those of the two sides."""
     if base.key is not None or base.value is not None:
         raise TopologyError("the serdes of a join are given with key=, value= and other_value=", call_site())
-    site, (key, value, other_value) = call_site(), carried
+    site, (key, value, other_value) = call_site(), serdes
     keeps = plan.suffixed(name, "-asof-right", "KSTREAM-ASOFRIGHT-")
     joins = plan.suffixed(name, "-asof-left", "KSTREAM-ASOFLEFT-")
     prefix = base.name or name or joins
@@ -232,7 +122,9 @@ def _steps(
     waiting: tuple[PlannedStore, ...] = ()
     if operation.grace_ms:
         waits = store_spec(base, f"{prefix}-asof-waiting-store", bytes_, bytes_)
-        waiting = (PlannedStore(replace(waits, timestamped=False, caching=False), Carried(bytes_), Carried(bytes_)),)
+        waiting = (
+            PlannedStore(replace(waits, timestamped=False, caching=False), PlannedSerde(bytes_), PlannedSerde(bytes_)),
+        )
     stores = (kept.name, *(store.name for store in waiting))
     right = OperatorStep(
         name=keeps,

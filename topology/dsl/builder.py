@@ -13,10 +13,10 @@ from typing import Any, TypeVar, overload
 
 from topology.build.materialize import added_store, as_store, generated_store_name, given_serdes, key_value_store
 from topology.build.passes import build
-from topology.build.plan import Carried, Plan, SourceStep, StoreStep, TableSourceStep, TableState
+from topology.build.plan import Plan, PlannedSerde, SourceStep, StoreStep, TableSourceStep, TableState
+from topology.build.planned import PlannedStream, PlannedTable
 from topology.dsl.global_tables import GlobalKTable, add_global_store, add_global_table
-from topology.dsl.streams import KStream
-from topology.dsl.tables import KTable
+from topology.dsl.streams_and_tables import KStream, KTable
 from topology.graph.operations import TableSource
 from topology.graph.topology import Topology
 from topology.spec.codecs import Serde
@@ -108,13 +108,13 @@ class StreamsBuilder:
             site=site,
             topics=() if isinstance(topics, re.Pattern) else _topics(topics),
             pattern=topics.pattern if isinstance(topics, re.Pattern) else None,
-            key=Carried(key),
-            value=Carried(value),
+            key=PlannedSerde(key),
+            value=PlannedSerde(value),
             timestamp_extractor=extractor_of(timestamp_extractor),
             offset_reset=reset_policy(offset_reset),
         )
         self._plan.add(step)
-        return KStream(self._plan, step, Carried(key), Carried(value), frozenset((step.name,)), False)
+        return KStream(PlannedStream(self._plan, step, PlannedSerde(key), PlannedSerde(value), frozenset((step.name,))))
 
     @overload
     def table(
@@ -187,7 +187,7 @@ class StreamsBuilder:
         key, value = given_serdes(wanted, key, value, "table")
         source_name = plan.named(None if given is None else f"{given}-source", "KSTREAM-SOURCE-")
         node = plan.named(given, "KTABLE-SOURCE-")
-        own_key, own_value = Carried(key), Carried(value)
+        own_key, own_value = PlannedSerde(key), PlannedSerde(value)
         table = TableState(
             kind="source",
             name=node,
@@ -201,13 +201,13 @@ class StreamsBuilder:
             source_name=source_name,
             table=table,
             topics=topics,
-            key=Carried(key),
-            value=Carried(value),
+            key=PlannedSerde(key),
+            value=PlannedSerde(value),
             timestamp_extractor=extractor_of(timestamp_extractor),
             offset_reset=reset_policy(offset_reset),
         )
         plan.add(step)
-        return KTable(plan, step, table, own_key, own_value, frozenset((source_name,)))
+        return KTable(PlannedTable(plan, step, table, own_key, own_value, frozenset((source_name,))))
 
     @overload
     def global_table(
@@ -243,7 +243,7 @@ class StreamsBuilder:
         A null value deletes, a record without a key is dropped. It always keeps a store, which has no changelog: the topic
         is read anew where the store is gone, so it should be compacted and never expire.
         """
-        return add_global_table(self._plan, topic, store, key, value, name)
+        return GlobalKTable(add_global_table(self._plan, topic, store, key, value, name))
 
     def add_global_store(
         self,

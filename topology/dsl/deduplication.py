@@ -1,4 +1,4 @@
-"""Dropping records that came before: the processor behind ``KStream.deduplicate``.
+"""Dropping records that came before: ``KStream.deduplicate`` and its processor.
 
 1. The store has one row for each id: the latest event time at which a record of it passed.
 2. A record is dropped when its time is within ``ttl`` of that, before or after. So the outcome depends on the records and
@@ -12,7 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from topology.build.planned import PlannedStream
+from topology.dsl.stream_steps import process
+from topology.graph.nodes import AnySerde
+from topology.graph.operations import Function
+from topology.spec.codecs import long
+from topology.spec.errors import TopologyError, call_site
+from topology.spec.functions import OF_RECORD, check_function
 from topology.spec.processor import FixedKeyProcessor, ProcessorContext, Record
+from topology.spec.stores import Store
+from topology.spec.windows import Duration, to_ms
 
 
 class Deduplicator(FixedKeyProcessor[Any, Any, Any]):
@@ -39,3 +48,24 @@ class Deduplicator(FixedKeyProcessor[Any, Any, Any]):
 
     def close(self) -> None:
         """Nothing is held but the store, which is its task's."""
+
+
+def deduplicate(
+    stream: PlannedStream,
+    id_of: Function,
+    ttl: Duration,
+    *,
+    serde: AnySerde,
+    grace: Duration,
+    store: str | None,
+    name: str | None,
+) -> PlannedStream:
+    """The stream without the records whose id came before. Raises TopologyError for a ``ttl`` below 1 ms."""
+    check_function(id_of, "deduplicate", OF_RECORD)
+    ttl_ms, grace_ms = to_ms(ttl, "ttl"), to_ms(grace, "grace")
+    if ttl_ms < 1 or grace_ms < 0:
+        raise TopologyError(f"deduplicate(ttl={ttl_ms} ms, grace={grace_ms} ms): ttl is 1 ms at least", call_site())
+    own = store or stream.plan.number("KSTREAM-DEDUPLICATE-STATE-STORE-")
+    seen = Store(own, key=serde, value=long, ttl=ttl_ms + grace_ms)
+    step_name = name or stream.plan.number("KSTREAM-DEDUPLICATE-")
+    return process(stream, lambda: Deduplicator(own, id_of, ttl_ms), [seen], step_name, fixed_key=True)

@@ -11,15 +11,14 @@ Source: KTableImpl.doJoinOnForeignKey of Kafka Streams (KIP-213).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from topology.build.materialize import key_value_store, store_spec
 from topology.build.plan import (
-    Carried,
     OperatorStep,
     Plan,
+    PlannedSerde,
     PlannedStore,
     SinkStep,
     SourceStep,
@@ -27,8 +26,9 @@ from topology.build.plan import (
     TableState,
     TableStep,
 )
+from topology.build.planned import PlannedTable
 from topology.graph.nodes import Side
-from topology.graph.operations import Operation, TableSource
+from topology.graph.operations import Function, Operation, TableSource
 from topology.graph.operations.joins import (
     ForeignTableJoin,
     ResponseJoin,
@@ -41,33 +41,30 @@ from topology.spec.codecs import bytes_
 from topology.spec.errors import CallSite
 from topology.spec.stores import Store
 
-if TYPE_CHECKING:
-    from topology.dsl.tables import KTable
-
 _PREFIX = "KTABLE-FK-JOIN-"
 _REGISTRATION = f"{_PREFIX}SUBSCRIPTION-REGISTRATION-"
 _PROCESSOR = f"{_PREFIX}SUBSCRIPTION-PROCESSOR-"
 _RESPONSE = f"{_PREFIX}SUBSCRIPTION-RESPONSE-"
 _OUTPUT = f"{_PREFIX}OUTPUT-"
-_BYTES = Carried(bytes_)
+_BYTES = PlannedSerde(bytes_)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignKeyJoin:
     """What the program says of a foreign-key join. ``key``, ``value``: what is known of the result's serdes."""
 
-    foreign_key: Callable[..., Any]
-    joiner: Callable[..., Any]
+    foreign_key: Function
+    joiner: Function
     left: bool
     name: str | None
     store: Store
-    key: Carried
-    value: Carried
+    key: PlannedSerde
+    value: PlannedSerde
     site: CallSite
-    other_partitioner: Callable[..., Any] | None = None
+    other_partitioner: Function | None = None
 
 
-def _by_key(partitioner: Callable[..., Any] | None) -> Callable[..., Any] | None:
+def _by_key(partitioner: Function | None) -> Function | None:
     """The program's partitioner, which knows the foreign key only: the value is a subscription."""
     if partitioner is None:
         return None
@@ -78,37 +75,35 @@ def _by_key(partitioner: Callable[..., Any] | None) -> Callable[..., Any] | None
     return chosen
 
 
-def add_foreign_key_join(left: KTable[Any, Any], right: KTable[Any, Any], join: ForeignKeyJoin) -> KTable[Any, Any]:
+def add_foreign_key_join(left: PlannedTable, right: PlannedTable, join: ForeignKeyJoin) -> PlannedTable:
     """Adds the steps of a join to the plan of both tables, and gives the result."""
     return _Steps(left, right, join).add()
 
 
 class _Steps:
-    def __init__(self, left: KTable[Any, Any], right: KTable[Any, Any], join: ForeignKeyJoin) -> None:
-        self.plan: Plan = left._plan
+    def __init__(self, left: PlannedTable, right: PlannedTable, join: ForeignKeyJoin) -> None:
+        self.plan: Plan = left.plan
         self.left, self.right, self.join = left, right, join
 
-    def add(self) -> KTable[Any, Any]:
-        from topology.dsl.tables import KTable
-
+    def add(self) -> PlannedTable:
         left, right, join, plan = self.left, self.right, self.join, self.plan
-        right._table.send_old_values(force=True)
-        left._table.send_old_values(force=True)
+        right.table.send_old_values(force=True)
+        left.table.send_old_values(force=True)
         source = self._registration()
-        plan.copartitioned.append((right._sources | {source.name}, join.site))
+        plan.copartitioned.append((right.sources | {source.name}, join.site))
         joined, foreign = self._subscriptions(source)
         response = self._response(joined, foreign)
-        sources = left._sources | {response.name}
+        sources = left.sources | {response.name}
         plan.copartitioned.append((sources, join.site))
         resolver = self._operator(
             self._named("-subscription-response-resolver", f"{_PREFIX}SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-"),
             (response,),
-            ResponseJoin(table=left._table.name, joiner=join.joiner, left=join.left),
-            stores=left._table.materialize(),
-            serdes={"value": left._value, "other_value": right._value},
+            ResponseJoin(table=left.table.name, joiner=join.joiner, left=join.left),
+            stores=left.table.materialize(),
+            serdes={"value": left.value, "other_value": right.value},
         )
         step, table = self._result(resolver)
-        return KTable(plan, step, table, join.key, join.value, sources)
+        return PlannedTable(plan, step, table, join.key, join.value, sources)
 
     def _named(self, suffix: str, prefix: str) -> str:
         return self.plan.suffixed(self.join.name, suffix, prefix)
@@ -118,18 +113,18 @@ class _Steps:
         topic = self._named("-subscription-registration", _REGISTRATION) + "-topic"
         send = self._operator(
             self._named("-subscription-registration-processor", _REGISTRATION),
-            (left._step,),
+            (left.step,),
             SubscriptionSend(foreign_key=self.join.foreign_key, left=self.join.left),
-            serdes={"key": left._key, "value": left._value},
+            serdes={"key": left.key, "value": left.value},
         )
         sink = self._sink(
             self._named("-subscription-registration-sink", "KTABLE-SINK-"),
             (send,),
             topic,
-            right._key,
+            right.key,
             _by_key(self.join.other_partitioner),
         )
-        return self._source(self._named("-subscription-registration-source", "KTABLE-SOURCE-"), sink, topic, right._key)
+        return self._source(self._named("-subscription-registration-source", "KTABLE-SOURCE-"), sink, topic, right.key)
 
     def _subscriptions(self, source: SourceStep) -> tuple[OperatorStep, OperatorStep]:
         right = self.right
@@ -145,16 +140,16 @@ class _Steps:
         joined = self._operator(
             self._named("-subscription-join-foreign", _PROCESSOR),
             (receive,),
-            SubscriptionJoin(table=right._table.name),
-            stores=right._table.materialize(),
-            serdes={"value": right._value},
+            SubscriptionJoin(table=right.table.name),
+            stores=right.table.materialize(),
+            serdes={"value": right.value},
         )
         foreign = self._operator(
             self._named("-foreign-join-subscription", _PROCESSOR),
-            (right._step,),
+            (right.step,),
             ForeignTableJoin(store=name),
             stores=(name,),
-            serdes={"key": right._key, "value": right._value},
+            serdes={"key": right.key, "value": right.value},
         )
         return joined, foreign
 
@@ -167,7 +162,7 @@ class _Steps:
             _BYTES,
             to_its_partition,
         )
-        return self._source(self._named("-subscription-response-source", "KTABLE-SOURCE-"), sink, topic, self.left._key)
+        return self._source(self._named("-subscription-response-source", "KTABLE-SOURCE-"), sink, topic, self.left.key)
 
     def _result(self, resolver: Step) -> tuple[TableStep, TableState]:
         join, plan = self.join, self.plan
@@ -194,7 +189,7 @@ class _Steps:
         *,
         stores: tuple[str, ...] = (),
         own_stores: tuple[PlannedStore, ...] = (),
-        serdes: dict[Side, Carried] | None = None,
+        serdes: dict[Side, PlannedSerde] | None = None,
     ) -> OperatorStep:
         step = OperatorStep(
             name=name,
@@ -213,8 +208,8 @@ class _Steps:
         name: str,
         parents: tuple[Step, ...],
         topic: str,
-        key: Carried,
-        partitioner: Callable[..., Any] | None = None,
+        key: PlannedSerde,
+        partitioner: Function | None = None,
     ) -> SinkStep:
         step = SinkStep(
             name=name,
@@ -229,7 +224,7 @@ class _Steps:
         self.plan.add(step)
         return step
 
-    def _source(self, name: str, sink: SinkStep, topic: str, key: Carried) -> SourceStep:
+    def _source(self, name: str, sink: SinkStep, topic: str, key: PlannedSerde) -> SourceStep:
         step = SourceStep(
             name=name,
             site=self.join.site,

@@ -20,7 +20,8 @@ from topology.build.materialize import (
     global_store,
     key_value_store,
 )
-from topology.build.plan import Carried, GlobalStep, Plan, PlannedStore
+from topology.build.plan import GlobalStep, Plan, PlannedSerde, PlannedStore
+from topology.build.planned import PlannedGlobalTable
 from topology.graph.operations import Operation, Process, TableSource
 from topology.spec.codecs import Serde
 from topology.spec.errors import call_site
@@ -36,16 +37,15 @@ V = TypeVar("V")
 class GlobalKTable(Generic[K, V]):
     """A global table with keys of type ``K`` and values of type ``V``."""
 
-    __slots__ = ("_plan", "_store")
+    __slots__ = ("_planned",)
 
-    def __init__(self, plan: Plan, store: str) -> None:
-        self._plan = plan
-        self._store = store
+    def __init__(self, planned: PlannedGlobalTable) -> None:
+        self._planned = planned
 
     @property
     def queryable_store_name(self) -> str:
         """The name of the store by which the table can be asked."""
-        return self._store
+        return self._planned.store
 
 
 def add_global_table(
@@ -55,14 +55,14 @@ def add_global_table(
     key: Serde[Any] | None,
     value: Serde[Any] | None,
     name: str | None,
-) -> GlobalKTable[Any, Any]:
-    """Adds the step of a global table, and gives the table."""
+) -> PlannedGlobalTable:
+    """Adds the step of a global table."""
     wanted = as_store(store)
     store_name = wanted.name or generated_store_name(plan, f"{topic}-")
     key, value = given_serdes(wanted, key, value, "global_table")
-    planned = global_store(key_value_store(wanted, store_name, Carried(key), Carried(value)))
+    planned = global_store(key_value_store(wanted, store_name, PlannedSerde(key), PlannedSerde(value)))
     _add(plan, topic, planned, TableSource(store=store_name), (key, value), name)
-    return GlobalKTable(plan, store_name)
+    return PlannedGlobalTable(plan, store_name)
 
 
 def add_global_store(
@@ -100,7 +100,7 @@ def _add(
         operation=operation,
         store=planned,
         topics=(check_name(topic, "topic"),),
-        key=Carried(serdes[0]),
-        value=Carried(serdes[1]),
+        key=PlannedSerde(serdes[0]),
+        value=PlannedSerde(serdes[1]),
     )
     plan.add(step)

@@ -10,9 +10,10 @@ Source: org.apache.kafka.streams.kstream.internals.GroupedStreamAggregateBuilder
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal
 
 from topology.build.materialize import (
+    Materialized,
     as_store,
     closed_store,
     closed_store_name,
@@ -22,12 +23,12 @@ from topology.build.materialize import (
     session_store,
     window_store,
 )
-from topology.build.plan import Carried, LateSource, Plan, PlannedStore, RepartitionStep, Step, TableState, TableStep
-from topology.dsl.streams import add_repartition
-from topology.dsl.tables import KTable
+from topology.build.plan import LateSource, PlannedSerde, PlannedStore, TableState, TableStep
+from topology.build.planned import PlannedGroup, PlannedTable
 from topology.graph.operations import Aggregate, Function, Operation, SessionAggregate, SlidingAggregate
-from topology.spec.codecs import Serde, session_windowed, time_windowed
+from topology.spec.codecs import long, session_windowed, time_windowed
 from topology.spec.errors import TopologyError, UnsupportedError, call_site
+from topology.spec.functions import NOTHING, OF_AGGREGATOR, OF_MERGER, OF_REDUCER, check_function
 from topology.spec.names import check_name
 from topology.spec.stores import Store
 from topology.spec.windows import (
@@ -41,8 +42,6 @@ from topology.spec.windows import (
 )
 
 Aggregation = Literal["count", "reduce", "aggregate"]
-Options: TypeAlias = tuple[str | None, str | Store | None, Serde[Any] | None, Serde[Any] | None]
-"""What the program gives: name, store, key serde, value serde."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class Windowing:
             raise UnsupportedError("unlimited windows are never closed: emit them on window update", call_site())
         return replace(self, emit=strategy, idle_timeout_ms=to_idle_timeout_ms(idle_timeout))
 
-    def key(self, key: Carried) -> Carried:
+    def key(self, key: PlannedSerde) -> PlannedSerde:
         """The serde of the result's keys."""
         windows = self.windows
         if windows is None:
@@ -78,7 +77,7 @@ class Windowing:
         size_ms = windows.size_ms
         return key.wrapped(lambda serde: time_windowed(serde, size_ms))
 
-    def store(self, wanted: Store, name: str, key: Carried, value: Carried) -> PlannedStore:
+    def store(self, wanted: Store, name: str, key: PlannedSerde, value: PlannedSerde) -> PlannedStore:
         """The store of the result."""
         windows = self.windows
         if windows is None:
@@ -94,6 +93,11 @@ class Windowing:
         if windows is None or isinstance(windows, UnlimitedWindows):
             return None
         return windows.grace_ms + (windows.gap_ms if isinstance(windows, SessionWindows) else 0)
+
+    @property
+    def session_gap_ms(self) -> int:
+        """The gap between sessions; 0 where there are none."""
+        return self.windows.gap_ms if isinstance(self.windows, SessionWindows) else 0
 
     def operation(
         self,
@@ -143,79 +147,84 @@ class Windowing:
         )
 
 
-class Group:
-    """A stream and the key that it is grouped by."""
+def count(group: PlannedGroup, options: Materialized, windowing: Windowing) -> PlannedTable:
+    """The number of records."""
+    return _aggregate(group, "count", (None, None), PlannedSerde(long), options, windowing)
 
-    __slots__ = ("key", "name", "plan", "repartition", "repartition_required", "sources", "step", "value")
 
-    def __init__(
-        self,
-        plan: Plan,
-        step: Step,
-        key: Carried,
-        value: Carried,
-        sources: frozenset[str],
-        repartition_required: bool,
-        name: str | None,
-    ) -> None:
-        self.plan = plan
-        self.step = step
-        self.key = key
-        self.value = value
-        self.sources = sources
-        self.repartition_required = repartition_required
-        self.name = name
-        self.repartition: RepartitionStep | None = None
+def reduce(group: PlannedGroup, reducer: Function, options: Materialized, windowing: Windowing) -> PlannedTable:
+    """An aggregation whose first value is the first aggregate."""
+    check_function(reducer, "reduce", OF_REDUCER)
+    return _aggregate(group, "reduce", (None, reducer), group.value, options, windowing)
 
-    def aggregate(
-        self,
-        aggregation: Aggregation,
-        functions: tuple[Function | None, Function | None],
-        result: Carried,
-        options: Options,
-        windowing: Windowing,
-        merger: Function | None = None,
-    ) -> KTable[Any, Any]:
-        """Adds an aggregation; ``functions``: initializer and aggregator."""
-        name, store, key_given, value_given = options
-        plan, wanted = self.plan, as_store(store)
-        prefix = "KSTREAM-REDUCE-" if aggregation == "reduce" else "KSTREAM-AGGREGATE-"
-        store_name = wanted.name or generated_store_name(plan, prefix)
-        key_given, value_given = given_serdes(wanted, key_given, value_given, aggregation)
-        own_key, own_value = self.key.or_given(key_given), result.or_given(value_given)
-        node = plan.named(None if name is None else check_name(name, "step"), prefix)
-        planned = windowing.store(wanted, store_name, own_key, own_value)
-        operation = windowing.operation(store_name, aggregation, functions, merger)
-        table = TableState(
-            kind="aggregate",
-            name=node,
-            store=planned,
-            materialized=True,
-            make=lambda _: operation,
-            closes_after_ms=windowing.closes_after_ms,
-            session_gap_ms=windowing.windows.gap_ms if isinstance(windowing.windows, SessionWindows) else 0,
-        )
-        parent, sources = self.repartitioned(store_name)
-        closed = () if windowing.idle_timeout_ms is None else (closed_store(planned),)
-        step = TableStep(
-            name=node,
-            site=call_site(),
-            parents=(parent,),
-            table=table,
-            stores=tuple(store.name for store in closed),
-            own_stores=closed,
-        )
-        if windowing.closes_after_ms is not None:
-            table.late = LateSource((step,), self.key, self.value, sources)
-        plan.add(step)
-        return KTable(plan, step, table, windowing.key(own_key), own_value, sources)
 
-    def repartitioned(self, store_name: str) -> tuple[Step, frozenset[str]]:
-        """The step behind which records of one key are in one place, and the names of the sources then."""
-        if not self.repartition_required:
-            return self.step, self.sources
-        step = add_repartition(self.plan, self.step, self.name or store_name, self.key, self.value)
-        if self.repartition is None or self.name is None:
-            self.repartition = step
-        self.plan.add(self.repartition)
-        return self.repartition, frozenset((self.repartition.name,))
+def aggregate(
+    group: PlannedGroup, functions: tuple[Function, Function], options: Materialized, windowing: Windowing
+) -> PlannedTable:
+    """An aggregation; ``functions``: initializer and aggregator."""
+    _check(functions)
+    result = group.value.changed("aggregate", call_site(), keep=False)
+    return _aggregate(group, "aggregate", functions, result, options, windowing)
+
+
+def aggregate_sessions(
+    group: PlannedGroup,
+    functions: tuple[Function, Function],
+    merger: Function,
+    options: Materialized,
+    windowing: Windowing,
+) -> PlannedTable:
+    """An aggregation whose sessions ``merger`` makes one of two."""
+    _check(functions)
+    check_function(merger, "aggregate", OF_MERGER)
+    result = group.value.changed("aggregate", call_site(), keep=False)
+    return _aggregate(group, "aggregate", functions, result, options, windowing, merger)
+
+
+def _check(functions: tuple[Function, Function]) -> None:
+    for function, arguments in zip(functions, (NOTHING, OF_AGGREGATOR), strict=True):
+        check_function(function, "aggregate", arguments)
+
+
+def _aggregate(
+    group: PlannedGroup,
+    aggregation: Aggregation,
+    functions: tuple[Function | None, Function | None],
+    result: PlannedSerde,
+    options: Materialized,
+    windowing: Windowing,
+    merger: Function | None = None,
+) -> PlannedTable:
+    """Adds an aggregation; ``functions``: initializer and aggregator."""
+    name, store, key_given, value_given = options
+    plan, wanted = group.plan, as_store(store)
+    prefix = "KSTREAM-REDUCE-" if aggregation == "reduce" else "KSTREAM-AGGREGATE-"
+    store_name = wanted.name or generated_store_name(plan, prefix)
+    key_given, value_given = given_serdes(wanted, key_given, value_given, aggregation)
+    own_key, own_value = group.key.or_given(key_given), result.or_given(value_given)
+    node = plan.named(None if name is None else check_name(name, "step"), prefix)
+    planned = windowing.store(wanted, store_name, own_key, own_value)
+    operation = windowing.operation(store_name, aggregation, functions, merger)
+    table = TableState(
+        kind="aggregate",
+        name=node,
+        store=planned,
+        materialized=True,
+        make=lambda _: operation,
+        closes_after_ms=windowing.closes_after_ms,
+        session_gap_ms=windowing.session_gap_ms,
+    )
+    parent, sources = group.repartitioned(store_name)
+    closed = () if windowing.idle_timeout_ms is None else (closed_store(planned),)
+    step = TableStep(
+        name=node,
+        site=call_site(),
+        parents=(parent,),
+        table=table,
+        stores=tuple(store.name for store in closed),
+        own_stores=closed,
+    )
+    if windowing.closes_after_ms is not None:
+        table.late = LateSource((step,), group.key, group.value, sources)
+    plan.add(step)
+    return PlannedTable(plan, step, table, windowing.key(own_key), own_value, sources)

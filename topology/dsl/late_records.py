@@ -7,29 +7,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from topology.build.plan import LateSource, OperatorStep, Plan
+from topology.build.planned import PlannedStream, PlannedTable, checked_step_name
+from topology.graph.nodes import AnySerde
 from topology.graph.operations import PassThrough
-from topology.spec.codecs import Serde
 from topology.spec.errors import TopologyError, call_site
-from topology.spec.names import check_name
-
-if TYPE_CHECKING:
-    from topology.dsl.streams import KStream
 
 
-def late_stream(
-    plan: Plan, source: LateSource, name: str | None, key: Serde[Any] | None, value: Serde[Any] | None
-) -> KStream[Any, Any]:
-    """The late records of these steps. Raises TopologyError where the program has taken them already."""
-    from topology.dsl.streams import KStream
+def late_of_join(stream: PlannedStream, side: str, name: str | None, key: AnySerde, value: AnySerde) -> PlannedStream:
+    """What a join of two streams dropped of one side. Raises TopologyError where the stream is no result of one."""
+    found = stream.late.get(side)
+    if found is None:
+        raise TopologyError(
+            f"late({side!r}) is for the result of a join of two streams (sides 'left' and 'right'): nothing is "
+            "dropped as late here. Of a windowed table call late() on the table",
+            call_site(),
+        )
+    return _late_stream(stream.plan, found, name, key, value)
 
+
+def late_of_table(table: PlannedTable, name: str | None, key: AnySerde, value: AnySerde) -> PlannedStream:
+    """What the operator that makes a table dropped. Raises TopologyError where it drops nothing as late."""
+    if table.table.late is None:
+        raise TopologyError(
+            "late() is for the table that an aggregation in windows that close makes, or suppress() with "
+            "idle_timeout=: nothing is dropped as late here",
+            call_site(),
+        )
+    return _late_stream(table.plan, table.table.late, name, key, value)
+
+
+def _late_stream(plan: Plan, source: LateSource, name: str | None, key: AnySerde, value: AnySerde) -> PlannedStream:
     taken = next((step.late for step in source.steps if step.late is not None), None)
     if taken is not None:
         raise TopologyError(f"the late records flow into {taken!r} already: use that stream again", call_site())
     step = OperatorStep(
-        name=plan.named(None if name is None else check_name(name, "step"), "KSTREAM-LATE-"),
+        name=plan.named(checked_step_name(name), "KSTREAM-LATE-"),
         site=call_site(),
         parents=source.steps,
         operation=PassThrough(),
@@ -37,4 +50,4 @@ def late_stream(
     plan.add(step)
     for each in source.steps:
         each.late = step.name
-    return KStream(plan, step, source.key.or_given(key), source.value.or_given(value), source.sources, False)
+    return PlannedStream(plan, step, source.key.or_given(key), source.value.or_given(value), source.sources)

@@ -21,7 +21,7 @@ from typing import Any
 
 from topology.build.materialize import added_store, read_only_store
 from topology.build.passes import build
-from topology.build.plan import Carried, OperatorStep, Plan, PlannedStore, SinkStep, SourceStep, Step, StoreStep
+from topology.build.plan import OperatorStep, Plan, PlannedSerde, PlannedStore, SinkStep, SourceStep, Step, StoreStep
 from topology.dsl.global_tables import add_global_store
 from topology.graph.operations import Process
 from topology.graph.topology import Topology
@@ -79,8 +79,8 @@ class TopologyBuilder:
             site=call_site(),
             topics=tuple(dict.fromkeys(check_name(topic, "topic") for topic in names)),
             pattern=None if pattern is None else pattern.pattern,
-            key=Carried(key),
-            value=Carried(value),
+            key=PlannedSerde(key),
+            value=PlannedSerde(value),
             timestamp_extractor=extractor_of(timestamp_extractor),
             offset_reset=reset_policy(offset_reset),
             is_shared=False,
@@ -140,8 +140,8 @@ class TopologyBuilder:
             parents=self._parents(name, parents),
             topic=check_name(topic, "topic") if isinstance(topic, str) else None,
             topic_extractor=None if isinstance(topic, str) else topic,
-            key=Carried(key),
-            value=Carried(value),
+            key=PlannedSerde(key),
+            value=PlannedSerde(value),
             partitioner=partitioner,
         )
         self._add(step)

@@ -105,7 +105,7 @@ def _check_method(kind: type, name: str, method: object) -> None:
 def _is_internal(constructor: Any) -> bool:
     """Whether what the constructor takes is made by this package alone."""
     parameters = list(inspect.signature(constructor).parameters)
-    return bool({"plan", "group", "members", "source", "wait_ms"} & set(parameters))
+    return bool({"members", "plan", "planned", "wait_ms"} & set(parameters))
 
 
 def _checked(function: Callable[..., Any], called: str) -> Callable[..., Any]:

@@ -126,7 +126,7 @@ class JsonSerde:
 
 def _adapter(model: Any) -> Any:
     """Pydantic's view of a type. Raises TopologyError where it takes none of it."""
-    from pydantic import PydanticUserError, TypeAdapter
+    from pydantic import PydanticUserError, TypeAdapter  # loaded by programs that have models only
 
     try:
         return TypeAdapter(for_pydantic(model))

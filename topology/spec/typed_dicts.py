@@ -35,7 +35,7 @@ def _converted(kind: Any, inside: tuple[Any, ...]) -> Any:
 
 
 def _made_anew(kind: Any, inside: tuple[Any, ...]) -> Any:
-    import typing_extensions
+    import typing_extensions  # comes with pydantic
 
     if kind in inside:
         raise TopologyError(

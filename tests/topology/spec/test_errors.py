@@ -31,7 +31,7 @@ from topology import (
     serdes,
 )
 from topology.build.passes import build
-from topology.build.plan import Carried, OperatorStep, Plan, SourceStep
+from topology.build.plan import OperatorStep, Plan, PlannedSerde, SourceStep
 from topology.graph.operations import Operation, PassThrough
 
 
@@ -351,7 +351,7 @@ def test_steps_in_a_circle_are_refused() -> None:
 
     one, other = step("one"), step("other")
     one.parents, other.parents = (other,), (one,)
-    source = SourceStep(name="s", site=one.site, topics=("t",), key=Carried(), value=Carried())
+    source = SourceStep(name="s", site=one.site, topics=("t",), key=PlannedSerde(), value=PlannedSerde())
     for added in (source, one, other):
         plan.add(added)
     with pytest.raises(CycleError, match="'one' comes after itself"):

@@ -1,4 +1,4 @@
-"""Operators beyond Kafka Streams': what they add to the graph, and mistakes found when the program is built."""
+"""Operators over batches and the others beyond Kafka Streams': what they add to the graph, and mistakes in calls of them."""
 
 from __future__ import annotations
 

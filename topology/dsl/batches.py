@@ -1,0 +1,70 @@
+"""Operators over batches: they see the records that one fetch brought, in order.
+
+1. Each runs in its task, and nothing is committed before everything that was read is done with.
+2. Where a batch ends is not defined: what a function makes of a record must not depend on the others in its batch.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+from topology.build.planned import PlannedStream
+from topology.graph.operations import Function, MapAsync, MapBatches
+from topology.graph.operations.batches import Frame
+from topology.spec.errors import TopologyError, call_site
+from topology.spec.functions import check_arguments, of_values
+from topology.spec.windows import Duration, to_ms
+
+
+def map_batches(
+    stream: PlannedStream, fn: Function, frame: Frame, name: str | None, *, unpack: bool, keeps_keys: bool
+) -> PlannedStream:
+    """The stream behind a function of tables or frames."""
+    if frame not in ("arrow", "pandas"):
+        raise TopologyError(f"map_batches(frame={frame!r}): give 'arrow' or 'pandas'", call_site())
+    operation = MapBatches(fn=fn, frame=frame, unpack=unpack)
+    step = stream.add("map_batches", "KSTREAM-MAPBATCHES-", name, fn, operation)
+    key = stream.key if keeps_keys else stream.key.changed("map_batches", step.site)
+    return stream.behind(step, key, stream.value.changed("map_batches", step.site), rekeyed=not keeps_keys)
+
+
+def map_async(
+    stream: PlannedStream,
+    fn: Function,
+    *,
+    concurrency: int,
+    ordered: bool,
+    timeout: Duration | None,
+    retries: int,
+    backoff: Duration,
+    with_key: bool,
+    name: str | None,
+) -> PlannedStream:
+    """The stream with what an async function makes of each value."""
+    if not callable(fn) or not _is_async(fn):
+        raise TopologyError(f"map_async() takes an async function, not {fn!r}", call_site())
+    check_arguments(fn, "map_async", of_values(with_key))
+    timeout_ms = None if timeout is None else to_ms(timeout, "timeout")
+    backoff_ms = to_ms(backoff, "backoff")
+    if concurrency < 1 or retries < 0 or backoff_ms < 0 or (timeout_ms is not None and timeout_ms < 1):
+        raise TopologyError(
+            f"map_async(concurrency={concurrency}, retries={retries}, timeout={timeout}, backoff={backoff}): "
+            "concurrency and timeout are at least 1, retries and backoff at least 0",
+            call_site(),
+        )
+    operation = MapAsync(
+        fn=fn,
+        concurrency=concurrency,
+        ordered=ordered,
+        timeout_ms=timeout_ms,
+        retries=retries,
+        backoff_ms=backoff_ms,
+        with_key=with_key,
+    )
+    step = stream.add("map_async", "KSTREAM-MAPASYNC-", name, None, operation)
+    return stream.behind(step, stream.key, stream.value.changed("map_async", step.site))
+
+
+def _is_async(fn: object) -> bool:
+    called = getattr(fn, "func", fn)
+    return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(called).__call__)
