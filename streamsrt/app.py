@@ -23,6 +23,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, MissingTopicError, StreamsError, UserError
 from streamsrt.queries.errors import (
+    InvalidStateStoreError,
     StreamsNotStartedError,
     StreamsRebalancingError,
     StreamsStoppedError,
@@ -157,7 +158,14 @@ class KafkaStreams(Queryable):
 
     def why_not_ready(self) -> list[str]:
         """Why not all tasks of this instance process; empty where they do."""
-        return why_not_ready(self._state, self.progress)
+        has_none_to_run = not any(part.sources for part in self.topology.subtopologies)
+        return why_not_ready(self._state, self.progress, others_have_tasks=has_none_to_run or self._others_have_tasks())
+
+    def _others_have_tasks(self) -> bool:
+        try:
+            return any(active for active, _ in self.routing.hosts.values())
+        except InvalidStateStoreError:
+            return False
 
     def why_not_alive(self) -> list[str]:
         """Why this instance should be started anew; empty where it should not."""

@@ -137,6 +137,8 @@ class StreamsConfig(BaseModel):
     """``host:port`` that the other instances are told for interactive queries; without it, that of ``http.listen``."""
     http_listen: str = ""
     """``host:port`` where this instance answers queries, health and metrics over HTTP; port 0 takes a free one."""
+    http_max_rows: int = Field(default=10_000, ge=1)
+    """The most rows that an answer over HTTP has; it says whether there are more."""
     group_instance_id: str | None = None
     group_protocol: Literal["streams"] = "streams"
     state_dir: Path = Path(".streamsrt/state")

@@ -1,4 +1,4 @@
-"""What each path answers, as ``(status, body)``: a body is made of what JSON knows.
+"""What each path answers, as ``(status, body)``, where a body is made of what JSON knows, or as a page of rows.
 
 1. A key is asked for in its partition: here, or at the instance that has it. A range is asked for in all partitions, of all
    instances; the rows of a partition are in order, partitions follow one another.
@@ -10,9 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from itertools import islice
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -21,6 +20,7 @@ import orjson
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.http.forwarding import InstanceUnreachableError, ask
 from streamsrt.http.instance import Instance
+from streamsrt.http.pages import Page, RefusedError, Row
 from streamsrt.http.text import key_of, row_json
 from streamsrt.queries.errors import InvalidStateStoreError, UnknownStateStoreError
 from streamsrt.queries.values import (
@@ -53,6 +53,7 @@ Params: TypeAlias = Mapping[str, str]
 LIMIT_ROWS = 1_000
 TIMEOUT_S = 10.0
 _RETRY = 503
+_SHOWN_MAX = 100
 _STATUS = {
     FailureReason.UNKNOWN_QUERY_TYPE: 400,
     FailureReason.DOES_NOT_EXIST: 404,
@@ -75,15 +76,15 @@ class Question:
     reverse: bool
 
     @classmethod
-    def of(cls, params: Params, *, forwarded: bool) -> Question:
-        """Raises UserError."""
+    def of(cls, params: Params, *, forwarded: bool, max_rows: int) -> Question:
+        """``max_rows``: no answer has more, whatever the limit says. Raises UserError."""
         return cls(
             params,
             forwarded,
             _flag(params, "stale"),
             _bound(params),
             tuple(_numbers(params, "partition")) or None,
-            _number(params, "limit", LIMIT_ROWS),
+            min(_number(params, "limit", LIMIT_ROWS), max_rows),
             _flag(params, "reverse"),
         )
 
@@ -97,16 +98,26 @@ def _flag(params: Params, name: str) -> bool:
 
 def _number(params: Params, name: str, default: int) -> int:
     text = params.get(name, str(default))
-    if not text.isascii() or not text.isdigit():
-        raise UserError(f"{name}={text}: give a number of 0 or more")
-    return int(text)
+    number = _whole(text)
+    if number is None:
+        raise UserError(f"{name}={text[:_SHOWN_MAX]}: give a number from 0 to {LATEST_MS}")
+    return number
 
 
 def _numbers(params: Params, name: str) -> list[int]:
-    parts = [part for part in params.get(name, "").split(",") if part]
-    if not all(part.isascii() and part.isdigit() for part in parts):
-        raise UserError(f"{name}={params[name]}: give a number, or several with commas between them")
-    return [int(part) for part in parts]
+    numbers = [_whole(part) for part in params.get(name, "").split(",") if part]
+    found = [number for number in numbers if number is not None]
+    if len(found) < len(numbers):
+        raise UserError(f"{name}={params[name][:_SHOWN_MAX]}: give a number, or several with commas between them")
+    return found
+
+
+def _whole(text: str) -> int | None:
+    """The number; None for what is none, or none of 64 bits."""
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(LATEST_MS)):
+        return None
+    number = int(text)
+    return number if number <= LATEST_MS else None
 
 
 def _bound(params: Params) -> PositionBound:
@@ -114,7 +125,9 @@ def _bound(params: Params) -> PositionBound:
     try:
         return PositionBound.at(Position.from_json(orjson.loads(text))) if text else PositionBound.unbounded()
     except (ValueError, TypeError, AttributeError):
-        raise UserError(f'position={text}: give what an answer had as its position, {{"topic":{{"0":17}}}}') from None
+        raise UserError(
+            f'position={text[:_SHOWN_MAX]}: give what an answer had as its position, {{"topic":{{"0":17}}}}'
+        ) from None
 
 
 # ------------------------------------------------------------------------------------------------------------ queries
@@ -148,7 +161,7 @@ def _key_query(spec: StoreSpec, key: Any, question: Question) -> Query:
     return (TimestampedKeyQuery if spec.timestamped else KeyQuery)(key)
 
 
-def windows_of_key(instance: Instance, store: str, text: str, question: Question) -> Answer:
+def windows_of_key(instance: Instance, store: str, text: str, question: Question) -> Answer | Page:
     """``/stores/STORE/windows/KEY``: the windows of a key that start in ``from``..``to``."""
     key = key_of(instance.store_directory.spec(store), text)
     low, high = _times(question)
@@ -158,14 +171,14 @@ def windows_of_key(instance: Instance, store: str, text: str, question: Question
     )
 
 
-def sessions_of_key(instance: Instance, store: str, text: str, question: Question) -> Answer:
+def sessions_of_key(instance: Instance, store: str, text: str, question: Question) -> Answer | Page:
     """``/stores/STORE/sessions/KEY``: the sessions of a key that end at ``from`` or later and start at ``to`` or before."""
     key = key_of(instance.store_directory.spec(store), text)
     query = SessionKeyQuery(key, *_times(question), reverse=question.reverse)
     return _rows_of_key(instance, store, query, question, ("sessions", text), lambda row: row_json(*row))
 
 
-def versions_of_key(instance: Instance, store: str, text: str, question: Question) -> Answer:
+def versions_of_key(instance: Instance, store: str, text: str, question: Question) -> Answer | Page:
     """``/stores/STORE/versions/KEY``: the versions of a key that were valid at some time in ``from``..``to``."""
     key = key_of(instance.store_directory.spec(store), text)
     query = MultiVersionedKeyQuery(key, *_times(question), ascending=question.reverse)
@@ -178,21 +191,18 @@ def _rows_of_key(
     query: WindowKeyQuery | SessionKeyQuery | MultiVersionedKeyQuery,
     question: Question,
     path: tuple[str, str],
-    to_json: Callable[[Any], dict[str, Any]],
-) -> Answer:
+    to_json: Callable[[Any], Row],
+) -> Answer | Page:
     partition = _partition_of(instance, store, query.key, question)
     result = _at(instance, store, query, partition, question)
     if isinstance(result, tuple):
         return result
     if not result.is_success:
         return _elsewhere(instance, store, partition, question, f"{path[0]}/{quote(path[1], safe='')}", result)
-    found, truncated = _limited(result.result or (), question.limit)
-    return 200, {
-        "rows": [to_json(row) for row in found],
-        "truncated": truncated,
-        "partition": partition,
-        "position": result.position.to_json(),
-    }
+    found = result.result or ()
+    page = Page(question.limit, lambda page: page.up_to_limit(to_json(row) for row in found), {"partition": partition})
+    page.position = result.position
+    return page
 
 
 def _times(question: Question) -> tuple[int, int]:
@@ -254,7 +264,7 @@ def _hosts(instance: Instance, store: str, partition: int, *, stale: bool) -> li
     return [host for host in found if host != instance.routing.own_host]
 
 
-def rows(instance: Instance, store: str, question: Question) -> Answer:
+def rows(instance: Instance, store: str, question: Question) -> Page:
     """``/stores/STORE/range``: rows from ``from`` to ``to``, or with ``prefix``."""
     spec = instance.store_directory.spec(store)
     low, high = (None if (text := question.params.get(name)) is None else key_of(spec, text) for name in ("from", "to"))
@@ -267,19 +277,19 @@ def rows(instance: Instance, store: str, question: Question) -> Answer:
     return _from_all(instance, store, query, question, "range")
 
 
-def windows(instance: Instance, store: str, question: Question) -> Answer:
+def windows(instance: Instance, store: str, question: Question) -> Page:
     """``/stores/STORE/windows``: the windows that start in ``from``..``to``."""
     low, high = _times(question)
     query = WindowRangeQuery(low, high, reverse=question.reverse)
     return _from_all(instance, store, query, question, "windows")
 
 
-def sessions(instance: Instance, store: str, question: Question) -> Answer:
+def sessions(instance: Instance, store: str, question: Question) -> Page:
     """``/stores/STORE/sessions``: the sessions that end at ``from`` or later."""
     return _from_all(instance, store, SessionRangeQuery(_times(question)[0], question.reverse), question, "sessions")
 
 
-def _from_all(instance: Instance, store: str, query: Query, question: Question, path: str) -> Answer:
+def _from_all(instance: Instance, store: str, query: Query, question: Question, path: str) -> Page:
     wanted = question.partitions or tuple(range(instance.routing.partition_count(store)))
     results = instance.query(
         store,
@@ -289,33 +299,27 @@ def _from_all(instance: Instance, store: str, query: Query, question: Question, 
         position_bound=question.bound,
         timeout_s=TIMEOUT_S,
     ).partition_results
-    by_partition: dict[int, list[dict[str, Any]]] = {}
-    position, truncated = Position(), False
-    for partition in wanted:
-        result = results[partition]
-        if result.is_success:
-            found, more = _limited(result.result or (), question.limit)
-            by_partition[partition] = [{**row_json(*row), "partition": partition} for row in found]
-            position = position.merge(result.position)
-        elif result.failure_reason in _ELSEWHERE:
-            status, body = _elsewhere(instance, store, partition, question, path, result)
-            if status != 200:
-                return status, body
-            by_partition[partition], more = body["rows"], body["truncated"]
-            position = position.merge(Position.from_json(body["position"]))
-        else:
-            return _failed(result)
-        truncated = truncated or more
-        if sum(map(len, by_partition.values())) > question.limit:
-            break
-    found = [row for partition in wanted for row in by_partition.get(partition, ())]
-    truncated = truncated or len(found) > question.limit or len(by_partition) < len(wanted)
-    return 200, {"rows": found[: question.limit], "truncated": truncated, "position": position.to_json()}
 
+    def found(page: Page) -> Iterator[Row]:
+        for partition in wanted:
+            result = results[partition]
+            if result.is_success:
+                page.position = page.position.merge(result.position)
+                mine = result.result or ()
+                yield from page.up_to_limit({**row_json(*row), "partition": partition} for row in mine)
+            elif result.failure_reason in _ELSEWHERE:
+                status, body = _elsewhere(instance, store, partition, question, path, result)
+                if status != 200:
+                    raise RefusedError((status, body))
+                page.position = page.position.merge(Position.from_json(body["position"]))
+                yield from page.up_to_limit(body["rows"])
+                page.truncated = page.truncated or body["truncated"]
+            else:
+                raise RefusedError(_failed(result))
+            if page.truncated:
+                return
 
-def _limited(found: Iterable[Any], limit: int) -> tuple[list[Any], bool]:
-    taken = list(islice(found, limit + 1))
-    return taken[:limit], len(taken) > limit
+    return Page(question.limit, found)
 
 
 # ----------------------------------------------------------------------------------------------------- what it is, how
@@ -387,6 +391,8 @@ def readiness(instance: Instance) -> Answer:
 
 def failure(error: StreamsError) -> Answer:
     """What an error is answered with."""
+    if isinstance(error, RefusedError):
+        return error.answer
     status = 500
     if isinstance(error, UnknownStateStoreError):
         status = 404
@@ -397,12 +403,12 @@ def failure(error: StreamsError) -> Answer:
     return status, {"error": type(error).__name__.removesuffix("Error"), "message": str(error)}
 
 
-QUERIES: Mapping[str, Callable[[Instance, str, Question], Answer]] = {
+QUERIES: Mapping[str, Callable[[Instance, str, Question], Page]] = {
     "/stores/{store}/range": rows,
     "/stores/{store}/windows": windows,
     "/stores/{store}/sessions": sessions,
 }
-KEY_QUERIES: Mapping[str, Callable[[Instance, str, str, Question], Answer]] = {
+KEY_QUERIES: Mapping[str, Callable[[Instance, str, str, Question], Answer | Page]] = {
     "/stores/{store}/keys/{key:path}": key_value,
     "/stores/{store}/windows/{key:path}": windows_of_key,
     "/stores/{store}/sessions/{key:path}": sessions_of_key,
@@ -412,6 +418,6 @@ VIEWS: Mapping[str, Callable[[Instance], Answer]] = {
     "/stores": stores,
     "/metadata": metadata,
     "/tasks": tasks,
-    "/healthz": health,
-    "/readyz": readiness,
 }
+PROBES: Mapping[str, Callable[[Instance], Answer]] = {"/healthz": health, "/readyz": readiness}
+"""What waits for nothing."""

@@ -1,52 +1,203 @@
 """Paths and status codes (Starlette), and the socket and thread that they are served on (uvicorn).
 
-Every answer is made on a thread of a pool, since it may wait for the processing thread or for another instance.
+1. An answer that may wait for the processing thread or for another instance is made on a thread of a pool. Few are made at
+   once, and some wait; who comes then is told to come again.
+2. What another instance asks has a line of its own: two that ask each other must not wait for each other.
+3. Probes wait for nothing and nobody: they are answered by the thread that serves the connections.
+4. Rows are sent as fast as the client reads them, and not for ever.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import socket
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
 
 import uvicorn
+from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from streamsrt.errors import ConfigError, StreamsError
 from streamsrt.http import answers
 from streamsrt.http.answers import Answer, Question
 from streamsrt.http.forwarding import FORWARDED
 from streamsrt.http.instance import Instance
+from streamsrt.http.pages import Page
 from streamsrt.http.text import to_json
 from streamsrt.runtime.metrics import prometheus_text
 from topology.graph.outline import outline
 
-_START_TIMEOUT_S = 10.0
+logger = logging.getLogger(__name__)
+
 _STOP_TIMEOUT_S = 5.0
+_AT_ONCE = 4
+_WAITING_MAX = 64
+_SENDING_S = 60.0
+_BUSY: Answer = (
+    503,
+    {
+        "error": "Busy",
+        "message": f"{_WAITING_MAX} queries wait already on this instance: try again, or ask another one",
+    },
+)
+
+T = TypeVar("T")
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class _BusyError(Exception):
+    """Too many wait."""
+
+
+class _Line:
+    """Work on threads, a few at once. ``open``: how many answers are begun and not sent yet."""
+
+    def __init__(self) -> None:
+        self._limiter: CapacityLimiter | None = None
+        self._waiting = 0
+        self.open = 0
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of ``work``. Raises _BusyError where too many wait."""
+        if self._waiting >= _AT_ONCE + _WAITING_MAX:
+            raise _BusyError
+        self._limiter = self._limiter or CapacityLimiter(_AT_ONCE)
+        self._waiting += 1
+        try:
+            return await to_thread.run_sync(work, limiter=self._limiter)
+        finally:
+            self._waiting -= 1
+
+    async def answered(self, make: Callable[[], Answer | Page]) -> Response:
+        """The answer, or its beginning."""
+        try:
+            return await self.run(lambda: self._begun(make)) if self.open < _WAITING_MAX else _json(_BUSY)
+        except _BusyError:
+            return _json(_BUSY)
+
+    def _begun(self, make: Callable[[], Answer | Page]) -> Response:
+        try:
+            answer = make()
+            if not isinstance(answer, Page):
+                return _json(answer)
+            pieces = answer.pieces()
+            first = next(pieces)
+        except StreamsError as error:
+            return _json(answers.failure(error))
+        if answer.is_whole:
+            return Response(first, media_type="application/json")
+        return _Streamed(self, first, pieces)
+
+
+class _Streamed(Response):
+    """Rows in pieces, each made when the one before is on its way."""
+
+    def __init__(self, line: _Line, first: bytes, rest: Iterator[bytes]) -> None:
+        super().__init__(media_type="application/json")
+        del self.headers["content-length"]
+        self._line = line
+        self._first = first
+        self._rest = rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._line.open += 1
+        try:
+            async with asyncio.timeout(_SENDING_S):
+                await self._send(send)
+        except (StreamsError, _BusyError, TimeoutError) as error:
+            # Without its last piece the connection is closed: the client sees that something is missing.
+            logger.warning("an answer with many rows is broken off: %s", str(error) or type(error).__name__)
+        finally:
+            self._line.open -= 1
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        piece: bytes | None = self._first
+        while piece is not None:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            piece = await self._line.run(lambda: next(self._rest, None))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class _Site:
+    """The endpoints over one instance."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._views, self._queries, self._forwarded = _Line(), _Line(), _Line()
+
+    def probe(self, view: Callable[[Instance], Answer]) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            return _json(view(self._instance))
+
+        return endpoint
+
+    def view(self, view: Callable[[Instance], Answer]) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            return await self._views.answered(lambda: view(self._instance))
+
+        return endpoint
+
+    def query(self, query: Callable[[Instance, str, Question], Page]) -> Endpoint:
+        def made(request: Request) -> Page:
+            return query(self._instance, request.path_params["store"], self._question(request))
+
+        return self._on_the_line(made)
+
+    def key_query(self, query: Callable[[Instance, str, str, Question], Answer | Page]) -> Endpoint:
+        def made(request: Request) -> Answer | Page:
+            params: dict[str, Any] = request.path_params
+            return query(self._instance, params["store"], params["key"], self._question(request))
+
+        return self._on_the_line(made)
+
+    async def metrics(self, request: Request) -> Response:
+        try:
+            text = await self._views.run(lambda: prometheus_text(self._instance.metrics()))
+        except _BusyError:
+            return _json(_BUSY)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    async def topology(self, request: Request) -> Response:
+        topology = self._instance.topology
+        if request.query_params.get("format") == "text":
+            return PlainTextResponse(topology.describe())
+        return _json((200, outline(topology).to_json()))
+
+    def _on_the_line(self, made: Callable[[Request], Answer | Page]) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            line = self._forwarded if FORWARDED in request.headers else self._queries
+            return await line.answered(lambda: made(request))
+
+        return endpoint
+
+    def _question(self, request: Request) -> Question:
+        return Question.of(
+            dict(request.query_params),
+            forwarded=FORWARDED in request.headers,
+            max_rows=self._instance.config.http_max_rows,
+        )
 
 
 def application(instance: Instance) -> Starlette:
     """The ASGI application: mount it, or let :class:`HttpServer` serve it."""
+    site = _Site(instance)
 
-    def metrics(request: Request) -> Response:
-        return PlainTextResponse(prometheus_text(instance.metrics()), media_type="text/plain; version=0.0.4")
-
-    def topology(request: Request) -> Response:
-        if request.query_params.get("format") == "text":
-            return PlainTextResponse(instance.topology.describe())
-        return _json((200, outline(instance.topology).to_json()))
-
-    def index(request: Request) -> Response:
+    async def index(request: Request) -> Response:
         return _json((200, {"application_id": instance.config.application_id, "paths": paths}))
 
-    routes = [Route(path, _view(instance, view)) for path, view in answers.VIEWS.items()]
-    routes += [Route(path, _query(instance, query)) for path, query in answers.QUERIES.items()]
-    routes += [Route(path, _key_query(instance, query)) for path, query in answers.KEY_QUERIES.items()]
-    routes += [Route("/metrics", metrics), Route("/topology", topology)]
+    routes = [Route(path, site.probe(view)) for path, view in answers.PROBES.items()]
+    routes += [Route(path, site.view(view)) for path, view in answers.VIEWS.items()]
+    routes += [Route(path, site.query(query)) for path, query in answers.QUERIES.items()]
+    routes += [Route(path, site.key_query(query)) for path, query in answers.KEY_QUERIES.items()]
+    routes += [Route("/metrics", site.metrics), Route("/topology", site.topology)]
     paths = sorted(route.path.replace(":path", "") for route in routes)
     return Starlette(routes=[Route("/", index), *routes])
 
@@ -55,41 +206,6 @@ def _json(answer: Answer) -> Response:
     status, body = answer
     headers = {"retry-after": "1"} if status == 503 else None
     return Response(to_json(body), status, headers, "application/json")
-
-
-def _answered(make: Callable[[], Answer]) -> Response:
-    try:
-        return _json(make())
-    except StreamsError as error:
-        return _json(answers.failure(error))
-
-
-def _view(instance: Instance, view: Callable[[Instance], Answer]) -> Callable[[Request], Response]:
-    def endpoint(request: Request) -> Response:
-        return _answered(lambda: view(instance))
-
-    return endpoint
-
-
-def _query(instance: Instance, query: Callable[[Instance, str, Question], Answer]) -> Callable[[Request], Response]:
-    def endpoint(request: Request) -> Response:
-        return _answered(lambda: query(instance, request.path_params["store"], _question(request)))
-
-    return endpoint
-
-
-def _key_query(
-    instance: Instance, query: Callable[[Instance, str, str, Question], Answer]
-) -> Callable[[Request], Response]:
-    def endpoint(request: Request) -> Response:
-        params: dict[str, Any] = request.path_params
-        return _answered(lambda: query(instance, params["store"], params["key"], _question(request)))
-
-    return endpoint
-
-
-def _question(request: Request) -> Question:
-    return Question.of(dict(request.query_params), forwarded=FORWARDED in request.headers)
 
 
 def bound_socket(listen: str) -> socket.socket:

@@ -15,14 +15,17 @@ _LIBRARIES = ("/lib/python", "/site-packages/")
 _OURS = str(Path(__file__).resolve().parent.parent)
 
 
-def why_not_ready(state: State, progress: Progress) -> list[str]:
-    """Why not all of its tasks process; empty where they do."""
+def why_not_ready(state: State, progress: Progress, *, others_have_tasks: bool = False) -> list[str]:
+    """Why not all of its tasks process; empty where they do. An instance without any is ready where other instances are
+    known to have them: it asks those."""
     if state is not State.RUNNING:
         reasons = [f"the application is {state.value}"]
     elif not all(task.phase == "running" for task in progress.tasks if task.role == "active"):
         reasons = ["not all tasks run"]
     elif not progress.tasks and any(status.startswith(_NO_TASKS) for status in progress.statuses):
         reasons = ["the group gives this member no tasks"]
+    elif not progress.tasks and not others_have_tasks:
+        reasons = ["no partition is on this instance, nor known to be on another one"]
     else:
         return []
     reasons += [why_task(task) for task in progress.tasks if task.role == "active" and task.phase != "running"]

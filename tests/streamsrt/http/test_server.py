@@ -169,5 +169,5 @@ def test_addresses_that_can_not_be_used(tmp_path: Path) -> None:
 
 
 def test_questions_are_checked() -> None:
-    question = Question.of({"stale": "1", "limit": "5", "partition": "0,2"}, forwarded=False)
+    question = Question.of({"stale": "1", "limit": "5", "partition": "0,2"}, forwarded=False, max_rows=10)
     assert (question.stale, question.limit, question.partitions) == (True, 5, (0, 2))

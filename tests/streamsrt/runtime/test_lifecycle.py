@@ -176,6 +176,13 @@ def test_why_an_instance_is_not_ready() -> None:
     assert why_not_ready(State.RUNNING, waiting)[0] == "not all tasks run"
 
 
+def test_an_instance_without_tasks_is_ready_where_others_are_known_to_have_them() -> None:
+    assert why_not_ready(State.RUNNING, Progress()) == [
+        "no partition is on this instance, nor known to be on another one"
+    ]
+    assert why_not_ready(State.RUNNING, Progress(), others_have_tasks=True) == []
+
+
 def test_the_readiness_probe_says_how_long_restoring_takes() -> None:
     store = RestoreProgress("counts", 10, 100, 20, 10, 2.0, 10.0)
     progress = Progress(tasks=(replace(task("restoring"), restoring=(store,)),))
@@ -196,7 +203,8 @@ def test_every_status_is_told_with_what_to_do(rig: Rig, code: StatusCode) -> Non
     (told,) = rig.thread.progress.statuses
     assert told == f"{code.name}: Something is so. {ADVICE[code]}"
     has_none_by_it = code not in (StatusCode.SHUTDOWN_APPLICATION, StatusCode.MISSING_CLIENT_TAGS)
-    assert (told in why_not_ready(State.RUNNING, rig.thread.progress)) is has_none_by_it
+    now = rig.thread.progress
+    assert (told in why_not_ready(State.RUNNING, now, others_have_tasks=True)) is has_none_by_it
     assert told in why_not_ready(State.REBALANCING, rig.thread.progress)
     with_tasks = replace(rig.thread.progress, tasks=(task("running"),))
     assert why_not_ready(State.RUNNING, with_tasks) == []

@@ -1,0 +1,69 @@
+"""Answers of many rows, made piece by piece: nobody holds all of them at once.
+
+1. A page ends at its limit, and says whether there is more.
+2. The first piece is made before the answer begins: what goes wrong by then has a status of its own. What goes wrong later
+   breaks the answer off, so that nobody takes it for a whole one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from streamsrt.errors import StreamsError
+from streamsrt.http.text import to_json
+from streamsrt.queries.values import Position
+
+PIECE_ROWS = 1_024
+"""More than the rows that a query gets which asks for no number: its answer is whole before it begins."""
+
+Row = dict[str, Any]
+
+
+class RefusedError(StreamsError):
+    """The rows can't be had; ``answer`` is status and body."""
+
+    def __init__(self, answer: tuple[int, dict[str, Any]]) -> None:
+        super().__init__(str(answer[1].get("message", "")))
+        self.answer = answer
+
+
+class Page:
+    """``make(page)`` yields the rows, by way of :meth:`up_to_limit`, and says in ``position`` what they contain.
+
+    ``about``: what stands behind the rows.
+    """
+
+    def __init__(self, limit: int, make: Callable[[Page], Iterator[Row]], about: dict[str, Any] | None = None) -> None:
+        self._limit = limit
+        self._given = 0
+        self._rows = make(self)
+        self._about = about or {}
+        self.position = Position()
+        self.truncated = False
+        self.is_whole = False
+        """Whether all pieces are made."""
+
+    def up_to_limit(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """The rows that still fit."""
+        for row in rows:
+            if self._given == self._limit:
+                self.truncated = True
+                return
+            self._given += 1
+            yield row
+
+    def pieces(self) -> Iterator[bytes]:
+        """The JSON of the answer. Raises RefusedError, and what the queries raise."""
+        before = b'{"rows":['
+        while not self.is_whole:
+            rows = list(islice(self._rows, PIECE_ROWS))
+            self.is_whole = len(rows) < PIECE_ROWS
+            piece = to_json(rows)[1:-1]
+            if self.is_whole:
+                tail = {"truncated": self.truncated, **self._about, "position": self.position.to_json()}
+                yield (before if rows else before.rstrip(b",")) + piece + b"]," + to_json(tail)[1:]
+            else:
+                yield before + piece
+            before = b","
