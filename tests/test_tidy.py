@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -58,6 +59,22 @@ def test_tools_leave_no_folder_out(pytestconfig: pytest.Config) -> None:
     ruff = [sys.executable, "-m", "ruff", "check", "--show-files", *PACKAGES]
     listed = subprocess.run(ruff, capture_output=True, text=True, check=True, cwd=ROOT).stdout.splitlines()
     assert not set(files) - {Path(each).relative_to(ROOT).as_posix() for each in listed}
+
+
+def test_no_module_stands_outside_of_the_import_contracts() -> None:
+    """Put a new module of a package into one of its layers in pyproject.toml; the broker may import streamsrt.wire only."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layered = {name for each in contracts if each.get("exhaustive") for name in each.get("containers", ())}
+    assert layered >= set(PACKAGES)
+    forbidden = next(each["forbidden_modules"] for each in contracts if each.get("source_modules") == ["coordinator"])
+    client = {f"streamsrt.{path.stem}" for path in (ROOT / "streamsrt").iterdir() if _is_module(path)}
+    assert client - set(forbidden) == {"streamsrt.wire"}
+
+
+def _is_module(path: Path) -> bool:
+    return (path.suffix == ".py" and path.stem != "__init__") or (path / "__init__.py").exists()
 
 
 def test_functions_are_short() -> None:
