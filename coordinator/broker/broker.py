@@ -1,6 +1,7 @@
 """The broker: what all handlers share.
 
-1. One event loop owns everything here; nothing is locked. Only fsync and the closing of logs happen on other threads.
+1. One event loop owns everything here; nothing is locked. Only fsync, the closing of logs and the reading of large batches
+   (``readers``) happen on other threads.
 2. A handler is a function ``(broker, request) -> answer``: a message, None where the protocol has no answer, or an
    awaitable of either where it must wait. It never blocks.
 3. Time and chance come from :class:`Surroundings`, so that a test gives its own.
@@ -14,6 +15,7 @@ import secrets
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any, TypeAlias
@@ -119,6 +121,7 @@ class Broker:
             on_append=self.appended,
             durable=self.durable if self.fsync is Fsync.GROUP else None,
         )
+        self.readers = ThreadPoolExecutor(1, "records")
         self.cleaner = LogCleaner(self.compacted_logs, surroundings.now_ms)
         self._internal_logs = (self._rows.log, self.topics.log, self.producer_ids.log, group_configs.log)
         self._idleness = Idleness()
@@ -234,6 +237,7 @@ class Broker:
 
     def close(self) -> None:
         """Writes the clean-shutdown marker. No request may be handled after this."""
+        self.readers.shutdown(cancel_futures=True)
         self.transactions.close()
         self.groups.close()
         self.topics.close()

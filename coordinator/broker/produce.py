@@ -6,11 +6,18 @@
    are. ``acks=1`` and ``acks=all`` are the same on one node: the answer is given when the
    append is as safe as ``log.fsync`` promises.
 3. Each partition succeeds or fails by itself.
-4. A transactional batch is taken only from the current producer of its transactional id, in an open transaction that
+4. A batch that takes long to read, because it is large when it is unpacked or has very many records, is read on another
+   thread; so are those behind it in the request. Nothing of the same connection comes in between.
+5. A transactional batch is taken only from the current producer of its transactional id, in an open transaction that
    holds the partition: any other one would keep read_committed readers waiting for ever.
 """
 
 from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
 from coordinator.broker.broker import Answer, Broker, DisconnectError, Handler, Request
 from coordinator.broker.topics import Topic
@@ -23,6 +30,8 @@ from coordinator.log import (
     PartitionLog,
     RecordTooLargeError,
 )
+from coordinator.log.contents import RECORD_COST_BYTES, Admitted, admit
+from coordinator.log.errors import UnpackedTooLargeError
 from coordinator.log.scan import FRAME_BYTES
 from coordinator.machine.values import Producer
 from streamsrt.wire.error_codes import ErrorCode
@@ -34,35 +43,73 @@ from streamsrt.wire.types import ProduceRequest, ProduceResponse
 
 TOPIC_ID_VERSION = 13
 ZSTD_VERSION = 7
+TURN_BYTES = 1 << 20
+"""What the batches of a request may hold unpacked to be read at once."""
+BATCHES_PER_REQUEST = 4
+"""All batches of a request together may hold as much as so many that are as large as they may be."""
 _VALID_ACKS = (-1, 0, 1)
 _MAGIC, _ATTRIBUTES = 16, 22
 _TRANSACTIONAL = 16
-_LENGTH = slice(8, FRAME_BYTES)
+_COST_PER_BYTE = RECORD_COST_BYTES // 7
+"""No record that is not packed has fewer than seven bytes."""
+_LENGTH, _COUNT = slice(8, FRAME_BYTES), slice(57, HEADER_SIZE_BYTES)
+
+
+@dataclass(slots=True)
+class _Work:
+    """One request. What is left of what its batches may hold unpacked: in this turn of the loop, and at all."""
+
+    broker: Broker
+    request: Request
+    turn_bytes: int
+    request_bytes: int
+    written: list[PartitionLog] = field(default_factory=list)
+    later: list[_Later] = field(default_factory=list)
+
+
+class _Later(NamedTuple):
+    """A batch that takes long to read: its answer is the one at this place of ``answers``."""
+
+    answers: list[ProduceResponse.PartitionProduceResponse]
+    place: int
+    topic: Topic
+    data: ProduceRequest.PartitionProduceData
 
 
 def handle_produce(broker: Broker, request: Request) -> Answer:
     message: ProduceRequest = request.message
     by_id = request.header.api_version >= TOPIC_ID_VERSION
-    written: list[PartitionLog] = []
+    limit_bytes = broker.integer("message.max.unpacked.bytes")
+    work = _Work(broker, request, TURN_BYTES, limit_bytes * BATCHES_PER_REQUEST)
     responses = []
     for data in message.topic_data:
         topic = broker.topics.by_id(data.topic_id) if by_id else broker.topics.get(data.name)
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answers: list[ProduceResponse.PartitionProduceResponse] = []
+        for partition in data.partition_data:
+            answers.append(_append(work, topic, partition, unknown, answers))
         responses.append(
-            ProduceResponse.TopicProduceResponse(
-                name=data.name,
-                topic_id=data.topic_id,
-                partition_responses=[
-                    _append(broker, request, topic, partition, unknown, written) for partition in data.partition_data
-                ],
-            )
+            ProduceResponse.TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=answers)
         )
+    answer = ProduceResponse(responses=responses)
+    if work.later:
+        return _when_read(work, answer)
     if message.acks == 0:
         _check_unanswered(responses)
         return None
-    answer = ProduceResponse(responses=responses)
-    if written and broker.fsync is Fsync.GROUP:
-        return _when_durable(broker, written, answer)
+    if work.written and broker.fsync is Fsync.GROUP:
+        return _when_durable(broker, work.written, answer)
+    return answer
+
+
+async def _when_read(work: _Work, answer: ProduceResponse) -> ProduceResponse | None:
+    for later in work.later:
+        later.answers[later.place] = await _append_later(work, later)
+    if work.request.message.acks == 0:
+        _check_unanswered(answer.responses)
+        return None
+    if work.broker.fsync is Fsync.GROUP:
+        return await _when_durable(work.broker, work.written, answer)
     return answer
 
 
@@ -87,42 +134,92 @@ async def _when_durable(broker: Broker, written: list[PartitionLog], answer: Pro
 
 
 def _append(
-    broker: Broker,
-    request: Request,
+    work: _Work,
     topic: Topic | None,
     data: ProduceRequest.PartitionProduceData,
     unknown: int,
-    written: list[PartitionLog],
+    answers: list[ProduceResponse.PartitionProduceResponse],
 ) -> ProduceResponse.PartitionProduceResponse:
-    message, version = request.message, request.header.api_version
     if topic is None:
         return _failed(data.index, unknown, None)
-    if not 0 <= data.index < len(topic.partitions):
-        return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-    if message.acks not in _VALID_ACKS:
-        return _failed(data.index, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={message.acks} is not one of -1, 0, 1")
-    if topic.is_internal:
-        return _failed(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is written by the broker only")
-    if not data.records:
-        return _failed(data.index, ErrorCode.INVALID_RECORD, "the partition's data holds no record batch")
-    refusal = _refusal(data.records, version)
+    refusal = _refusal(work.request, topic, data) or _transactional_refusal(work, topic, data)
     if refusal is not None:
         return _failed(data.index, *refusal)
-    if is_transactional(data.records):
-        code = _check_transaction(broker, message, topic, data.index, data.records)
-        if code:
-            return _failed(data.index, code, "the batch does not belong to an open transaction of this producer")
+    assert data.records is not None
     log = topic.partitions[data.index]
+    now_ms = work.broker.surroundings.now_ms()
+    cost_bytes = min(
+        int.from_bytes(data.records[_COUNT], "big") * RECORD_COST_BYTES, len(data.records) * _COST_PER_BYTE
+    )
     try:
-        info = log.append(data.records, now_ms=broker.surroundings.now_ms())
+        if cost_bytes <= work.turn_bytes:
+            found = admit(data.records, log.config, now_ms, log.directory.name, work.turn_bytes)
+            work.turn_bytes -= max(found.unpacked_bytes, cost_bytes)
+            return _write(work, log, found, data.index, now_ms)
+    except UnpackedTooLargeError:
+        pass
     except LogError as error:
         return _refused(data.index, error, log)
-    broker.appended(log)
-    written.append(log)
-    return _succeeded(data.index, info)
+    work.turn_bytes = 0
+    work.later.append(_Later(answers, len(answers), topic, data))
+    return _failed(data.index, ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
-def _refusal(records: bytes | memoryview, version: int) -> tuple[int, str] | None:
+async def _append_later(work: _Work, later: _Later) -> ProduceResponse.PartitionProduceResponse:
+    data, broker = later.data, work.broker
+    assert data.records is not None
+    log = later.topic.partitions[data.index]
+    now_ms = broker.surroundings.now_ms()
+    limit_bytes = min(log.config.unpacked_bytes_max, work.request_bytes)
+    reading = partial(admit, data.records, log.config, now_ms, log.directory.name, limit_bytes)
+    try:
+        found = await asyncio.get_running_loop().run_in_executor(broker.readers, reading)
+        work.request_bytes -= found.unpacked_bytes
+        refusal = _transactional_refusal(work, later.topic, data)
+        if refusal is not None:
+            return _failed(data.index, *refusal)
+        return _write(work, log, found, data.index, now_ms)
+    except UnpackedTooLargeError as error:
+        work.request_bytes -= limit_bytes // 2
+        return _refused(data.index, error, log)
+    except LogError as error:
+        return _refused(data.index, error, log)
+
+
+def _write(
+    work: _Work, log: PartitionLog, found: Admitted, index: int, now_ms: int
+) -> ProduceResponse.PartitionProduceResponse:
+    info = log.append_admitted(found.batches, now_ms)
+    work.broker.appended(log)
+    work.written.append(log)
+    return _succeeded(index, info)
+
+
+def _refusal(
+    request: Request, topic: Topic, data: ProduceRequest.PartitionProduceData
+) -> tuple[int, str | None] | None:
+    if not 0 <= data.index < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+    acks = request.message.acks
+    if acks not in _VALID_ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is not one of -1, 0, 1"
+    if topic.is_internal:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is written by the broker only"
+    if not data.records:
+        return ErrorCode.INVALID_RECORD, "the partition's data holds no record batch"
+    return _frame_refusal(data.records, request.header.api_version)
+
+
+def _transactional_refusal(
+    work: _Work, topic: Topic, data: ProduceRequest.PartitionProduceData
+) -> tuple[int, str] | None:
+    if data.records is None or not is_transactional(data.records):
+        return None
+    code = _check_transaction(work.broker, work.request.message, topic, data.index, data.records)
+    return (code, "the batch does not belong to an open transaction of this producer") if code else None
+
+
+def _frame_refusal(records: bytes | memoryview, version: int) -> tuple[int, str] | None:
     """Kafka's ``ProduceRequest.validateRecords``; what is wrong within the batch is the log's matter."""
     size_bytes = FRAME_BYTES + int.from_bytes(records[_LENGTH], "big", signed=True)
     if size_bytes == len(records) and size_bytes > _ATTRIBUTES and records[_MAGIC] == MAGIC:

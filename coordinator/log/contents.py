@@ -12,11 +12,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from coordinator.log.config import FOREVER_MS, LogConfig, TimestampType
-from coordinator.log.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
+from coordinator.log.errors import InvalidRecordError, InvalidTimestampError, UnpackedTooLargeError
 from coordinator.log.recompression import in_codec
-from coordinator.log.validation import Batch
+from coordinator.log.validation import Batch, split_batches
 from streamsrt.wire.compression import TooLargeError
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import (
@@ -38,25 +39,40 @@ RECORD_ERRORS_MAX = 1000
 _SHOWN = 3
 
 
-def admitted(batches: list[Batch], config: LogConfig, now_ms: int, log_name: str) -> list[Batch]:
-    """The batches as they are to be written; with LogAppendTime not stamped yet.
+class Admitted(NamedTuple):
+    """Batches as they are to be written, with LogAppendTime not stamped yet. ``unpacked_bytes``: what packed ones held."""
 
-    ``log_name`` is the topic's and the partition's, for messages. Raises
-    :class:`~coordinator.log.errors.AppendRefusedError`.
+    batches: list[Batch]
+    unpacked_bytes: int
+
+
+def admit(
+    records: bytes | bytearray | memoryview, config: LogConfig, now_ms: int, log_name: str, unpacked_bytes_max: int
+) -> Admitted:
+    """What is to be written of what a producer sent; any thread may ask.
+
+    ``log_name`` is the topic's and the partition's, for messages; ``unpacked_bytes_max`` is for all batches together.
+    Raises :class:`~coordinator.log.errors.AppendRefusedError`.
     """
-    return [_admitted(batch, config, now_ms, log_name) for batch in batches]
+    result: list[Batch] = []
+    left_bytes = unpacked_bytes_max
+    for batch in split_batches(records, config, from_coordinator=False):
+        made, size_bytes = _admitted(batch, config, now_ms, log_name, left_bytes)
+        result.append(made)
+        left_bytes -= size_bytes
+    return Admitted(result, unpacked_bytes_max - left_bytes)
 
 
-def _admitted(batch: Batch, config: LogConfig, now_ms: int, log_name: str) -> Batch:
+def _admitted(batch: Batch, config: LogConfig, now_ms: int, log_name: str, limit_bytes: int) -> tuple[Batch, int]:
     header, data = batch
     try:
         if _is_plain(header, config):
             largest = largest_timestamp(data, header)
             if largest <= now_ms + config.message_timestamp_after_max_ms:
-                return _with_right_times(batch, largest)
-        return _surveyed(batch, config, now_ms, log_name)
+                return _with_right_times(batch, largest), 0
+        return _surveyed(batch, config, now_ms, log_name, limit_bytes)
     except TooLargeError as error:
-        raise RecordTooLargeError(f"{error}; message.max.unpacked.bytes is {config.unpacked_bytes_max}") from error
+        raise UnpackedTooLargeError(f"{error} (message.max.unpacked.bytes)") from error
     except DecodeError as error:
         raise InvalidRecordError(f"the records of the batch can't be read: {error}") from error
 
@@ -72,31 +88,34 @@ def _is_plain(header: BatchHeader, config: LogConfig) -> bool:
     )
 
 
-def _surveyed(batch: Batch, config: LogConfig, now_ms: int, log_name: str) -> Batch:
+def _surveyed(batch: Batch, config: LogConfig, now_ms: int, log_name: str, limit_bytes: int) -> tuple[Batch, int]:
     header, data = batch
     given = header.compression
     codec = given if config.compression is None else config.compression
+    cost_bytes = 0
     if given:
-        _check_unpacked_size(header.records_count, 0, config)
-    survey = survey_batch(data, header, limit_bytes=config.unpacked_bytes_max if given else len(data))
-    if given:
-        _check_unpacked_size(header.records_count, len(survey.batch), config)
+        _check_cost(header.records_count, 0, limit_bytes)
+        survey = survey_batch(data, header, limit_bytes=limit_bytes)
+        cost_bytes = _check_cost(header.records_count, len(survey.batch), limit_bytes)
+    else:
+        survey = survey_batch(data, header)
     is_producers_time = config.message_timestamp_type is TimestampType.CREATE_TIME
     _check_records(survey, config, now_ms if is_producers_time else None, log_name)
     if codec is not given:
         batch = in_codec(header, survey, codec, config)
     elif given and not survey.is_in_order:
         raise InvalidRecordError("the offsets of the records within the packed batch do not go up by one from 0")
-    return _with_right_times(batch, max(survey.timestamps)) if is_producers_time else batch
+    return (_with_right_times(batch, max(survey.timestamps)) if is_producers_time else batch), cost_bytes
 
 
-def _check_unpacked_size(records_count: int, size_bytes: int, config: LogConfig) -> None:
+def _check_cost(records_count: int, size_bytes: int, limit_bytes: int) -> int:
     cost_bytes = size_bytes + records_count * RECORD_COST_BYTES
-    if cost_bytes > config.unpacked_bytes_max:
-        raise RecordTooLargeError(
-            f"the batch of {records_count} records has {cost_bytes} bytes unpacked, {RECORD_COST_BYTES} for each record "
-            f"included; message.max.unpacked.bytes is {config.unpacked_bytes_max}"
+    if cost_bytes > limit_bytes:
+        raise UnpackedTooLargeError(
+            f"{records_count} records hold {cost_bytes} bytes or more unpacked, {RECORD_COST_BYTES} for each of them "
+            f"included; the limit is {limit_bytes} (message.max.unpacked.bytes)"
         )
+    return cost_bytes
 
 
 def _check_records(survey: Survey, config: LogConfig, now_ms: int | None, log_name: str) -> None:

@@ -17,7 +17,8 @@
         ├── CorruptBatchError               CRC, length or framing
         ├── InvalidRecordError              a batch that no producer may send, or that nobody could read
         │   └── UnsupportedMagicError       a record format older than magic 2
-        ├── RecordTooLargeError             above ``max.message.bytes``, a whole segment, or too much when unpacked
+        ├── RecordTooLargeError             above ``max.message.bytes``, or above a whole segment
+        │   └── UnpackedTooLargeError       above ``message.max.unpacked.bytes``
         ├── InvalidTimestampError           further from the broker's clock than the topic allows
         ├── OutOfOrderSequenceError         an idempotent producer left a gap
         ├── InvalidProducerEpochError       a fenced producer
@@ -174,12 +175,13 @@ class UnsupportedMagicError(InvalidRecordError):
 
 
 class RecordTooLargeError(AppendRefusedError):
-    """The batch is larger than ``max_message_bytes``, or than ``unpacked_bytes_max`` unpacked: MESSAGE_TOO_LARGE.
-
-    Producers of Java halve the batch upon it.
-    """
+    """The batch is larger than ``max_message_bytes`` or than a segment: MESSAGE_TOO_LARGE."""
 
     error_code = 10
+
+
+class UnpackedTooLargeError(RecordTooLargeError):
+    """The batch holds more than it may when it is unpacked: MESSAGE_TOO_LARGE too, upon which Java's producers halve it."""
 
 
 class InvalidTimestampError(AppendRefusedError):

@@ -34,7 +34,7 @@ from coordinator.log.compaction.rewriting import CleanedFile, LatestOffsets
 from coordinator.log.compaction.survivors import AbortedData, Survivors
 from coordinator.log.compaction.swap import discard_swaps, swap_path
 from coordinator.log.config import Fsync, LogConfig, TimestampType
-from coordinator.log.contents import admitted, stamped
+from coordinator.log.contents import admit, stamped
 from coordinator.log.errors import LogClosedError, LogFailedError, OffsetOutOfRangeError
 from coordinator.log.files import sync_directory, with_suffix
 from coordinator.log.fsync import Syncer, SyncRequest
@@ -216,12 +216,16 @@ class PartitionLog:
         A batch that an idempotent producer sends again is not written; the answer says where it is.
         Raises :class:`AppendRefusedError` (the producer's fault), :class:`LogFullError` or :class:`LogFailedError`.
         """
+        if from_coordinator:
+            return self.append_admitted(split_batches(batches, self._config, from_coordinator=True), now_ms, True)
+        found = admit(batches, self._config, now_ms, self.directory.name, self._config.unpacked_bytes_max)
+        return self.append_admitted(found.batches, now_ms)
+
+    def append_admitted(self, parsed: list[Batch], now_ms: int, from_coordinator: bool = False) -> AppendInfo:
+        """``append`` of what :func:`coordinator.log.contents.admit` gave."""
         self._check_open()
         if self._failure is not None:
             raise LogFailedError(self.directory, self._failure.cause, "takes no appends since the disk failed")
-        parsed = split_batches(batches, self._config, from_coordinator=from_coordinator)
-        if not from_coordinator:
-            parsed = admitted(parsed, self._config, now_ms, self.directory.name)
         duplicate = self._check_producer(parsed, from_coordinator=from_coordinator)
         if duplicate is not None:
             return AppendInfo(

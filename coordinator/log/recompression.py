@@ -24,13 +24,15 @@ _CODEC_MASK = 0x07
 def in_codec(header: BatchHeader, survey: Survey, codec: Compression, config: LogConfig) -> Batch:
     """The batch of that survey in another codec. Raises RecordTooLargeError for what is too large in it."""
     records = survey.batch[HEADER_SIZE_BYTES:] if survey.is_in_order else renumbered_records(survey.batch)
-    made = bytearray(survey.batch[:HEADER_SIZE_BYTES])
-    made += compress(codec, records)
-    if len(made) > min(config.max_message_bytes, config.segment_bytes):
+    packed = compress(codec, records)
+    size_bytes = HEADER_SIZE_BYTES + len(packed)
+    if size_bytes > min(config.max_message_bytes, config.segment_bytes):
         raise RecordTooLargeError(
-            f"the batch has {len(made)} bytes in the codec of compression.type; max.message.bytes is "
+            f"the batch has {size_bytes} bytes in the codec of compression.type; max.message.bytes is "
             f"{config.max_message_bytes}, segment.bytes {config.segment_bytes}"
         )
+    made = bytearray(survey.batch[:HEADER_SIZE_BYTES])
+    made += packed
     made[_LENGTH] = (len(made) - FRAME_BYTES).to_bytes(4, "big")
     made[_ATTRIBUTES_LOW_BYTE] = made[_ATTRIBUTES_LOW_BYTE] & ~_CODEC_MASK | codec
     made[_CRC] = crc32c(memoryview(made)[CRC_START:]).to_bytes(4, "big")

@@ -14,6 +14,7 @@ from enum import IntEnum
 from struct import Struct
 
 import cramjam
+import numpy as np
 
 from streamsrt.wire.primitives import Buffer, DecodeError
 
@@ -29,6 +30,7 @@ _XERIAL_BLOCK_BYTES = 32 * 1024
 _INT32 = Struct(">i")
 _LITTLE_UINT32 = Struct("<I")
 _LZ4_STEP_BYTES = 1 << 20
+_LARGE_BYTES = 1 << 18
 _SNAPPY_RATIO_MAXIMUM = 22  # a copy of 64 bytes takes three
 _UNTOUCHED = b"\xa5\x5a\xc3\x3c\x96\x69\xf0\x0f"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -131,10 +133,10 @@ def _stream_inflate(codec: Compression, source: memoryview, head: Buffer, limit_
     start = len(head)
     while True:
         end = start + capacity
-        buffer = bytearray(end + SLACK_BYTES)
+        buffer = _zeros(end + SLACK_BYTES)
         buffer[max(start, end - len(_UNTOUCHED)) : end] = _UNTOUCHED[:capacity]
         try:
-            written = _INTO[codec](source, memoryview(buffer)[start:end])
+            written = _INTO[codec](source, buffer[start:end])
         except cramjam.DecompressionError:
             # The library has one error for "broken" and "does not fit", but only the second fills the buffer.
             if buffer[end - len(_UNTOUCHED) : end] == _UNTOUCHED:
@@ -148,7 +150,12 @@ def _stream_inflate(codec: Compression, source: memoryview, head: Buffer, limit_
         buffer[:start] = head
         behind = max(start + written, end - len(_UNTOUCHED))
         buffer[behind:end] = bytes(end - behind)
-        return memoryview(buffer)[: start + written]
+        return buffer[: start + written]
+
+
+def _zeros(size_bytes: int) -> memoryview:
+    """Large ones cost nothing before they are written to: no thread waits while they are made."""
+    return memoryview(bytearray(size_bytes)) if size_bytes < _LARGE_BYTES else np.zeros(size_bytes, np.uint8).data
 
 
 def _first_capacity(codec: Compression, source: memoryview, limit_bytes: int) -> int:
@@ -193,13 +200,13 @@ def _snappy_inflate(source: memoryview, head: Buffer, limit_bytes: int) -> memor
     _check_size(Compression.SNAPPY, sum(sizes), limit_bytes)
     if sum(sizes) > _SNAPPY_RATIO_MAXIMUM * len(source):
         raise DecodeError(f"snappy data of {len(source)} bytes claims to hold {sum(sizes)}")
-    buffer = bytearray(len(head) + sum(sizes) + SLACK_BYTES)
+    buffer = _zeros(len(head) + sum(sizes) + SLACK_BYTES)
     buffer[: len(head)] = head
     position = len(head)
     for block, size in zip(blocks, sizes, strict=True):
-        cramjam.snappy.decompress_raw_into(block, memoryview(buffer)[position : position + size])
+        cramjam.snappy.decompress_raw_into(block, buffer[position : position + size])
         position += size
-    return memoryview(buffer)[:position]
+    return buffer[:position]
 
 
 def _xerial_blocks(source: memoryview) -> list[memoryview]:

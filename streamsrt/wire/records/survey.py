@@ -2,13 +2,15 @@
 
 1. A batch passes here if, and only if, ``decode_batch`` reads it: the readers are the same.
 2. Of a batch that is not compressed only the largest timestamp is asked as a rule, which costs no object per record.
+3. Threads beside this one get their turns, however large the batch is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from operator import attrgetter
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
@@ -19,6 +21,9 @@ from streamsrt.wire.records.encoding import encode_records
 from streamsrt.wire.records.header import HEADER_SIZE_BYTES, NO_TIMESTAMP, BatchHeader, read_header
 from streamsrt.wire.records.plain import read_plain
 from streamsrt.wire.records.uniform import RECORDS_MIN, survey_uniform
+
+STEP_RECORDS = 4096
+"""So many are read in one go, in which no other thread gets its turn."""
 
 _timestamp = attrgetter("timestamp")
 _row = attrgetter("offset", "timestamp", "key")
@@ -43,13 +48,16 @@ def largest_timestamp(buffer: Buffer, header: BatchHeader) -> int:
     DecodeError as of ``decode_batch``; the CRC is not checked.
     """
     if header.records_count >= RECORDS_MIN and not header.is_log_append_time:
-        times, _ = survey_uniform(memoryview(buffer)[HEADER_SIZE_BYTES:], *_shape(header)) or (None, None)
-        if times is not None:
-            return int(times.max())
+        uniform = survey_uniform(memoryview(buffer)[HEADER_SIZE_BYTES:], *_shape(header))
+        if uniform is not None:
+            return int(uniform[0].max())
     view = readable(buffer, 0, header, DECOMPRESSED_LIMIT_BYTES)
     check_count(header, len(view))
     try:
-        return int(max(map(_timestamp, DefaultRecordBatch(view))))
+        times = map(_timestamp, DefaultRecordBatch(view))
+        largest = max(max(islice(times, size)) for size in _steps(header.records_count))
+        next(times, None)  # The reader says now that bytes are left.
+        return int(largest)
     except (UnicodeDecodeError, TypeError):
         return int(max(survey_batch(buffer, header).timestamps))
     except READER_ERRORS as error:
@@ -64,18 +72,35 @@ def survey_batch(buffer: Buffer, header: BatchHeader, *, limit_bytes: int = DECO
         uniform = survey_uniform(view[HEADER_SIZE_BYTES:], *_shape(header))
         if uniform is not None:
             return Survey(view, uniform[0].tolist(), uniform[1], True)
-    offsets: Sequence[int]
-    times: Sequence[int | None]
+    rows: Iterator[tuple[int, int | None, bytes | None]] = map(_row, DefaultRecordBatch(view))
     try:
-        offsets, times, keys = zip(*map(_row, DefaultRecordBatch(view)), strict=True)
+        return _surveyed(view, rows, header)
     except UnicodeDecodeError:
-        offsets, times, keys = zip(*(record[:3] for record in read_plain(view, header)), strict=True)
+        return _surveyed(view, iter([record[:3] for record in read_plain(view, header)]), header)
     except READER_ERRORS as error:
         raise DecodeError(f"batch at offset {header.base_offset} holds broken records: {error}") from error
-    timestamps = [NO_TIMESTAMP if time is None else time for time in times] if None in times else times
-    keyless = [index for index, key in enumerate(keys) if key is None] if None in keys else []
-    first = header.base_offset
-    return Survey(view, cast(Sequence[int], timestamps), keyless, offsets == tuple(range(first, first + len(offsets))))
+
+
+def _surveyed(view: memoryview, rows: Iterator[tuple[int, int | None, bytes | None]], header: BatchHeader) -> Survey:
+    timestamps: list[int] = []
+    keyless: list[int] = []
+    is_in_order = True
+    for size in _steps(header.records_count):
+        start = len(timestamps)
+        offsets, times, keys = zip(*islice(rows, size), strict=True)
+        timestamps += [NO_TIMESTAMP if time is None else time for time in times] if None in times else times
+        if None in keys:
+            keyless += [index for index, key in enumerate(keys, start) if key is None]
+        first = header.base_offset + start
+        is_in_order = is_in_order and offsets == tuple(range(first, first + len(offsets)))
+    next(rows, None)  # The reader says now that bytes are left.
+    return Survey(view, timestamps, keyless, is_in_order)
+
+
+def _steps(count: int) -> Iterator[int]:
+    """So many records as are read in one go each. The reader can't be asked again once it has said that it is done."""
+    for start in range(0, count, STEP_RECORDS):
+        yield min(STEP_RECORDS, count - start)
 
 
 def _shape(header: BatchHeader) -> tuple[int, int]:
