@@ -28,6 +28,9 @@ module                  what the handlers share
 ``alarm``               who sleeps until a deadline
 ``producer_ids``        producer ids, never given out twice
 ``purgatory``           fetches that wait for records
+``queued_bytes``        memory for what is to be read and sent
+``slices``              long work, a slice at a time
+``splitting``           which requests are taken apart, and how
 ``keyed_log``           a small durable map as an internal log
 ``repeated_heartbeats`` heartbeats that change nothing, answered from memory
 ``log_cleaner``         compaction in the background

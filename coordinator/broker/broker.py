@@ -32,6 +32,7 @@ from coordinator.broker.metrics import Idleness, exposition, group_metrics
 from coordinator.broker.producer_ids import ProducerIds
 from coordinator.broker.purgatory import Purgatory
 from coordinator.broker.queued_bytes import QueuedBytes
+from coordinator.broker.slices import Slices
 from coordinator.broker.topics import BROKER_LOG, GROUP_CONFIGS_LOG, TopicRegistry
 from coordinator.broker.transaction_shards import TransactionShards
 from coordinator.group.config import GroupConfig
@@ -85,6 +86,7 @@ class Broker:
         self.directory = directory
         self.fsync = Fsync(configs["log.fsync"])
         self.purgatory = Purgatory()
+        self.slices = Slices()
         self.memory = QueuedBytes(self._memory_bytes_max())
         self.topics = TopicRegistry(
             directory,

@@ -197,7 +197,8 @@ def handle_incremental_alter_configs(broker: Broker, request: Request) -> Answer
         _set(broker, resource, own, changed, validate_only=message.validate_only)
 
     kind = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-    results = [_attempt(kind, message.resources, resource, alter) for resource in message.resources]
+    seen = _seen(message.resources)
+    results = [_attempt(kind, seen, resource, alter) for resource in message.resources]
     return broker.acknowledged(IncrementalAlterConfigsResponse(responses=results))
 
 
@@ -214,16 +215,23 @@ def handle_alter_configs(broker: Broker, request: Request) -> Answer:
         _set(broker, resource, own, given, validate_only=message.validate_only)
 
     kind = AlterConfigsResponse.AlterConfigsResourceResponse
-    results = [_attempt(kind, message.resources, resource, alter) for resource in message.resources]
+    seen = _seen(message.resources)
+    results = [_attempt(kind, seen, resource, alter) for resource in message.resources]
     return broker.acknowledged(AlterConfigsResponse(responses=results))
 
 
-def _attempt(kind: Callable[..., Any], every: Sequence[_Resource], resource: Any, alter: Callable[[Any], None]) -> Any:
+def _seen(resources: Sequence[_Resource]) -> Counter[tuple[int, str]]:
+    """How often each resource is in a request."""
+    return Counter((each.resource_type, each.resource_name) for each in resources)
+
+
+def _attempt(
+    kind: Callable[..., Any], seen: Counter[tuple[int, str]], resource: Any, alter: Callable[[Any], None]
+) -> Any:
     """The answer for one resource."""
     result = kind(
         error_code=0, error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
     )
-    seen = Counter((each.resource_type, each.resource_name) for each in every)
     try:
         if seen[resource.resource_type, resource.resource_name] > 1:
             raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")

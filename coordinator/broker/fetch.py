@@ -6,15 +6,19 @@
    that contains the offset is given from its start; the client drops what lies before.
 4. Fetch sessions are not kept: a full request is answered with session id 0, which tells the client to send full
    requests always; an incremental one is refused.
-5. ``read_committed`` stops at the last stable offset and lists the aborted transactions of what is given.
+5. A fetch of many partitions is collected in slices, each partition once. While it waits, only the partitions that got
+   something are looked at.
+6. ``read_committed`` stops at the last stable offset and lists the aborted transactions of what is given.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 
 from coordinator.broker.broker import Answer, Broker, Handler, Request
+from coordinator.broker.purgatory import Watch
 from coordinator.broker.topics import Topic
 from coordinator.log import LogError, PartitionLog
 from streamsrt.wire.error_codes import ErrorCode
@@ -27,6 +31,9 @@ from streamsrt.wire.types import (
 )
 
 TOPIC_ID_VERSION = 13
+PARTITIONS_AT_ONCE = 500
+PARTITIONS_PER_STEP = 32
+_WAIT_FOR_ROOM_S = 1.0
 _READ_COMMITTED = 1
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
@@ -39,10 +46,47 @@ def handle_fetch(broker: Broker, request: Request) -> Answer:
     by_id = request.header.api_version >= TOPIC_ID_VERSION
     message.max_bytes = min(message.max_bytes, broker.integer("fetch.max.bytes"))
     message.min_bytes = min(message.min_bytes, message.max_bytes)
-    answer, size, settled = _collect(broker, message, by_id=by_id)
-    if settled or size >= message.min_bytes or message.max_wait_ms <= 0:
-        return answer
-    return _wait(broker, message, broker.purgatory.round, by_id=by_id)
+    count = sum(len(each.partitions) for each in message.topics)
+    if count > PARTITIONS_AT_ONCE or broker.memory.is_full:
+        return _fetch_later(broker, message, by_id=by_id)
+    found = whole(_collect(broker, message, by_id=by_id))
+    if found.is_enough(message) or message.max_wait_ms <= 0:
+        return found.answer
+    return _wait(broker, message, broker.purgatory.round, found, by_id=by_id)
+
+
+async def _fetch_later(broker: Broker, message: FetchRequest, *, by_id: bool) -> FetchResponse:
+    """Of many partitions, or when too many answers wait to be sent."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + message.max_wait_ms / 1000
+    has_room = await broker.memory.room(max(message.max_wait_ms / 1000, _WAIT_FOR_ROOM_S))
+    if not has_room:
+        message.max_bytes = message.min_bytes = 0
+    async with broker.slices:
+        await broker.slices.run(_fold(message))
+        looked = broker.purgatory.round
+        found = await broker.slices.run(_collect(broker, message, by_id=by_id, or_nothing=not has_room))
+    message.max_wait_ms = max(0, int((deadline - loop.time()) * 1000))
+    if not has_room or found.is_enough(message) or message.max_wait_ms <= 0:
+        return found.answer
+    return await _wait(broker, message, looked, found, by_id=by_id)
+
+
+def _fold(message: FetchRequest) -> Generator[None, None, None]:
+    """Leaves each partition once in the request: the last of those that are the same counts, as on Kafka."""
+    topics: dict[tuple[str, bytes], FetchRequest.FetchTopic] = {}
+    partitions: dict[tuple[str, bytes], dict[int, FetchRequest.FetchPartition]] = {}
+    for each in message.topics:
+        key = each.topic, each.topic_id
+        topics.setdefault(key, each)
+        known = partitions.setdefault(key, {})
+        for count, data in enumerate(each.partitions):
+            known[data.partition] = data
+            if not count % PARTITIONS_PER_STEP:
+                yield
+    for key, each in topics.items():
+        each.partitions = list(partitions[key].values())
+    message.topics = list(topics.values())
 
 
 def _refuse_session(message: FetchRequest) -> FetchResponse | None:
@@ -52,24 +96,54 @@ def _refuse_session(message: FetchRequest) -> FetchResponse | None:
     return None
 
 
-async def _wait(broker: Broker, message: FetchRequest, looked: int, *, by_id: bool) -> FetchResponse:
-    """``looked`` is the purgatory's round in which the partitions were last looked at."""
+async def _wait(broker: Broker, message: FetchRequest, looked: int, found: _Found, *, by_id: bool) -> FetchResponse:
+    """``found``: what there was in the purgatory's round ``looked``."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + message.max_wait_ms / 1000
     while True:
-        woken = True
-        if broker.purgatory.round == looked:
-            logs = [
-                log
-                for topic, data in _wanted(broker, message, by_id=by_id)
-                if (log := _log_of(topic, data.partition)) is not None
-            ]
-            left = deadline - loop.time()
-            woken = left > 0 and await broker.purgatory.wait(logs, left)
+        with broker.purgatory.watch(found.sizes) as watch:
+            if broker.purgatory.round == looked:
+                woken = await _enough(broker, message, found, watch, deadline, by_id=by_id)
+            else:
+                woken = True
         looked = broker.purgatory.round
-        answer, size, settled = _collect(broker, message, by_id=by_id)
-        if settled or size >= message.min_bytes or not woken:
-            return answer
+        if len(found.sizes) > PARTITIONS_AT_ONCE:
+            async with broker.slices:
+                looked = broker.purgatory.round
+                found = await broker.slices.run(_collect(broker, message, by_id=by_id))
+        else:
+            found = whole(_collect(broker, message, by_id=by_id))
+        if found.is_enough(message) or not woken:
+            return found.answer
+
+
+async def _enough(
+    broker: Broker, message: FetchRequest, found: _Found, watch: Watch, deadline: float, *, by_id: bool
+) -> bool:
+    """Waits until there seems to be enough, looking at those partitions alone that got something; False: time is over."""
+    loop = asyncio.get_running_loop()
+    committed = message.isolation_level == _READ_COMMITTED
+    wanted = {
+        log: data
+        for topic, data in _wanted(broker, message, by_id=by_id)
+        if (log := _log_of(topic, data.partition)) is not None
+    }
+    size = sum(found.sizes.values())
+    while True:
+        left = deadline - loop.time()
+        woken = await watch.wait(left) if left > 0 else None
+        if not woken:
+            return False
+        for log in woken:
+            if log not in wanted:
+                return True
+            answer, read = _read(log, wanted[log], message.max_bytes, first=True, committed=committed)
+            if answer.error_code or answer.diverging_epoch.epoch >= 0:
+                return True
+            size += read - found.sizes.get(log, 0)
+            found.sizes[log] = read
+        if size >= message.min_bytes:
+            return True
 
 
 def _wanted(
@@ -87,32 +161,65 @@ def _log_of(topic: Topic | None, partition: int) -> PartitionLog | None:
     return topic.partitions[partition]
 
 
-def _collect(broker: Broker, message: FetchRequest, *, by_id: bool) -> tuple[FetchResponse, int, bool]:
-    """The answer as of now, how many bytes of records are in it, and whether it can't wait (a partition has an error)."""
+@dataclass(slots=True)
+class _Found:
+    """The answer as of now. ``sizes``: the bytes of records in it, by partition; ``is_settled``: it can't wait, since a
+    partition has an error to tell."""
+
+    answer: FetchResponse
+    sizes: dict[PartitionLog, int]
+    size: int = 0
+    is_settled: bool = False
+
+    def is_enough(self, message: FetchRequest) -> bool:
+        return self.is_settled or self.size >= message.min_bytes
+
+
+def whole(steps: Generator[None, None, _Found]) -> _Found:
+    """What comes out of work that is short enough to be done at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            found: _Found = stop.value
+            return found
+
+
+def _collect(
+    broker: Broker, message: FetchRequest, *, by_id: bool, or_nothing: bool = False
+) -> Generator[None, None, _Found]:
+    """What there is now, a few partitions at a time. ``or_nothing``: not even one batch above the limits."""
     budget = message.max_bytes
     committed = message.isolation_level == _READ_COMMITTED
-    size, settled = 0, False
-    responses = []
+    responses: list[FetchResponse.FetchableTopicResponse] = []
+    found = _Found(FetchResponse(error_code=0, session_id=0, responses=responses), {})
     for each in message.topics:
         topic = broker.topics.by_id(each.topic_id) if by_id else broker.topics.get(each.topic)
         partitions = []
-        for data in each.partitions:
+        for count, data in enumerate(each.partitions):
+            if count and not count % PARTITIONS_PER_STEP:
+                yield
             log = _log_of(topic, data.partition)
             if log is None:
                 missing = (
                     ErrorCode.UNKNOWN_TOPIC_ID if by_id and topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 )
                 partitions.append(_failed(data.partition, missing))
-                settled = True
+                found.is_settled = True
                 continue
-            answer, read = _read(log, data, budget - size, first=size == 0, committed=committed)
-            settled = settled or answer.error_code != 0 or answer.diverging_epoch.epoch >= 0
-            size += read
+            first = found.size == 0 and not or_nothing
+            answer, read = _read(log, data, budget - found.size, first=first, committed=committed)
+            if answer.error_code or answer.diverging_epoch.epoch >= 0:
+                found.is_settled = True
+            found.size += read
+            found.sizes[log] = read
             partitions.append(answer)
         responses.append(
             FetchResponse.FetchableTopicResponse(topic=each.topic, topic_id=each.topic_id, partitions=partitions)
         )
-    return FetchResponse(error_code=0, session_id=0, responses=responses), size, settled
+        if len(responses) % PARTITIONS_PER_STEP == 0:
+            yield
+    return found
 
 
 def _failed(partition: int, code: int, log: PartitionLog | None = None) -> FetchResponse.PartitionData:

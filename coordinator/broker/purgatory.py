@@ -1,25 +1,48 @@
 """Requests that wait for records: who waits for which partition, and until when.
 
-A fetch that can't be answered yet waits for an append to one of its partitions. It is woken at most once per append
-round, looks again, and waits on if it must; a deadline ends the wait in any case.
+A fetch that can't be answered yet waits for an append to one of its partitions. It learns which of them got something,
+looks at these alone, and waits on if it must; a deadline ends the wait in any case.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from coordinator.log import PartitionLog
+
+
+class Watch:
+    """One waiting fetch. ``woken``: the partitions that got something since it last looked."""
+
+    __slots__ = ("event", "woken")
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.woken: set[PartitionLog] = set()
+
+    async def wait(self, timeout_s: float) -> set[PartitionLog]:
+        """The partitions that got something; none when the time is over first, or all waits were ended."""
+        if not self.event.is_set():
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self.event.wait()
+            except TimeoutError:
+                return set()
+        self.event.clear()
+        woken, self.woken = self.woken, set()
+        return woken
 
 
 class Purgatory:
     """Wakes waiting fetches. Belongs to one event loop."""
 
     def __init__(self) -> None:
-        self._waiting: dict[PartitionLog, dict[asyncio.Event, None]] = {}
+        self._waiting: dict[PartitionLog, dict[Watch, None]] = {}
         self._closing = False
         self.round = 0
-        """Counts the calls of :meth:`wake`: who looked in this round and begins to wait in it has missed nothing."""
+        """Counts the calls of :meth:`wake`: who looked in this round and begins to watch in it has missed nothing."""
 
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
@@ -29,33 +52,32 @@ class Purgatory:
         self.round += 1
         waiting = self._waiting.get(log)
         if waiting:
-            for event in waiting:
-                event.set()
+            for watch in waiting:
+                watch.woken.add(log)
+                watch.event.set()
 
     def close(self) -> None:
         """Ends all waits, now and from now on: the broker is to stop."""
         self._closing = True
         for waiting in self._waiting.values():
-            for event in waiting:
-                event.set()
+            for watch in waiting:
+                watch.woken.clear()
+                watch.event.set()
 
-    async def wait(self, logs: Iterable[PartitionLog], timeout_s: float) -> bool:
-        """Waits until something is appended to one of ``logs``; False when the time is over first."""
+    @contextmanager
+    def watch(self, logs: Iterable[PartitionLog]) -> Iterator[Watch]:
+        """Watches partitions for as long as the context is open."""
+        watch = Watch()
         if self._closing:
-            return False
-        event = asyncio.Event()
+            watch.event.set()
         watched = dict.fromkeys(logs)
         for log in watched:
-            self._waiting.setdefault(log, {})[event] = None
+            self._waiting.setdefault(log, {})[watch] = None
         try:
-            async with asyncio.timeout(timeout_s):
-                await event.wait()
-        except TimeoutError:
-            return False
+            yield watch
         finally:
             for log in watched:
                 waiting = self._waiting[log]
-                waiting.pop(event, None)
+                waiting.pop(watch, None)
                 if not waiting:
                     del self._waiting[log]
-        return not self._closing

@@ -26,9 +26,13 @@ from streamsrt.wire.types import (
 _HIGH_WATERMARK = -1
 
 
-def _check_total(counts: Iterable[int]) -> None:
+def _total(counts: Iterable[int]) -> int:
+    return sum(count for count in counts if count > 0)
+
+
+def _check_total(total: int) -> None:
     """Kafka's bound on what one request may ask for. Raises :class:`TopicRefusedError`."""
-    if sum(count for count in counts if count > 0) > PARTITIONS_PER_REQUEST_MAX:
+    if total > PARTITIONS_PER_REQUEST_MAX:
         raise TopicRefusedError(
             ErrorCode.POLICY_VIOLATION,
             f"Excessively large number of partitions per request: at most {PARTITIONS_PER_REQUEST_MAX}.",
@@ -38,13 +42,13 @@ def _check_total(counts: Iterable[int]) -> None:
 def handle_create_topics(broker: Broker, request: Request) -> Answer:
     message: CreateTopicsRequest = request.message
     seen = Counter(wanted.name for wanted in message.topics)
-    counts = [max(wanted.num_partitions, len(wanted.assignments)) for wanted in message.topics]
+    total = _total(max(wanted.num_partitions, len(wanted.assignments)) for wanted in message.topics)
     answer = CreateTopicsResponse(topics=[])
     for wanted in message.topics:
         try:
             if seen[wanted.name] > 1:
                 raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            _check_total(counts)
+            _check_total(total)
             answer.topics.append(_create(broker, wanted, validate_only=message.validate_only))
         except TopicRefusedError as refused:
             answer.topics.append(_not_created(wanted.name, refused.error_code, str(refused)))
@@ -182,7 +186,7 @@ def _check_not_internal(topic: Topic) -> None:
 def handle_create_partitions(broker: Broker, request: Request) -> Answer:
     message = request.message
     seen = Counter(wanted.name for wanted in message.topics)
-    counts = [wanted.count for wanted in message.topics]
+    total = _total(wanted.count for wanted in message.topics)
     answer = CreatePartitionsResponse(results=[])
     for wanted in message.topics:
         result = CreatePartitionsResponse.CreatePartitionsTopicResult(
@@ -192,7 +196,7 @@ def handle_create_partitions(broker: Broker, request: Request) -> Answer:
         try:
             if seen[wanted.name] > 1:
                 raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            _check_total(counts)
+            _check_total(total)
             topic = _to_grow(broker, wanted)
             if not message.validate_only:
                 broker.topics.add_partitions(topic, wanted.count)

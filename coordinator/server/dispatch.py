@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 from inspect import isawaitable
-from typing import Any
+from typing import Any, TypeAlias
 
 from coordinator.broker import (
     api_versions,
@@ -23,10 +23,17 @@ from coordinator.broker.authorization.rules import guarded
 from coordinator.broker.broker import Broker, DisconnectError, Handler, Request
 from coordinator.broker.refusals import refusal
 from coordinator.broker.repeated_heartbeats import RepeatedHeartbeats
+from coordinator.broker.splitting import SPLITS, Split, elements_max, in_pieces, is_long, joined
 from coordinator.security.acls import ANONYMOUS
 from coordinator.server.tcp import Answer, Parts, ProtocolViolationError
 from streamsrt.wire.error_codes import ErrorCode
-from streamsrt.wire.messages import RequestHeader, decode_request, encode_response_parts
+from streamsrt.wire.messages import (
+    RequestHeader,
+    decode_request,
+    decode_request_in_steps,
+    encode_response_in_steps,
+    encode_response_parts,
+)
 from streamsrt.wire.primitives import DecodeError, UnsupportedVersionError
 from streamsrt.wire.schema import ApiKey
 
@@ -46,8 +53,15 @@ HANDLERS: Mapping[int, Handler] = {
 }
 
 
+LARGE_FRAME_BYTES = 1 << 10
+LARGE_RECORDS_FRAME_BYTES = 1 << 14
+"""From which size on a frame may hold more than is to be read at once: of Produce and Fetch, and of all others."""
+STEPS_AT_ONCE = 8
+_RECORDS = frozenset({ApiKey.PRODUCE.to_bytes(2, "big"), ApiKey.FETCH.to_bytes(2, "big")})
+
+
 class Dispatcher:
-    """Decodes a frame, calls its handler, encodes what it gives."""
+    """Decodes a frame, calls its handler, encodes what it gives. What is long is done in slices."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -57,24 +71,32 @@ class Dispatcher:
 
     def handle(self, frame: memoryview | bytes, client_host: str, principal: str = ANONYMOUS) -> Answer:
         """The answer to one frame. Raises :class:`ProtocolViolationError` where there is none."""
-        repeated = self._repeats.answer(frame, client_host, principal)
-        if repeated is not None:
-            return repeated
+        size = len(frame)
+        if size <= LARGE_RECORDS_FRAME_BYTES:
+            repeated = self._repeats.answer(frame, client_host, principal)
+            if repeated is not None:
+                return repeated
+        if size > LARGE_FRAME_BYTES and (size > LARGE_RECORDS_FRAME_BYTES or bytes(frame[:2]) not in _RECORDS):
+            return self._handle_large(frame, client_host, principal)
         try:
             header, message = decode_request(frame)
         except UnsupportedVersionError as error:
             return self._unsupported(error)
         except DecodeError as error:
             raise ProtocolViolationError(f"a request that can't be decoded: {error}") from error
+        return self._answer(frame, header, message, client_host, principal)
+
+    def _answer(
+        self, frame: memoryview | bytes, header: RequestHeader, message: Any, client_host: str, principal: str
+    ) -> Answer:
         low, high = api_versions.SERVED.get(header.api_key, (0, -1))
         if not low <= header.api_version <= high:
             return self._unserved(header, is_known=high >= 0)
         settled = self._repeats.group_of(message) if header.api_key == ApiKey.STREAMS_GROUP_HEARTBEAT else None
         try:
-            request = Request(header, message, client_host)
-            if self._is_guarded:
-                request.access = self._broker.acls.access_of(principal, client_host)
-            answer = self._handlers[header.api_key](self._broker, request)
+            answer = self._handlers[header.api_key](
+                self._broker, self._request(header, message, client_host, principal)
+            )
         except DisconnectError as error:
             raise ProtocolViolationError(str(error)) from error
         if answer is None:
@@ -82,9 +104,74 @@ class Dispatcher:
         if isawaitable(answer):
             return self._when_ready(header, answer)
         parts = _encode(header, answer)
-        if settled is not None:
+        if settled is not None and len(frame) <= LARGE_RECORDS_FRAME_BYTES:
             self._repeats.note(frame, (client_host, principal), message, settled, answer, parts)
         return parts
+
+    def _request(self, header: RequestHeader, message: Any, client_host: str, principal: str) -> Request:
+        request = Request(header, message, client_host)
+        if self._is_guarded:
+            request.access = self._broker.acls.access_of(principal, client_host)
+        return request
+
+    # ------------------------------------------------------------------------------------------------- large requests
+
+    def _handle_large(self, frame: memoryview | bytes, client_host: str, principal: str) -> Answer:
+        """Reads a few elements; what is whole then, and not long, is answered as any other request."""
+        api_key, api_version = int.from_bytes(frame[:2], "big", signed=True), int.from_bytes(frame[2:4], "big")
+        steps = decode_request_in_steps(frame, elements_max(api_key, api_version))
+        try:
+            for _ in range(STEPS_AT_ONCE):
+                next(steps)
+        except StopIteration as stop:
+            header, message = stop.value
+            if not is_long(api_key, message):
+                return self._answer(frame, header, message, client_host, principal)
+            return self._in_slices(at_once(stop.value), client_host, principal)
+        except UnsupportedVersionError as error:
+            return self._unsupported(error)
+        except DecodeError as error:
+            raise ProtocolViolationError(f"a request that can't be decoded: {error}") from error
+        return self._in_slices(steps, client_host, principal)
+
+    async def _in_slices(self, steps: Decoding, client_host: str, principal: str) -> Parts | None:
+        slices = self._broker.slices
+        try:
+            async with slices:
+                header, message = await slices.run(steps)
+                low, high = api_versions.SERVED.get(header.api_key, (0, -1))
+                if not low <= header.api_version <= high:
+                    return self._unserved(header, is_known=high >= 0)
+                answer = await self._long_answer(self._request(header, message, client_host, principal))
+                if not isawaitable(answer):
+                    return None if answer is None else await slices.run(_encode_in_steps(header, answer))
+            late = await answer
+            if late is None:
+                return None
+            async with slices:
+                return await slices.run(_encode_in_steps(header, late))
+        except DecodeError as error:
+            raise ProtocolViolationError(f"a request that can't be decoded: {error}") from error
+        except DisconnectError as error:
+            raise ProtocolViolationError(str(error)) from error
+
+    async def _long_answer(self, request: Request) -> Any:
+        """The answer to a request that may be long, or something to await it."""
+        api_key = request.header.api_key
+        if not is_long(api_key, request.message):
+            return self._handlers[api_key](self._broker, request)
+        split = SPLITS[api_key]
+        answers = await self._broker.slices.run(self._piecewise(split, request))
+        return joined(split, [await answer if isawaitable(answer) else answer for answer in answers])
+
+    def _piecewise(self, split: Split, request: Request) -> Generator[None, None, list[Any]]:
+        answers: list[Any] = []
+        for piece in in_pieces(split, request.message):
+            if piece is not None:
+                part = Request(request.header, piece, request.client_host, request.access)
+                answers.append(self._handlers[request.header.api_key](self._broker, part))
+            yield
+        return answers
 
     async def _when_ready(self, header: RequestHeader, answer: Awaitable[Any]) -> Parts | None:
         try:
@@ -107,6 +194,19 @@ class Dispatcher:
             answer = api_versions.api_versions(ErrorCode.UNSUPPORTED_VERSION)
             return encode_response_parts(answer, ApiKey.API_VERSIONS, 0, correlation_id)
         raise ProtocolViolationError(f"API {api_key} version {api_version} is not served")
+
+
+Decoding: TypeAlias = "Generator[None, None, tuple[RequestHeader, Any]]"
+
+
+def at_once(decoded: tuple[RequestHeader, Any]) -> Decoding:
+    """What is decoded already, in no steps."""
+    yield from ()
+    return decoded
+
+
+def _encode_in_steps(header: RequestHeader, answer: Any) -> Generator[None, None, Parts]:
+    return (yield from encode_response_in_steps(answer, header.api_key, header.api_version, header.correlation_id))
 
 
 def _encode(header: RequestHeader, answer: Any) -> Parts:

@@ -8,6 +8,8 @@ One Python function for each struct, version and direction. Rules that the gener
   length with the bytes that remain first.
 - Readers and writers say nothing about where they failed (:func:`fail`): the slow walk of
   :mod:`streamsrt.wire.inspection` finds the field for the error's text.
+- In steps, a reader or writer is a generator: it yields after every few elements of an array, so that others get their
+  turn, and a reader yields the length of each array before it makes the elements, so that they can be counted.
 - Readers get ``bytes``, except those of messages with a ``records`` field, which also take a ``memoryview`` so that
   records are never copied.
 """
@@ -15,7 +17,7 @@ One Python function for each struct, version and direction. Rules that the gener
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from struct import Struct as Layout
 from struct import error as layout_error
@@ -45,6 +47,12 @@ WRITE_FAULTS: Final = (layout_error, TypeError, AttributeError, ValueError, KeyE
 
 Reader = Callable[[Buffer, int, int], tuple[Any, int]]
 Writer = Callable[[Any, list[Any], list[int]], None]
+StepReader = Callable[[Buffer, int, int], Generator[int, None, tuple[Any, int]]]
+StepWriter = Callable[[Any, list[Any], list[int]], Generator[None, None, None]]
+
+STEP_ELEMENTS: Final = 64
+STEP_TAGS_MAX: Final = 32
+TAGS_MAX: Final = 1000
 
 
 def fail(*_: object) -> NoReturn:
@@ -152,6 +160,7 @@ class Plan:
     schema: MessageSchema
     version: int
     namespace: dict[str, Any]
+    in_steps: bool = False
 
     @property
     def flexible(self) -> bool:
@@ -178,6 +187,17 @@ class Plan:
 
     def struct(self, f: Field) -> Struct:
         return self.schema.structs[f.element]
+
+    def yields(self, struct: Struct) -> bool:
+        """Whether the function of the struct is a generator: in steps, where there is an array in it."""
+        live = [f for f in struct.fields if self.version in f.versions]
+        return self.in_steps and any(
+            f.is_array or (f.element in self.schema.structs and self.yields(self.struct(f))) for f in live
+        )
+
+    def call(self, f: Field, direction: str) -> str:
+        """How the function of the field's struct is called."""
+        return f"{'yield from ' if self.yields(self.struct(f)) else ''}{direction}_{f.element}"
 
     def reachable(self, struct: Struct) -> list[Struct]:
         """Structs that are used in this version, innermost first, the given one last."""
@@ -327,15 +347,19 @@ class ReaderSource:
 
     def elements(self, f: Field, target: str) -> None:
         out = self.out
+        if self.plan.in_steps:
+            out.add("yield n")
         if f.element == "uuid":
             out.add("e = o + n * 16", f"{target} = [bytes(b[i:i + 16]) for i in range(o, e, 16)]", "o = e")
         elif f.element in FORMATS:
             out.add(f"{target} = read_{f.element}s(b, o, n)", f"o += n * {SIZES[f.element]}")
         else:
-            out.add(f"{target} = l = []", "for _ in range(n):")
+            out.add(f"{target} = l = []", "for i in range(n):")
             out.depth += 1
+            if self.plan.in_steps:
+                out.add(f"if not (i + 1) % {STEP_ELEMENTS}: yield 0")
             if f.element in self.plan.schema.structs:
-                out.add(f"x, o = read_{f.element}(b, o, z)")
+                out.add(f"x, o = {self.plan.call(f, 'read')}(b, o, z)")
             else:
                 self.text(f.element, "x", nullable=False)
             out.add("l.append(x)")
@@ -344,7 +368,7 @@ class ReaderSource:
     def struct(self, f: Field, target: str, nullable: bool) -> None:
         out = self.out
         self.flush()
-        read = f"{target}, o = read_{f.type}(b, o, z)"
+        read = f"{target}, o = {self.plan.call(f, 'read')}(b, o, z)"
         if not nullable:
             out.add(read)
             return
@@ -357,7 +381,9 @@ class ReaderSource:
         out = self.out
         out.add("n = b[o]", "o += 1", "if n:")
         out.depth += 1
-        out.add("if n > 127: n, o = uvarint(b, o - 1)", "for _ in range(n):")
+        out.add("if n > 127: n, o = uvarint(b, o - 1)")
+        out.add(f"if n > {STEP_TAGS_MAX if self.plan.in_steps else TAGS_MAX}: fail()")
+        out.add("for _ in range(n):")
         out.depth += 1
         out.add("t, o = uvarint(b, o)", "n, o = uvarint(b, o)", "g = o + n", "if g > z: fail()")
         word = "if"
@@ -481,17 +507,28 @@ class WriterSource:
         if f.element == "uuid":
             out.add("for x in s:")
             out.block("if len(x) != 16: fail()", "w(x)")
+            out.add(*self.plan.in_steps * ["yield"])
         elif f.element in FORMATS:
+            out.add(*self.plan.in_steps * ["yield"])
             out.add(f"w(write_{f.element}s(s))")
-        elif f.element in self.plan.schema.structs:
-            out.add("for x in s:")
-            out.block(f"write_{f.element}(x, {self.arguments(self.plan.struct(f))})")
+        else:
+            self.elements(f)
+        self.close(nullable)
+
+    def elements(self, f: Field) -> None:
+        """Structs or texts."""
+        out = self.out
+        if self.plan.in_steps:
+            out.add("for j, x in enumerate(s):")
+            out.block(f"if not (j + 1) % {STEP_ELEMENTS}: yield")
         else:
             out.add("for x in s:")
-            out.depth += 1
+        out.depth += 1
+        if f.element in self.plan.schema.structs:
+            out.add(f"{self.plan.call(f, 'write')}(x, {self.arguments(self.plan.struct(f))})")
+        else:
             self.text_element(f.element)
-            out.depth -= 1
-        self.close(nullable)
+        out.depth -= 1
 
     def text_element(self, kind: str) -> None:
         out = self.out
@@ -507,7 +544,7 @@ class WriterSource:
         self.null_or("s", nullable, "b'\\xff'")
         if nullable:
             self.out.add("w(V[1])")
-        self.out.add(f"write_{f.type}(s, {self.arguments(self.plan.struct(f))})")
+        self.out.add(f"{self.plan.call(f, 'write')}(s, {self.arguments(self.plan.struct(f))})")
         self.close(nullable)
 
     def tags(self, struct: Struct) -> None:
@@ -578,10 +615,10 @@ def compile_functions(plan: Plan, source: str, direction: str) -> dict[str, Any]
     return made
 
 
-def plan_of(message: type[Message], version: int) -> Plan:
+def plan_of(message: type[Message], version: int, *, in_steps: bool = False) -> Plan:
     schema = message.SCHEMA
     namespace = {**SHARED, message.NAME: message, **{name: getattr(message, name) for name in schema.structs}}
-    return Plan(schema, version, namespace)
+    return Plan(schema, version, namespace, in_steps)
 
 
 def compile_reader(message: type[Message], version: int) -> Reader:
@@ -594,14 +631,46 @@ def compile_reader(message: type[Message], version: int) -> Reader:
     return reader
 
 
-def compile_writer(message: type[Message], version: int) -> Writer:
-    """The writer of a message in a version that its schema has: ``write(message, parts, marks)``."""
-    plan = plan_of(message, version)
+def writer_source(plan: Plan) -> str:
     generator = WriterSource(plan)
     root = plan.schema.root
     texts = [generator.function(s) for s in plan.reachable(root)]
     arguments = generator.arguments(root).removeprefix("w")
-    texts.append(f"def write(m, p, k):\n    write_{root.name}(m, p.append{arguments})")
-    writer: Writer = compile_functions(plan, "\n\n".join(texts) + "\n", "write")["write"]
+    call = f"write_{root.name}(m, p.append{arguments})"
+    # Without an array it is no generator of its own.
+    body = f"yield from {call}" if plan.yields(root) else f"{call}\n    yield" if plan.in_steps else call
+    return "\n\n".join([*texts, f"def write(m, p, k):\n    {body}"]) + "\n"
+
+
+def compile_writer(message: type[Message], version: int) -> Writer:
+    """The writer of a message in a version that its schema has: ``write(message, parts, marks)``."""
+    plan = plan_of(message, version)
+    writer: Writer = compile_functions(plan, writer_source(plan), "write")["write"]
     message.WRITERS[version] = writer
     return writer
+
+
+STEP_READERS: Final[dict[tuple[str, int], StepReader | None]] = {}
+STEP_WRITERS: Final[dict[tuple[str, int], StepWriter]] = {}
+
+
+def step_reader(message: type[Message], version: int) -> StepReader | None:
+    """The reader of a message in steps; None for a message that has no arrays in this version."""
+    key = message.NAME, version
+    if key not in STEP_READERS:
+        plan = plan_of(message, version, in_steps=True)
+        STEP_READERS[key] = None
+        if plan.yields(plan.schema.root):
+            generator = ReaderSource(plan)
+            source = "\n\n".join(generator.function(s) for s in plan.reachable(plan.schema.root)) + "\n"
+            STEP_READERS[key] = compile_functions(plan, source, "step read")[f"read_{message.NAME}"]
+    return STEP_READERS[key]
+
+
+def step_writer(message: type[Message], version: int) -> StepWriter:
+    """The writer of a message in steps."""
+    key = message.NAME, version
+    if key not in STEP_WRITERS:
+        plan = plan_of(message, version, in_steps=True)
+        STEP_WRITERS[key] = compile_functions(plan, writer_source(plan), "step write")["write"]
+    return STEP_WRITERS[key]

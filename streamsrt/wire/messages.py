@@ -10,13 +10,22 @@ response headers version 0, or 1 if flexible, except that ApiVersions is always 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from functools import cache
 from struct import Struct as Layout
 from struct import error as layout_error
 from typing import Any, Final, NamedTuple, TypeVar
 
-from streamsrt.wire.compiler import READ_FAULTS, WRITE_FAULTS, Reader, Writer, compile_reader, compile_writer
+from streamsrt.wire.compiler import (
+    READ_FAULTS,
+    WRITE_FAULTS,
+    Reader,
+    Writer,
+    compile_reader,
+    compile_writer,
+    step_reader,
+    step_writer,
+)
 from streamsrt.wire.inspection import explain_bytes, explain_value
 from streamsrt.wire.primitives import (
     Buffer,
@@ -218,6 +227,8 @@ def skip_tags(frame: Buffer, offset: int) -> int:
     """The offset behind the tagged fields of a header; no tagged field of a header is defined so far."""
     try:
         count, offset = read_uvarint(frame, offset)
+        if count > HEADER_TAGS_MAX:
+            raise DecodeError(f"header: {count} tagged fields, at most {HEADER_TAGS_MAX} are read")
         for _ in range(count):
             _, offset = read_uvarint(frame, offset)
             size, offset = read_uvarint(frame, offset)
@@ -225,6 +236,9 @@ def skip_tags(frame: Buffer, offset: int) -> int:
     except IndexError as error:
         raise DecodeError(f"header: the frame of {len(frame)} bytes ends inside the tagged fields") from error
     return offset
+
+
+HEADER_TAGS_MAX: Final = 1000
 
 
 @cache
@@ -236,6 +250,55 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, Message]:
     """The header and the body of a request frame."""
     header = decode_request_header(frame)
     return header, decode(api_class(header.api_key, True), header.api_version, frame, header.body_offset)
+
+
+class TooManyElementsError(DecodeError):
+    """A request with more elements in its arrays than are allowed."""
+
+
+def decode_request_in_steps(frame: Buffer, elements_max: int) -> Generator[None, None, tuple[RequestHeader, Message]]:
+    """As :func:`decode_request`, a few elements at a time, for frames that may be anything.
+
+    Raises TooManyElementsError before it makes more than ``elements_max`` elements of arrays, of all arrays together.
+    Errors don't name the field: to look for it would take as long again.
+    """
+    header = decode_request_header(frame)
+    cls = api_class(header.api_key, True)
+    reader = step_reader(cls, header.api_version)
+    if reader is None:
+        return header, decode(cls, header.api_version, frame, header.body_offset)
+    buffer = frame if type(frame) is bytes else memoryview(frame) if cls.SCHEMA.name in WITH_RECORDS else bytes(frame)
+    end = len(buffer)
+    elements = 0
+    steps = reader(buffer, header.body_offset, end)
+    while True:
+        try:
+            elements += next(steps)
+        except StopIteration as stop:
+            message, at = stop.value
+            break
+        except READ_FAULTS as error:
+            raise DecodeError(f"a {cls.NAME} v{header.api_version} of {end} bytes that can't be decoded") from error
+        if elements > elements_max:
+            raise TooManyElementsError(f"a {cls.NAME} with more than {elements_max} elements in its arrays")
+        yield
+    if at > end:
+        raise DecodeError(f"a {cls.NAME} v{header.api_version} of {end} bytes that ends too early")
+    return header, message
+
+
+def encode_response_in_steps(
+    message: Message, api_key: int, version: int, correlation_id: int
+) -> Generator[None, None, list[bytes | memoryview]]:
+    """As :func:`encode_response_parts`, a few elements at a time."""
+    parts: list[Any] = []
+    marks: list[int] = []
+    try:
+        yield from step_writer(type(message), version)(message, parts, marks)
+    except WRITE_FAULTS as error:
+        raise refusal(message, version, error) from error
+    body = joined(parts, marks)
+    return with_head(response_head(api_key, version, correlation_id, sum(map(len, body))), body)
 
 
 def response_head(api_key: int, version: int, correlation_id: int, size: int) -> bytes:

@@ -1,0 +1,46 @@
+"""Long work of one request, a slice at a time, so that everybody else is served in between.
+
+1. Work is a generator that yields after every small step. A slice of it lasts :data:`SLICE_S`; then the event loop turns.
+2. One request is worked on at a time; the others wait in the order of their arrival. What long requests take of memory is
+   so that of one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import TypeVar
+
+SLICE_S = 0.002
+
+Result = TypeVar("Result")
+
+
+class Slices:
+    """The long work of one broker. To be entered (``async with``) before work is run; belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._gate = asyncio.Lock()
+        self.turns = 0
+        """How often others were given their turn."""
+
+    async def __aenter__(self) -> None:
+        await self._gate.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._gate.release()
+
+    async def run(self, steps: Generator[None, None, Result]) -> Result:
+        """The result of the work. It ends where it is when the task is cancelled."""
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + SLICE_S
+        try:
+            while True:
+                next(steps)
+                if now_s() >= until_s:
+                    self.turns += 1
+                    await asyncio.sleep(0)
+                    until_s = now_s() + SLICE_S
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result

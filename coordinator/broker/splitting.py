@@ -1,0 +1,244 @@
+"""Large requests are answered in pieces: which arrays of which API can be taken apart, and how answers are put together.
+
+1. A request is taken apart where its entries are answered each by itself. Its pieces go through the API's handler one by
+   one, behind the same authorization as the whole.
+2. Repeated entries of a question are answered once: what is answered so has a key in :data:`SPLITS`. Entries that change
+   something stay as they are, in their order.
+3. What is not in :data:`SPLITS` is handled at once, and may have :data:`WHOLE_ELEMENTS_MAX` elements in its arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from copy import copy
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from streamsrt.wire.schema import ApiKey
+
+ELEMENTS_MAX = 100_000
+"""How many elements the arrays of one request may have together: ten times what a request may create."""
+WHOLE_ELEMENTS_MAX = 20_000
+_FOLDED_AT_ONCE = 64
+_BATCHED_FETCH_VERSION = 8
+
+
+class Level(NamedTuple):
+    """An array of a request and the one of the answer that has an entry for each of its entries.
+
+    ``key``: entries with the same one are the same question; None: each stays. ``same``: the names of the answer's
+    attributes by which entries that were taken apart are recognised.
+    """
+
+    wanted: str
+    answered: str
+    key: Callable[[Any], Any] | None = None
+    same: tuple[str, ...] = ()
+
+
+class Split(NamedTuple):
+    """How requests of an API are taken apart: its arrays from the outside in, and how many entries a piece has.
+
+    ``merged``: an array of the innermost entries that stays whole, and is put together where entries are the same question.
+    """
+
+    levels: tuple[Level, ...]
+    entries: int = 16
+    merged: tuple[Level, ...] = ()
+
+
+def _itself(entry: Any) -> Any:
+    return entry
+
+
+_name = attrgetter("name")
+_NAMED = ("name",)
+_by_name_or_id = attrgetter("name", "topic_id")
+_NAMED_OR_ID = ("name", "topic_id")
+_partition_index = attrgetter("partition_index")
+_TOPICS = Level("topics", "topics", _name, _NAMED)
+_GROUPS = Split((Level("group_ids", "groups", _itself),))
+
+SPLITS: Mapping[int, Split] = {
+    ApiKey.PRODUCE: Split(
+        (Level("topic_data", "responses", None, _NAMED_OR_ID), Level("partition_data", "partition_responses")),
+        200,
+    ),
+    ApiKey.LIST_OFFSETS: Split((_TOPICS, Level("partitions", "partitions", _partition_index)), 4),
+    ApiKey.METADATA: Split((Level("topics", "topics", _by_name_or_id),), 64),
+    ApiKey.OFFSET_COMMIT: Split(
+        (Level("topics", "topics", None, _NAMED_OR_ID), Level("partitions", "partitions")), 1000
+    ),
+    ApiKey.TXN_OFFSET_COMMIT: Split((Level("topics", "topics", None, _NAMED), Level("partitions", "partitions")), 1000),
+    ApiKey.OFFSET_DELETE: Split((Level("topics", "topics", None, _NAMED), Level("partitions", "partitions")), 200),
+    ApiKey.OFFSET_FETCH: Split(
+        (
+            Level("groups", "groups", attrgetter("group_id"), ("group_id",)),
+            Level("topics", "topics", _by_name_or_id, _NAMED_OR_ID),
+            Level("partition_indexes", "partitions", _itself),
+        ),
+        200,
+    ),
+    ApiKey.FIND_COORDINATOR: Split((Level("coordinator_keys", "coordinators", _itself),), 64),
+    ApiKey.DESCRIBE_GROUPS: Split((Level("groups", "groups", _itself),)),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _GROUPS,
+    ApiKey.STREAMS_GROUP_DESCRIBE: _GROUPS,
+    ApiKey.DELETE_GROUPS: Split((Level("groups_names", "results", _itself),)),
+    ApiKey.DELETE_RECORDS: Split((_TOPICS, Level("partitions", "partitions", _partition_index))),
+    ApiKey.WRITE_TXN_MARKERS: Split(
+        (
+            Level("markers", "markers", None, ("producer_id",)),
+            Level("topics", "topics", None, _NAMED),
+            Level("partition_indexes", "partitions", _itself),
+        )
+    ),
+    ApiKey.DESCRIBE_PRODUCERS: Split((_TOPICS, Level("partition_indexes", "partitions", _itself))),
+    ApiKey.DESCRIBE_TRANSACTIONS: Split((Level("transactional_ids", "transaction_states", _itself),)),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Split(
+        (
+            Level("topics", "topics", attrgetter("topic"), ("topic",)),
+            Level("partitions", "partitions", attrgetter("partition", "leader_epoch")),
+        )
+    ),
+    ApiKey.CREATE_ACLS: Split((Level("creations", "results"),), 4),
+    ApiKey.DELETE_ACLS: Split((Level("filters", "filter_results"),), 1),
+    ApiKey.DESCRIBE_CONFIGS: Split(
+        (Level("resources", "results", attrgetter("resource_type", "resource_name")),),
+        1,
+        (Level("configuration_keys", "configs", _itself),),
+    ),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Split(
+        (
+            Level("dirs", "results"),
+            Level("topics", "results", _name, ("topic_name",)),
+            Level("partitions", "partitions", _itself),
+        )
+    ),
+    ApiKey.ELECT_LEADERS: Split(
+        (
+            Level("topic_partitions", "replica_election_results", attrgetter("topic"), ("topic",)),
+            Level("partitions", "partition_result", _itself),
+        )
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Split(
+        (Level("topics", "responses", _name, _NAMED), Level("partitions", "partitions", _partition_index))
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: Split((Level("entries", "entries"),)),
+}
+
+
+def elements_max(api_key: int, api_version: int) -> int:
+    """How many elements a request of this API may have in its arrays."""
+    is_split = api_key in SPLITS or api_key == ApiKey.FETCH
+    if api_key == ApiKey.OFFSET_FETCH and api_version < _BATCHED_FETCH_VERSION:
+        is_split = False
+    return ELEMENTS_MAX if is_split else WHOLE_ELEMENTS_MAX
+
+
+def is_long(api_key: int, message: Any) -> bool:
+    """Whether a request has more entries than are handled at once."""
+    split = SPLITS.get(api_key)
+    return split is not None and _exceeds(message, split.levels, split.entries)
+
+
+def _exceeds(message: Any, levels: tuple[Level, ...], entries: int) -> bool:
+    found = getattr(message, levels[0].wanted) or ()
+    return len(found) > entries or (len(levels) > 1 and any(_exceeds(each, levels[1:], entries) for each in found))
+
+
+# ------------------------------------------------------------------------------------------------------------- apart
+
+
+def in_pieces(split: Split, message: Any) -> Generator[Any, None, None]:
+    """The request as smaller ones; None in between, where it took a while to get there."""
+    first = split.levels[0]
+    whole = getattr(message, first.wanted)
+    if whole is None:
+        yield message
+        return
+    folded = yield from _folded(whole, split.levels + split.merged)
+    for _, entries in _bundles(folded, split.levels[1:], split.entries):
+        piece = copy(message)
+        setattr(piece, first.wanted, entries)
+        yield piece
+
+
+def _folded(entries: list[Any], levels: tuple[Level, ...]) -> Generator[None, None, list[Any]]:
+    """The entries without those that are asked for twice."""
+    level, rest = levels[0], levels[1:]
+    found: dict[Any, Any] = {}
+    for count, entry in enumerate(entries):
+        if count % _FOLDED_AT_ONCE == 0:
+            yield
+        key = count if level.key is None else level.key(entry)
+        first = found.setdefault(key, entry)
+        if rest and first is not entry:
+            mine, others = getattr(first, rest[0].wanted), getattr(entry, rest[0].wanted)
+            # Null asks for everything.
+            setattr(first, rest[0].wanted, None if mine is None or others is None else [*mine, *others])
+    if rest:
+        for entry in found.values():
+            if getattr(entry, rest[0].wanted) is not None:
+                setattr(entry, rest[0].wanted, (yield from _folded(getattr(entry, rest[0].wanted), rest)))
+    return list(found.values())
+
+
+def _bundles(entries: Iterable[Any], levels: tuple[Level, ...], size: int) -> Iterator[tuple[int, list[Any]]]:
+    """The entries in lists of about ``size`` of the innermost ones, with how many there are."""
+    bundle: list[Any] = []
+    held = 0
+    for count, part in _parts(entries, levels, size):
+        if bundle and held + count > size:
+            yield held, bundle
+            bundle, held = [], 0
+        bundle.append(part)
+        held += count
+    if bundle:
+        yield held, bundle
+
+
+def _parts(entries: Iterable[Any], levels: tuple[Level, ...], size: int) -> Iterator[tuple[int, Any]]:
+    for entry in entries:
+        inner = getattr(entry, levels[0].wanted) if levels else None
+        if not inner:
+            yield 1, entry
+            continue
+        for count, bundle in _bundles(inner, levels[1:], size):
+            if len(bundle) == len(inner) and all(map(_is, bundle, inner)):
+                yield count, entry
+                continue
+            part = copy(entry)
+            setattr(part, levels[0].wanted, bundle)
+            yield count, part
+
+
+def _is(left: Any, right: Any) -> bool:
+    return left is right
+
+
+# ----------------------------------------------------------------------------------------------------------- together
+
+
+def joined(split: Split, answers: list[Any]) -> Any:
+    """One answer out of those to the pieces; None where there is none."""
+    answer = answers[0]
+    if answer is not None:
+        for each in answers[1:]:
+            _join(answer, each, split.levels)
+    return answer
+
+
+def _join(answer: Any, further: Any, levels: tuple[Level, ...]) -> None:
+    level = levels[0]
+    mine, others = getattr(answer, level.answered, None), getattr(further, level.answered, None)
+    if mine is None or not others:
+        return
+    last, first = (mine[-1] if mine else None), others[0]
+    if len(levels) > 1 and level.same and last is not None and _are_same(level, last, first):
+        _join(last, first, levels[1:])
+        others = others[1:]
+    mine.extend(others)
+
+
+def _are_same(level: Level, last: Any, first: Any) -> bool:
+    return all(getattr(last, name) == getattr(first, name) for name in level.same)

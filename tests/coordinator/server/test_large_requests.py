@@ -1,0 +1,301 @@
+"""Large requests: bounded, taken apart, folded; others get their turn in between. Counted, not timed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.broker import slices, splitting
+from coordinator.broker.fetch import PARTITIONS_AT_ONCE
+from coordinator.broker.splitting import SPLITS, in_pieces, joined
+from coordinator.server.dispatch import HANDLERS
+from coordinator.server.tcp import ProtocolViolationError
+from streamsrt.wire import types
+from streamsrt.wire.compiler import STEP_ELEMENTS
+from streamsrt.wire.schema import ApiKey
+from tests.coordinator.broker.in_process import InProcessBroker, batch, fetching, production
+from tests.coordinator.server.huge_requests import Huge, every_array
+from tests.coordinator.turns import PATIENCE_S, turn
+
+ARRAYS = list(every_array())
+COUNT = 1500
+RECORDS_COUNT = 9000
+"""Frames of Produce and Fetch may be larger before they are looked at so closely."""
+WHOLE = {
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    ApiKey.API_VERSIONS,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.DESCRIBE_ACLS,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.END_TXN,
+    ApiKey.HEARTBEAT,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.JOIN_GROUP,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.LIST_CONFIG_RESOURCES,
+    ApiKey.LIST_GROUPS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_TRANSACTIONS,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.STREAMS_GROUP_HEARTBEAT,
+    ApiKey.SYNC_GROUP,
+    ApiKey.UPDATE_FEATURES,
+}
+"""APIs whose requests are handled at once: they are one change, or are answered from little."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
+    made = InProcessBroker(tmp_path_factory.mktemp("large") / "data")
+    made.create("words", 700)
+    made.create("few", 3)
+    made.produce("few", b"v", partition=1)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def _smallest_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step is a slice of its own."""
+    monkeypatch.setattr(slices, "SLICE_S", -1.0)
+
+
+def count_of(huge: Huge) -> int:
+    return RECORDS_COUNT if huge.api_key in {ApiKey.PRODUCE, ApiKey.FETCH} else COUNT
+
+
+def answered(broker: InProcessBroker, frame: bytes) -> bytes:
+    """The answer. Raises ProtocolViolationError where the connection would be closed."""
+
+    async def scenario() -> Any:
+        answer = broker.dispatcher.handle(frame, "127.0.0.1")
+        return await asyncio.wait_for(answer, PATIENCE_S) if isawaitable(answer) else answer
+
+    return b"".join(asyncio.run(scenario()) or ())
+
+
+def test_it_is_decided_for_each_api_whether_its_requests_are_taken_apart() -> None:
+    assert set(SPLITS) | WHOLE | {ApiKey.FETCH} == set(HANDLERS)
+    assert not set(SPLITS) & WHOLE
+
+
+@pytest.mark.parametrize("huge", ARRAYS, ids=lambda huge: huge.name)
+def test_more_elements_than_allowed_are_refused(
+    broker: InProcessBroker, huge: Huge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = count_of(huge)
+    monkeypatch.setattr(splitting, "ELEMENTS_MAX", count - 1)
+    monkeypatch.setattr(splitting, "WHOLE_ELEMENTS_MAX", count - 1)
+    with pytest.raises(ProtocolViolationError, match=f"with more than {count - 1} elements"):
+        answered(broker, huge.frame(count))
+
+
+@pytest.mark.usefixtures("_smallest_slices")
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize("huge", ARRAYS, ids=lambda huge: huge.name)
+def test_others_get_their_turn_while_a_large_request_is_answered(
+    broker: InProcessBroker, huge: Huge, distinct: bool
+) -> None:
+    count = count_of(huge)
+    before = broker.broker.slices.turns
+    with suppress(ProtocolViolationError):
+        answered(broker, huge.frame(count, distinct=distinct))
+    is_numbers = huge.path[-1].element in {"int8", "int16", "int32", "int64", "uuid"}
+    if not is_numbers:
+        assert broker.broker.slices.turns - before >= count // STEP_ELEMENTS - 10
+    assert broker.produce("few", b"alive", partition=2) >= 0
+
+
+@pytest.mark.usefixtures("_smallest_slices")
+def test_others_get_their_turn_between_pieces(broker: InProcessBroker) -> None:
+    seen: list[int] = []
+
+    async def scenario() -> None:
+        frame = next(huge for huge in ARRAYS if huge.api_key == ApiKey.FIND_COORDINATOR).frame(COUNT, distinct=True)
+        answer = asyncio.ensure_future(broker.dispatcher.handle(frame, "127.0.0.1"))  # type: ignore[arg-type]
+        while not answer.done():
+            await turn()
+            seen.append(broker.broker.slices.turns)
+
+    asyncio.run(scenario())
+    assert len(set(seen)) > COUNT // 64
+
+
+class TestFolding:
+    """What is asked for again and again is answered once."""
+
+    @pytest.mark.parametrize(
+        ("request_", "array"),
+        [
+            (types.MetadataRequest(topics=[types.MetadataRequest.MetadataRequestTopic(name="words")] * 300), "topics"),
+            (types.FindCoordinatorRequest(coordinator_keys=["g"] * 3000), "coordinators"),
+            (types.DescribeGroupsRequest(groups=["g"] * 3000), "groups"),
+            (
+                types.DescribeConfigsRequest(
+                    resources=[
+                        types.DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name="few")
+                    ]
+                    * 500
+                ),
+                "results",
+            ),
+        ],
+    )
+    def test_repeated_entries(self, broker: InProcessBroker, request_: Any, array: str) -> None:
+        assert len(getattr(asyncio.run(broker.send(request_)), array)) == 1
+
+    def test_keys_that_are_asked_for_one_by_one_are_together(self, broker: InProcessBroker) -> None:
+        resource = types.DescribeConfigsRequest.DescribeConfigsResource
+        keys = ["retention.ms", "segment.bytes"] * 100
+        asked = [resource(resource_type=2, resource_name="few", configuration_keys=[key]) for key in keys]
+        (result,) = asyncio.run(broker.send(types.DescribeConfigsRequest(resources=asked))).results
+        assert {row.name for row in result.configs} == set(keys)
+
+    def test_a_fetch_of_one_partition_many_times_is_answered_when_something_is_appended(
+        self, broker: InProcessBroker
+    ) -> None:
+        request = fetching("few", {0: 0}, max_wait_ms=60_000)
+        request.topics[0].partitions *= 20 * PARTITIONS_AT_ONCE
+
+        async def scenario() -> Any:
+            answer = asyncio.ensure_future(broker.send(request, 12))
+            while not len(broker.broker.purgatory):
+                await turn()
+            assert len(broker.broker.purgatory) == 1
+            broker.produce("few", b"v")
+            return await asyncio.wait_for(answer, PATIENCE_S)
+
+        ((partition,),) = [topic.partitions for topic in asyncio.run(scenario()).responses]
+        assert partition.records
+
+
+class TestWholeAnswers:
+    """The answers to the pieces make the answer to the whole."""
+
+    @pytest.mark.parametrize("entries", [1, 2, 3, 7])
+    def test_of_nested_arrays(self, broker: InProcessBroker, entries: int) -> None:
+        topic, partition = types.ListOffsetsRequest.ListOffsetsTopic, types.ListOffsetsRequest.ListOffsetsPartition
+        message = types.ListOffsetsRequest(
+            topics=[
+                topic(name=name, partitions=[partition(partition_index=i, timestamp=-1) for i in range(count)])
+                for name, count in (("few", 3), ("words", 9), ("unknown", 2), ("none", 0))
+            ]
+        )
+        split = SPLITS[ApiKey.LIST_OFFSETS]._replace(entries=entries)
+        whole = broker.ask(message, 7)
+        pieces = [piece for piece in in_pieces(split, message) if piece is not None]
+        assert len(pieces) >= 14 // entries
+        assert joined(split, [broker.ask(piece, 7) for piece in pieces]) == whole
+
+    def test_of_offsets_three_arrays_deep(self, broker: InProcessBroker) -> None:
+        group, topic = (
+            types.OffsetFetchRequest.OffsetFetchRequestGroup,
+            types.OffsetFetchRequest.OffsetFetchRequestTopics,
+        )
+        message = types.OffsetFetchRequest(
+            groups=[
+                group(
+                    group_id="a", topics=[topic(name=n, partition_indexes=list(range(30))) for n in ("few", "words")]
+                ),
+                group(group_id="b", topics=None),
+                group(group_id="c", topics=[topic(name="few", partition_indexes=[0])]),
+            ]
+        )
+        split = SPLITS[ApiKey.OFFSET_FETCH]._replace(entries=7)
+        whole = broker.ask(message, 9)
+        pieces = [piece for piece in in_pieces(split, message) if piece is not None]
+        assert len(pieces) > 8
+        assert joined(split, [broker.ask(piece, 9) for piece in pieces]) == whole
+
+    def test_of_records(self, tmp_path: Path) -> None:
+        broker = InProcessBroker(tmp_path / "data")
+        broker.create("wide", 450)
+        answer = asyncio.run(broker.send(production("wide", {i: batch(b"v%d" % i) for i in range(450)}), 12))
+        (topic,) = answer.responses
+        assert [partition.index for partition in topic.partition_responses] == list(range(450))
+        assert not any(partition.error_code for partition in topic.partition_responses)
+        assert broker.values("wide", 449) == [b"v449"]
+        broker.close()
+
+
+def test_a_fetch_of_many_partitions_waits_for_any_of_them(broker: InProcessBroker) -> None:
+    async def scenario() -> Any:
+        answer = asyncio.ensure_future(
+            broker.send(fetching("words", dict.fromkeys(range(700), 0), max_wait_ms=60_000), 12)
+        )
+        while not len(broker.broker.purgatory):
+            await turn()
+        broker.produce("words", b"found", partition=650)
+        return await asyncio.wait_for(answer, PATIENCE_S)
+
+    (topic,) = asyncio.run(scenario()).responses
+    assert [each.partition_index for each in topic.partitions if each.records] == [650]
+
+
+def test_no_records_are_given_while_too_many_answers_wait_to_be_sent(broker: InProcessBroker) -> None:
+    memory = broker.broker.memory
+    assert memory.limit_bytes is not None
+    memory.unsent("somebody", memory.limit_bytes)
+
+    async def scenario() -> Any:
+        fetch = fetching("few", {1: 0}, max_wait_ms=60_000)
+        answer = asyncio.ensure_future(broker.send(fetch, 12))
+        for _ in range(5):
+            await turn()
+        assert not answer.done()
+        memory.unsent("somebody", 0)
+        return await asyncio.wait_for(answer, PATIENCE_S)
+
+    try:
+        assert asyncio.run(scenario()).responses[0].partitions[0].records
+    finally:
+        memory.unsent("somebody", 0)
+
+
+def test_what_a_client_has_left_is_not_worked_on(broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_S", -1.0)
+    frame = next(huge for huge in ARRAYS if huge.api_key == ApiKey.DESCRIBE_GROUPS).frame(50_000, distinct=True)
+
+    async def scenario() -> int:
+        before = broker.broker.slices.turns
+        answer = asyncio.ensure_future(broker.dispatcher.handle(frame, "127.0.0.1"))  # type: ignore[arg-type]
+        while broker.broker.slices.turns < before + 5:
+            await turn()
+        answer.cancel()
+        await turn()
+        assert answer.done()
+        async with broker.broker.slices:
+            return broker.broker.slices.turns - before
+
+    assert asyncio.run(scenario()) < 10
+
+
+def test_large_and_small_are_read_alike(broker: InProcessBroker) -> None:
+    """Frames of the sizes around which another way is taken."""
+    for length in (900, 1010, 1030, 5000, 16_000, 17_000, 30_000):
+        message = types.DescribeGroupsRequest(groups=["g" * length])
+        answer = asyncio.run(_sent(broker, message))
+        assert answer.groups[0].group_id == "g" * length
+
+
+async def _sent(broker: InProcessBroker, message: types.Message) -> Any:
+    answer = broker.send(message)
+    return await answer if isawaitable(answer) else answer
