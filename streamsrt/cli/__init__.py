@@ -7,6 +7,7 @@ module              commands
 ``run``             ``run``
 ``broker``          ``broker``
 ``topology``        ``topology describe|diff|graph``
+``topology_versions``  what ``topology diff`` compares: modules, files, the group that runs
 ``topics``          ``topics list|create|describe|delete``
 ``records``         ``produce``, ``consume``
 ``groups``          ``groups list|describe|delete|forget-topology``

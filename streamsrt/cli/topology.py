@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
-import orjson
 import typer
 
 from streamsrt.cli.application import load_application
-from streamsrt.cli.output import print_json, print_rows
-from streamsrt.cli.session import AsJson
+from streamsrt.cli.arguments import key_value_pairs
+from streamsrt.cli.output import note, print_json, print_rows
+from streamsrt.cli.session import AsJson, BootstrapServers, cluster
+from streamsrt.cli.topology_versions import RunningGroup, ready_application, running_group, version_of
 from streamsrt.errors import ConfigError
 from topology.graph.diff import SubtopologyChange, TopologyDiff, Verdict
 from topology.graph.diff import diff as compare
@@ -23,55 +23,111 @@ app = typer.Typer(help="What an application computes.", no_args_is_help=True)
 Application = Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of a topology, e.g. examples.flights:topology")]
 
 
+Settings = Annotated[
+    list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names, over the module's config")
+]
+
+
 @app.command("describe")
-def describe(application: Application, as_json: AsJson = False) -> None:
-    """Subtopologies with their nodes, stores and topics, as Kafka Streams' describe() prints them."""
-    topology = load_application(application).topology
+def describe(application: Application, config: Settings = None, as_json: AsJson = False) -> None:
+    """Subtopologies with their nodes, stores and topics, as Kafka Streams' describe() prints them.
+
+    With --json: what the next version is compared with. Give the topology.epoch that the version runs with by --config,
+    where its module does not.
+    """
     if not as_json:
-        sys.stdout.write(topology.describe())
+        sys.stdout.write(load_application(application).topology.describe())
         return
-    print_json(outline(topology).to_json())
+    print_json(outline(ready_application(application, key_value_pairs(config or []))).to_json())
 
 
 @app.command("diff")
 def diff(
-    old: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE, or a file of `topology describe --json`")],
-    new: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE, or a file of `topology describe --json`")],
+    versions: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[OLD] NEW",
+            help="each MODULE:ATTRIBUTE, or a file of `topology describe --json`; OLD may be --group",
+        ),
+    ],
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", help="application id: compare with what runs, its epoch and topics too"),
+    ] = None,
+    bootstrap_servers: BootstrapServers = None,
+    config: Settings = None,
     as_json: AsJson = False,
 ) -> None:
     """What becomes of running state when NEW follows OLD, and the topology epoch that NEW needs.
 
-    Exit codes: 0 the same topology; 10 all state is carried over; 11 some state starts empty or is left behind;
-    12 incompatible.
+    With --group, partitions, settings and records of the topics count too, and OLD may be left out: then serdes and
+    generated names, of which a group knows nothing, are not compared. Exit codes: 0 the same topology; 10 all state is
+    carried over; 11 some state starts empty or is left behind; 12 incompatible.
     """
-    found = compare(_outline_of(old), _outline_of(new))
+    if len(versions) > 2 or len(versions) < (1 if group else 2):
+        raise ConfigError("give OLD and NEW, or NEW and --group APPLICATION_ID")
+    new = version_of(versions[-1], key_value_pairs(config or []))
+    old = version_of(versions[0]) if len(versions) == 2 else None
+    running: RunningGroup | None = None
+    if group is not None:
+        with cluster(bootstrap_servers) as network:
+            running = running_group(network, group, new)
+    found = _compared(old, new, running)
     if as_json:
-        print_json({**asdict(found), "verdict": found.verdict.name})
+        print_json(_as_json(found, running))
     else:
-        _show(found)
+        _show(found, running, knows_bytes=old is not None)
     raise typer.Exit(int(found.verdict))
 
 
-def _outline_of(name: str) -> TopologyOutline:
-    path = Path(name)
-    if not path.is_file() or path.suffix == ".py":
-        return outline(load_application(name).topology)
-    try:
-        return TopologyOutline.from_json(orjson.loads(path.read_bytes()))
-    except ValueError as error:
-        raise ConfigError(f"{name}: {error}; make one with `streamsrt topology describe APPLICATION --json`") from None
+def _compared(old: TopologyOutline | None, new: TopologyOutline, running: RunningGroup | None) -> TopologyDiff:
+    if running is None:
+        assert old is not None
+        return compare(old, new)
+    if old is not None and not running.runs(old):
+        note(f"no member of group {running.name} runs the version that is given as OLD: what runs is another one")
+    known = running.outline(new) if old is None else running.seen_by(old)
+    return compare(known, new, running.cluster_topics())
 
 
-def _show(found: TopologyDiff) -> None:
+def _as_json(found: TopologyDiff, running: RunningGroup | None) -> dict[str, object]:
+    said: dict[str, object] = {**asdict(found), "verdict": found.verdict.name}
+    if running is not None:
+        said["running"] = running.to_json()
+        said["state"] = [
+            {**asdict(each), "cure": each.cure.replace("APP", running.name), "records": running.records(each)}
+            for each in found.state
+        ]
+    return said
+
+
+def _show(found: TopologyDiff, running: RunningGroup | None, *, knows_bytes: bool) -> None:
+    if running is not None:
+        members = ", ".join(f"{count} with epoch {epoch}" for epoch, count in running.members.items()) or "none"
+        sys.stdout.write(f"group {running.name}: {running.state}, topology epoch {running.epoch}, members: {members}\n")
     if found.verdict is Verdict.SAME:
         sys.stdout.write(f"the same topology: epoch {found.epoch_before} stays\n")
         return
-    rows = [
+    rows: list[dict[str, object]] = [
         {"what": "subtopology", "name": each.id, "change": each.change, "why": _numbers(each)}
         for each in found.subtopologies
     ]
     rows += [{"what": each.kind, "name": each.name, "change": each.fate, "why": each.reason} for each in found.state]
-    print_rows(["what", "name", "change", "why"], rows, as_json=False)
+    columns = ["what", "name", "change", "why"]
+    if running is not None:
+        columns.insert(3, "records")
+        for row, change in zip(rows[len(found.subtopologies) :], found.state, strict=True):
+            count = running.records(change)
+            row["records"] = "" if count is None else count
+    print_rows(columns, rows, as_json=False)
+    for each in found.state:
+        if each.cure:
+            cure = each.cure if running is None else each.cure.replace("APP", running.name)
+            sys.stdout.write(f"{each.kind} {each.name}: {cure}\n")
+    if not knows_bytes:
+        sys.stdout.write(
+            "serdes and generated names were not compared: give the old module or file before the new one\n"
+        )
     if found.verdict is Verdict.INCOMPATIBLE:
         sys.stdout.write("incompatible: the new version must not run over this state as it is\n")
     else:

@@ -29,6 +29,7 @@ Fate: TypeAlias = Literal["carried over", "rebuilt", "orphaned", "incompatible"]
 
 _BYTES = ("kind", "key_serde", "value_serde", "timestamped", "plain_rows", "window_size_ms", "retain_duplicates")
 _REPARTITION = "-repartition"
+_CHANGELOG = "-changelog"
 
 
 class Verdict(IntEnum):
@@ -42,12 +43,18 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """What becomes of one store or repartition topic, and why."""
+    """What becomes of one store or repartition topic, and why.
+
+    ``cure``: what helps where state begins empty or is left behind; APP stands for the application id. ``topics``: where
+    the records are that it is about, internal ones as they are called in the topology.
+    """
 
     kind: Literal["store", "repartition topic"]
     name: str
     fate: Fate
     reason: str
+    cure: str = ""
+    topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +133,59 @@ class _Compared:
         before = {store.name: store for store in self._old.stores}
         for store in self._new.stores:
             known = before.pop(store.name, None)
-            if known is None:
-                yield StateChange("store", store.name, "rebuilt", "new: it starts empty")
+            fate: Fate = "rebuilt"
+            reason = _NEW
+            if known is not None:
+                fate, reason = self._fate(known, store)
+            if fate == "rebuilt":
+                yield self._rebuilt(store, reason)
             else:
-                yield StateChange("store", store.name, *self._fate(known, store))
+                yield StateChange("store", store.name, fate, reason)
         for gone in before.values():
-            topic = f"its changelog {gone.changelog} stays until it is deleted" if gone.changelog else _NO_CHANGELOG
-            yield StateChange("store", gone.name, "orphaned", f"gone: {topic}")
+            if gone.changelog == f"{gone.name}{_CHANGELOG}":
+                reason = f"gone: its changelog {gone.changelog} stays until it is deleted"
+                cure = f"streamsrt topics delete APP-{gone.changelog} --execute"
+                yield StateChange("store", gone.name, "orphaned", reason, cure, (gone.changelog,))
+            else:
+                reason = f"gone: its changelog was the source topic {gone.changelog}" if gone.changelog else _UNLOGGED
+                yield StateChange("store", gone.name, "orphaned", reason)
+
+    def _rebuilt(self, store: StoreOutline, reason: str) -> StateChange:
+        """A store that starts empty over topics that may hold records: which of them it does not know, and what helps."""
+        origin = self._new.origins.get(store.name)
+        if origin is None or not origin.topics:
+            return StateChange("store", store.name, "rebuilt", reason)
+        fed = ", ".join(origin.topics)
+        reason += f", without what was read of {fed} before: those rows come when they are written again"
+        return StateChange("store", store.name, "rebuilt", reason, self._cure(store.name, origin), origin.topics)
+
+    def _cure(self, name: str, origin: Origin) -> str:
+        """How a store that starts empty gets what was there before."""
+        kept = {store.name for store in self._old.stores}
+        counted = sorted(
+            other
+            for other, each in self._new.origins.items()
+            if other in kept
+            and other != name
+            and _COUNTS & set(each.filled_by)
+            and set(each.topics) & set(origin.topics)
+        )
+        if not counted:
+            topics = " ".join(f"--topic {topic}" for topic in origin.topics if not topic.startswith("pattern "))
+            return (
+                "read the topics anew before the new version starts: stop all instances, streamsrt groups reset-offsets APP "
+                f"{topics} --to-earliest --execute (what the application writes of them is written again)"
+            )
+        backfill = "" if self._refuses_backfill() else ", filled by streamsrt backfill"
+        return (
+            f"don't read the topics anew, {', '.join(counted)} would count them twice: run the new version beside the old "
+            f"one under another application id{backfill}"
+        )
+
+    def _refuses_backfill(self) -> bool:
+        kinds = {store.kind for store in self._new.stores}
+        filled = {each for origin in self._new.origins.values() for each in origin.filled_by}
+        return bool(kinds & {"versioned", "buffer"}) or any(each.startswith("Subscription") for each in filled)
 
     def _fate(self, old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
         what = ", ".join(_changed_bytes(old, new))
@@ -150,9 +203,9 @@ class _Compared:
 
     def _partitions_of(self, store: StoreOutline) -> tuple[Fate, str] | None:
         """What is wrong with the partitions of a store's changelog."""
-        had = self._there.get(f"{store.name}-changelog", _tasks_of(self._old, store.name, self._before))
+        had = self._there.get(f"{store.name}{_CHANGELOG}", _tasks_of(self._old, store.name, self._before))
         needs = _tasks_of(self._new, store.name, self._after)
-        if had is None or needs is None or had == needs or store.changelog != f"{store.name}-changelog":
+        if had is None or needs is None or had == needs or store.changelog != f"{store.name}{_CHANGELOG}":
             return None
         return (
             "incompatible",
@@ -206,10 +259,18 @@ class _Compared:
             else:
                 yield StateChange("repartition topic", name, "carried over", "")
         for name in before:
-            yield StateChange("repartition topic", name, "orphaned", "gone: records that nobody has read stay in it")
+            reason = "gone: records that nobody has read stay in it"
+            cure = (
+                "let the old version read it to its end before the new one starts (streamsrt groups describe APP); then "
+                f"streamsrt topics delete APP-{name} --execute"
+            )
+            yield StateChange("repartition topic", name, "orphaned", reason, cure, (name,))
 
 
-_NO_CHANGELOG = "it had no changelog"
+_NEW = "new: it starts empty"
+_UNLOGGED = "gone: it had no changelog"
+_COUNTS = frozenset({"Aggregate", "SessionAggregate", "SlidingAggregate", "CountWindowAggregate", "Process"})
+"""Steps that take a record into account each time that it is read."""
 
 
 def _changed_bytes(old: StoreOutline, new: StoreOutline) -> Iterator[str]:

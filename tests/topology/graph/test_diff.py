@@ -119,7 +119,10 @@ def test_other_bytes_under_the_same_name_are_incompatible() -> None:
 
 def test_a_changelog_that_comes_or_goes_begins_anew() -> None:
     logged, unlogged = counting("a", store=Store("x")), counting("a", store=Store("x", logging=False))
-    assert reason(compare([unlogged], [logged]), "x") == "its changelog was none and is x-changelog: it starts empty"
+    came = reason(compare([unlogged], [logged]), "x")
+    assert came.startswith(
+        "its changelog was none and is x-changelog: it starts empty, without what was read of a before"
+    )
     assert fates(compare([logged], [unlogged])) == {"x": "rebuilt"}
 
 
@@ -307,3 +310,48 @@ def test_a_repartition_that_does_not_fit_the_changelog_is_incompatible() -> None
         derived, derived, ClusterTopics({"orders": 3}, {"orders-repartition": 2, "orders-counts-changelog": 3})
     )
     assert "partitions 2 -> 3, with its sources" in reason(found, "orders-repartition")
+
+
+# ----------------------------------------------------------------------------------------------------------------- cures
+
+
+def joined(*, foreign: bool, counted: bool = False) -> list[Program]:
+    def build(builder: StreamsBuilder) -> None:
+        orders = builder.table("orders", key=serdes.string, value=serdes.string, store="orders")
+        customers = builder.table("customers", key=serdes.string, value=serdes.string, store="customers")
+        if foreign:
+            both = orders.join(customers, lambda o, c: f"{o}{c}", foreign_key=lambda order: order, name="both")
+            both.to_stream().to("out", key=serdes.string, value=serdes.string)
+        if counted:
+            builder.stream("events", key=serdes.string, value=serdes.string).group_by_key().count(store="events")
+            orders.to_stream().group_by_key().count(store="changes")
+
+    return [build]
+
+
+def test_what_a_new_store_does_not_hold_is_said_with_what_helps() -> None:
+    found = compare(joined(foreign=False), joined(foreign=True))
+    new = [change for change in found.state if change.kind == "store" and change.fate == "rebuilt"]
+    assert new
+    for change in new:
+        assert set(change.topics) <= {"orders", "customers"}
+        assert "those rows come when they are written again" in change.reason
+        assert change.cure.startswith("read the topics anew before the new version starts: stop all instances")
+        assert "streamsrt groups reset-offsets APP --topic" in change.cure
+    # Counting the same topic, another store would count what is read anew once more.
+    found = compare(joined(foreign=False, counted=True), joined(foreign=True, counted=True))
+    cures = {change.cure for change in found.state if change.fate == "rebuilt" and "orders" in change.topics}
+    assert cures == {
+        "don't read the topics anew, changes would count them twice: run the new version beside the old one under another "
+        "application id"
+    }
+    found = compare([counting("a")], [counting("a"), counting("a", store="b", filtered=True)])
+    (cure,) = (change.cure for change in found.state if change.name == "b")
+    assert cure.endswith("under another application id, filled by streamsrt backfill")
+
+
+def test_what_is_left_behind_is_said_with_what_deletes_it() -> None:
+    found = compare([counting("a"), regrouping()], [counting("a")])
+    cures = {change.name: change.cure for change in found.state if change.fate == "orphaned"}
+    assert cures["orders-counts"] == "streamsrt topics delete APP-orders-counts-changelog --execute"
+    assert cures["orders-repartition"].startswith("let the old version read it to its end before the new one starts")

@@ -1,0 +1,213 @@
+"""Versions of an application as they are compared: a module, a saved file, or the group that runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from streamsrt.application import load_application
+from streamsrt.cli.described_group import described_group
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import EARLIEST, LATEST
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import ConfigError
+from streamsrt.runtime.assembly import ready_topology, topology_settings
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
+from topology.graph.diff import ClusterTopics, StateChange
+from topology.graph.outline import StoreOutline, SubtopologyOutline, TopologyOutline, outline
+from topology.graph.topology import Topology
+from topology.spec.errors import MissingSerdeError
+
+_CHANGELOG = "-changelog"
+
+
+def ready_application(name: str, config: Mapping[str, Any] | None = None) -> Topology:
+    """The topology of an application as it runs with the settings of its module, and ``config`` over them."""
+    loaded = load_application(name)
+    values = {**loaded.config, **(config or {})}
+    named = values.get("application.id", values.get("application_id", "application"))
+    settings = StreamsConfig.of(values, application_id=str(named))
+    try:
+        return ready_topology(loaded.topology, settings)
+    except MissingSerdeError:
+        # It does not run without, but it can be looked at.
+        topology = loaded.topology.configured(topology_settings(settings))
+        return topology if settings.topology_epoch is None else replace(topology, epoch=settings.topology_epoch)
+
+
+def version_of(name: str, config: Mapping[str, Any] | None = None) -> TopologyOutline:
+    """The outline of a module or of a saved file. Raises ConfigError."""
+    path = Path(name)
+    if not path.is_file() or path.suffix == ".py":
+        return outline(ready_application(name, config))
+    try:
+        return TopologyOutline.from_json(orjson.loads(path.read_bytes()))
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}; make one with `streamsrt topology describe APPLICATION --json`") from None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGroup:
+    """An application as its cluster knows it: the group, and the topics of it and of its next version.
+
+    ``members``: how many run with which topology epoch. ``digests``: the beginnings of those of the topologies that they run
+    with the group's epoch, as far as they tell. ``topics``: partitions, records and own settings by name.
+    """
+
+    name: str
+    epoch: int
+    state: str
+    members: Mapping[int, int]
+    digests: frozenset[str]
+    subtopologies: Sequence[Any]
+    topics: Mapping[str, Mapping[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        """What a program is told of it."""
+        return {
+            "group": self.name,
+            "state": self.state,
+            "topology_epoch": self.epoch,
+            "members_by_epoch": dict(self.members),
+            "topics": [{"topic": name, **about} for name, about in sorted(self.topics.items())],
+        }
+
+    def cluster_topics(self) -> ClusterTopics:
+        """How many partitions there are."""
+        prefix = f"{self.name}-"
+        counts = {name: about["partitions"] for name, about in self.topics.items()}
+        internal = {name.removeprefix(prefix): count for name, count in counts.items() if name.startswith(prefix)}
+        return ClusterTopics(counts, internal)
+
+    def records(self, change: StateChange) -> int | None:
+        """How many records the topics hold that a change is about; None where that is not known."""
+        internal = change.fate == "orphaned"
+        names = [f"{self.name}-{topic}" if internal else topic for topic in change.topics]
+        found = [self.topics[name]["records"] for name in names if name in self.topics]
+        return sum(found) if found and len(found) == len(names) else None
+
+    def runs(self, version: TopologyOutline) -> bool:
+        """Whether a member runs this version, or none tells what it runs."""
+        return not self.digests or any(version.digest.startswith(each) for each in self.digests)
+
+    def seen_by(self, old: TopologyOutline) -> TopologyOutline:
+        """A version as the group runs it: with its epoch, and with what its changelogs really keep."""
+        stores = tuple(self._kept(store) for store in old.stores)
+        return replace(old, epoch=self.epoch, stores=stores)
+
+    def _kept(self, store: StoreOutline) -> StoreOutline:
+        about = self.topics.get(f"{self.name}-{store.changelog}")
+        if about is None or store.changelog_retention_ms is None or "retention.ms" not in about["configs"]:
+            return store
+        return replace(store, changelog_retention_ms=int(about["configs"]["retention.ms"]))
+
+    def outline(self, new: TopologyOutline) -> TopologyOutline:
+        """The version that runs, as far as a group knows it: topics and names. What it does not know is as in ``new``."""
+        prefix = f"{self.name}-"
+        known = {store.name: store for store in new.stores}
+        stores: dict[str, StoreOutline] = {}
+        parts: list[SubtopologyOutline] = []
+        repartition: dict[str, int | None] = {}
+        for number, part in enumerate(self.subtopologies):
+            own = [topic.name.removeprefix(prefix) for topic in part.state_changelog_topics]
+            names = [changelog.removesuffix(_CHANGELOG) for changelog in own if changelog.endswith(_CHANGELOG)]
+            for name in names:
+                stores[name] = known.get(name) or _unknown(name)
+            read = sorted(topic.name.removeprefix(prefix) for topic in part.repartition_source_topics)
+            repartition |= {name: new.repartition_topics.get(name) for name in read}
+            parts.append(
+                SubtopologyOutline(
+                    id=part.subtopology_id,
+                    number=number,
+                    digest="",
+                    nodes=(),
+                    stores=tuple(sorted(names)),
+                    source_topics=tuple(sorted(part.source_topics)),
+                    source_topic_patterns=(),
+                    repartition_source_topics=tuple(read),
+                    repartition_sink_topics=tuple(
+                        sorted(name.removeprefix(prefix) for name in part.repartition_sink_topics)
+                    ),
+                )
+            )
+        unlogged = {store.name: store for store in new.stores if store.changelog != f"{store.name}{_CHANGELOG}"}
+        described = TopologyOutline(
+            digest=new.digest if self.digests and self.runs(new) else "",
+            epoch=self.epoch,
+            subtopologies=tuple(parts),
+            stores=tuple({**unlogged, **stores}.values()),
+            repartition_topics=repartition,
+        )
+        return self.seen_by(described)
+
+
+def _unknown(name: str) -> StoreOutline:
+    return StoreOutline(
+        name=name,
+        kind="unknown",
+        key_serde=None,
+        value_serde=None,
+        timestamped=True,
+        persistent=True,
+        changelog=f"{name}{_CHANGELOG}",
+        retention_ms=None,
+        window_size_ms=None,
+        retain_duplicates=False,
+    )
+
+
+def running_group(network: NetworkThread, name: str, new: TopologyOutline) -> RunningGroup:
+    """The group as it is now. Raises RequestFailedError where there is none, ConfigError where it has no topology."""
+    described = described_group(network, name)
+    if described.topology is None:
+        raise ConfigError(f"group {name!r} has no topology yet: no member has joined it")
+    parts = list(described.topology.subtopologies or ())
+    wanted = {topic for each in new.subtopologies for topic in each.source_topics}
+    wanted |= {f"{name}-{store.changelog}" for store in new.stores if store.changelog}
+    wanted |= {f"{name}-{topic}" for topic in new.repartition_topics}
+    for part in parts:
+        wanted.update(part.source_topics)
+        wanted.update(topic.name for topic in (*part.state_changelog_topics, *part.repartition_source_topics))
+    return RunningGroup(
+        name=name,
+        epoch=described.topology.epoch,
+        state=described.group_state,
+        members=dict(sorted(Counter(member.topology_epoch for member in described.members).items())),
+        digests=frozenset(
+            tag.value
+            for member in described.members
+            for tag in member.client_tags
+            if tag.key == TOPOLOGY_DIGEST and member.topology_epoch == described.topology.epoch
+        ),
+        subtopologies=parts,
+        topics=_topics(network, wanted),
+    )
+
+
+def _topics(network: NetworkThread, names: set[str]) -> dict[str, dict[str, Any]]:
+    admin = network.admin
+    counts = admin.partitions_for(names)
+    if not counts:
+        return {}
+    places = [(topic, partition) for topic, count in counts.items() for partition in range(count)]
+    first = admin.list_offsets(dict.fromkeys(places, EARLIEST))
+    last = admin.list_offsets(dict.fromkeys(places, LATEST))
+    configs = admin.describe_topic_configs(sorted(counts))
+    shown = ("cleanup.policy", "retention.ms", "min.compaction.lag.ms")
+    return {
+        topic: {
+            "partitions": count,
+            "records": sum(
+                last[topic, each].offset - first[topic, each].offset
+                for each in range(count)
+                if (topic, each) in last and (topic, each) in first
+            ),
+            "configs": {key: value for key, value in configs.get(topic, {}).items() if key in shown},
+        }
+        for topic, count in counts.items()
+    }

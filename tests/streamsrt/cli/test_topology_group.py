@@ -1,0 +1,181 @@
+"""``streamsrt topology diff`` beside the group that runs: its epoch, its topics, and cures that cure."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamsrt.app import KafkaStreams
+from streamsrt.application import load_application
+from streamsrt.runtime.values import State
+from tests.fixtures_brokers import BundledBroker
+from tests.streamsrt.cli.conftest import Command
+
+PATIENCE_S = 60.0
+
+PROGRAM = """
+from topology import Store, StreamsBuilder, TimeWindows, serdes
+
+TEXT = dict(key=serdes.string, value=serdes.string)
+
+def version(topics, *, minutes=1, joined=False, clicks=False, added=False):
+    builder = StreamsBuilder()
+    orders = builder.table("{t}-orders", **TEXT, store="orders")
+    customers = builder.table("{t}-customers", **TEXT, store="customers")
+    words = builder.stream(topics, **TEXT).group_by_key()
+    windows = TimeWindows(60_000, grace=60_000 * minutes)
+    words.windowed_by(windows).count(store="per-minute")
+    if clicks:
+        words.count(store="clicks")
+    if added:
+        builder.stream("{t}-orders-too", **TEXT).group_by_key().count(store="added")
+    if joined:
+        keep = Store("both", **TEXT)
+        both = orders.join(customers, lambda o, c: o + c, foreign_key=lambda o: o, name="both", store=keep)
+        both.to_stream().to("{t}-out", **TEXT)
+    return builder.build()
+
+first = version("{t}-words", clicks=True)
+longer = version("{t}-words", clicks=True, minutes=600)
+fewer = version("{t}-words")
+wider = version(["{t}-words", "{t}-wide"], clicks=True)
+joined = version("{t}-words", clicks=True, joined=True)
+"""
+
+
+@pytest.fixture
+def module(topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module with versions of a program over the topics of this test."""
+    name = topic.replace("-", "_").replace(".", "_") + "_versions"
+    (tmp_path / f"{name}.py").write_text(PROGRAM.replace("{t}", topic), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return name
+
+
+@pytest.fixture
+def topics(on_broker: Command, topic: str) -> str:
+    names = [f"{topic}-{each}" for each in ("words", "orders", "customers", "out")]
+    on_broker("topics", "create", *names, "--partitions", 2)
+    on_broker("topics", "create", f"{topic}-wide", "--partitions", 4)
+    on_broker("produce", f"{topic}-words", "--key-separator", ":", stdin="a:1\nb:2\nc:3\n")
+    customers = "".join(f"c{n}:name {n}\n" for n in range(20))
+    on_broker("produce", f"{topic}-customers", "--key-separator", ":", stdin=customers)
+    orders = "".join(f"o{n}:c{n % 20}\n" for n in range(200))
+    on_broker("produce", f"{topic}-orders", "--key-separator", ":", stdin=orders)
+    return topic
+
+
+def instance(
+    address: str, topic: str, version: str, folder: Path, running: threading.Event | None = None, **more: Any
+) -> KafkaStreams:
+    config = {
+        "application.id": f"{topic}-app",
+        "bootstrap.servers": address,
+        "state.dir": folder / "state",
+        "commit.interval.ms": 50,
+        **more,
+    }
+
+    def listen(new: State, _: State) -> None:
+        if running is not None and new is State.RUNNING:
+            running.set()
+
+    return KafkaStreams(load_application(version).topology, config, state_listener=listen)
+
+
+@pytest.fixture
+def group(module: str, topics: str, bundled_broker: BundledBroker, tmp_path: Path) -> Iterator[str]:
+    """The first version runs with epoch 3."""
+    address = bundled_broker.bootstrap_servers
+    settings = {"topology.epoch": 3}
+    # What is there is processed, so that all topics have their records.
+    instance(address, topics, f"{module}:first", tmp_path, **settings).run(until="quiet", timeout_s=60, signals=False)
+    running = threading.Event()
+    with instance(address, topics, f"{module}:first", tmp_path, running, **settings):
+        assert running.wait(PATIENCE_S)
+        yield f"{topics}-app"
+
+
+def fates(found: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["fate"] for each in found["state"]}
+
+
+def test_the_epoch_is_that_of_the_group(on_broker: Command, module: str, group: str) -> None:
+    old, new = f"{module}:first", f"{module}:fewer"
+    assert on_broker("topology", "diff", old, new, "--json").rows[0]["epoch_needed"] == 1
+    for versions in ([old, new], [new]):
+        (found,) = on_broker("topology", "diff", *versions, "--group", group, "--json").rows
+        assert (found["epoch_before"], found["epoch_needed"]) == (3, 4)
+        assert found["running"]["members_by_epoch"] == {"3": 1}
+        orphan = next(each for each in found["state"] if each["name"] == "clicks")
+        assert (orphan["fate"], orphan["records"]) == ("orphaned", 3)
+        assert orphan["cure"] == f"streamsrt topics delete {group}-clicks-changelog --execute"
+        assert fates(found)["per-minute"] == "carried over"
+    shown = on_broker("topology", "diff", new, "--group", group)
+    assert shown.code == 11
+    assert "topology epoch 3, members: 1 with epoch 3" in shown.out
+    assert "serdes and generated names were not compared" in shown.out
+    assert shown.out.endswith("run the new version with topology.epoch=4\n")
+    for versions in ([old, old], [old]):
+        same = on_broker("topology", "diff", *versions, "--group", group)
+        assert (same.code, same.out.splitlines()[-1]) == (0, "the same topology: epoch 3 stays")
+    other = on_broker("topology", "diff", new, old, "--group", group)
+    assert "what runs is another one" in other.err
+
+
+def test_partitions_and_retention_of_the_cluster_count(on_broker: Command, module: str, group: str) -> None:
+    wider = on_broker("topology", "diff", f"{module}:first", f"{module}:wider", "--group", group, "--json")
+    assert wider.code == 12
+    reasons = {each["name"]: each["reason"] for each in wider.rows[0]["state"]}
+    assert "its changelog has 2, and its subtopology has 4 tasks" in reasons["clicks"]
+    assert on_broker("topology", "diff", f"{module}:first", f"{module}:wider").code == 10
+    longer = on_broker("topology", "diff", f"{module}:longer", "--group", group, "--json")
+    assert longer.code == 10
+    (reason,) = (each["reason"] for each in longer.rows[0]["state"] if each["name"] == "per-minute")
+    assert "retention.ms of its changelog 86520000 -> 122460000" in reason
+
+
+def test_what_is_described_has_the_epoch_that_runs(command: Command, module: str, tmp_path: Path) -> None:
+    def epoch(*options: str) -> int:
+        (row,) = command("topology", "describe", f"{module}:first", "--json", *options).rows
+        return int(row["epoch"])
+
+    assert (epoch(), epoch("--config", "topology.epoch=7")) == (0, 7)
+    path = tmp_path / f"{module}_configured.py"
+    path.write_text(f"from {module} import first\nconfig = {{'topology.epoch': 5}}\n", encoding="utf-8")
+    (row,) = command("topology", "describe", f"{path}:first", "--json").rows
+    assert (row["epoch"], row["stores"][0]["key_serde"]) == (5, "string")
+
+
+def test_a_group_that_is_not_there_is_named(on_broker: Command, module: str, topics: str) -> None:
+    done = on_broker("topology", "diff", f"{module}:first", "--group", "nobody")
+    assert done.code != 0
+    assert "no such group: nobody" in done.err
+    assert on_broker("topology", "diff", f"{module}:first").code == 2
+
+
+def test_the_cure_of_a_join_over_old_rows_fills_it(
+    on_broker: Command, bundled_broker: BundledBroker, module: str, topics: str, tmp_path: Path
+) -> None:
+    address, app = bundled_broker.bootstrap_servers, f"{topics}-app"
+
+    def run(version: str, epoch: int) -> int:
+        streams = instance(address, topics, f"{module}:{version}", tmp_path, **{"topology.epoch": epoch})
+        streams.run(until="quiet", timeout_s=60, signals=False)
+        return len({row["key"] for row in on_broker("consume", f"{topics}-out", "--json").rows})
+
+    run("first", 0)
+    (found,) = on_broker("topology", "diff", f"{module}:first", f"{module}:joined", "--json").rows
+    both = next(each for each in found["state"] if each["name"] == "both")
+    assert both["fate"] == "rebuilt"
+    assert f"without what was read of {topics}-customers, {topics}-orders before" in both["reason"]
+    assert run("joined", 1) == 0
+    words = both["cure"].partition("stop all instances, ")[2].partition(" (")[0].replace("APP", app).split()
+    assert words[:2] == ["streamsrt", "groups"]
+    assert on_broker(*words[1:]).code == 0
+    assert run("joined", 1) == 200
