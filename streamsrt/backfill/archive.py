@@ -35,6 +35,7 @@ from streamsrt.backfill.parquet_files import (
     is_data_file,
     key_bytes,
     milliseconds,
+    numbers,
     opened,
     parquet,
 )
@@ -150,7 +151,7 @@ def _read_file(file: ArchiveFile, source: SourceRange) -> Iterator[RecordColumns
     with opened(path) as content:
         names = content.schema_arrow.names
         columns = [name for name in (*_REQUIRED, HEADERS) if name in names]
-        for batch in content.iter_batches(batch_size=BATCH_RECORDS, columns=columns):
+        for batch in content.iter_batches(batch_size=BATCH_RECORDS, columns=columns, use_threads=False):
             read = batch_columns(batch)
             _check_order(read, position, file)
             first = read.base_offset if first is None else first
@@ -168,9 +169,7 @@ def _read_file(file: ArchiveFile, source: SourceRange) -> Iterator[RecordColumns
 
 def batch_columns(batch: Any) -> RecordColumns:
     """The records of an Arrow batch in the order of offsets."""
-    import pyarrow as pa
-
-    positions = batch.column("offset").cast(pa.int64()).to_numpy()
+    positions = numbers(batch.column(OFFSET))
     offsets: list[int] = positions.tolist()
     headers = batch.column("headers").to_pylist() if "headers" in batch.schema.names else ()
     consecutive = bool((np.diff(positions) == 1).all())

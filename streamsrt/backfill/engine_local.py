@@ -21,6 +21,7 @@ from pathlib import Path
 
 from streamsrt.backfill.errors import WorkerDiedError
 from streamsrt.backfill.manifest import TaskManifest
+from streamsrt.backfill.parquet_files import tune_arrow
 from streamsrt.backfill.run_task import run_task
 from streamsrt.errors import RecordError, StreamsError
 from streamsrt.runtime.tuning import tune_process
@@ -163,6 +164,7 @@ def _stop(workers: Sequence[_Worker]) -> None:
 def work(number: int) -> None:
     """The life of a worker: tasks, which come through that file, until the engine hangs up."""
     tune_process()
+    tune_arrow()
     connection = Connection(number)
     while True:
         try:

@@ -16,6 +16,7 @@ from typing import Any
 
 from streamsrt.backfill.engine_local import failure_of
 from streamsrt.backfill.manifest import TaskManifest
+from streamsrt.backfill.parquet_files import tune_arrow
 from streamsrt.backfill.run_task import run_task
 from streamsrt.errors import StreamsError
 from streamsrt.runtime.tuning import tune_process
@@ -53,6 +54,7 @@ def set_up_worker(where: Where) -> None:
     known = set(sys.path)
     sys.path.extend(entry for entry in where.python_path if entry not in known)
     tune_process()
+    tune_arrow()
 
 
 def answer(task_id: str, run: Callable[[], TaskManifest]) -> Any:

@@ -19,7 +19,7 @@ from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.handover import HandOver, HandOverState, OnStep, Step, load_state, writer_group
 from streamsrt.backfill.log_writer import PlainLogWriter, TransactionalLogWriter
 from streamsrt.backfill.manifest import StageProgress, TaskManifest, load_manifest, read_progress, read_stages
-from streamsrt.backfill.plan import Plan, TaskPlan, load_plan, save_plan
+from streamsrt.backfill.plan import Changelogs, Plan, TaskPlan, load_plan, save_plan
 from streamsrt.backfill.planning import make_plan
 from streamsrt.backfill.recompute import recompute as compute_again
 from streamsrt.backfill.recompute import sample_of
@@ -88,8 +88,10 @@ class Backfill:
         bootstrap_servers: str | None = None,
         sources: Mapping[str, Source] | None = None,
         config: Mapping[str, str] | None = None,
+        changelogs: Changelogs = "live",
     ) -> Plan:
-        """Makes the plan and keeps it. ``application``: ``MODULE:ATTRIBUTE``; ``sources``: topics that have an archive."""
+        """Makes the plan and keeps it. ``application``: ``MODULE:ATTRIBUTE``; ``sources``: topics that have an archive.
+        ``changelogs``: ``full`` where others than the application read them, who want windows beyond retention, too."""
         self._servers = bootstrap_servers or self._servers
         if self._servers is None:
             raise BackfillError("a plan needs the cluster: give bootstrap_servers")
@@ -102,6 +104,7 @@ class Backfill:
                 sources=sources or {},
                 config=config or {},
                 now_ms=time.time_ns() // 1_000_000,
+                changelogs=changelogs,
             )
         save_plan(plan, self.directory)
         return load_plan(self.directory)

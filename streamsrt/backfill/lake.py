@@ -36,6 +36,7 @@ from streamsrt.backfill.parquet_files import (
     is_data_file,
     is_int96,
     key_bytes,
+    numbers,
     opened,
 )
 from streamsrt.backfill.plan import LakeFile, LakePlan
@@ -176,10 +177,8 @@ def _scan(
             raise ArchiveError(
                 f"{path} has rows without {order if places.null_count else columns[0]}: nothing says where they belong"
             )
-        if not partitioned:
-            keys = key_bytes(owners)
-            owners = pa.array(memo.partitions(keys, partitions), pa.int64())
-        yield owners.cast(pa.int64()).to_numpy(), places.cast(pa.int64()).to_numpy()
+        found = numbers(owners) if partitioned else np.array(memo.partitions(key_bytes(owners), partitions), np.int64)
+        yield found, numbers(places)
 
 
 class _Counts:

@@ -83,6 +83,10 @@ class TaskManifest(_Value):
     stream_time_ms: int = -1
     operator_times_ms: dict[str, int] = Field(default_factory=dict)
     counters: dict[str, int] = Field(default_factory=dict)
+    flushes: int = 0
+    """How often changes out of caches were written before the end: they were full, or a processor asked for it."""
+    peak_memory_bytes: int = 0
+    """Of the process that ran it, up to its end."""
     seconds: float = 0.0
 
     @property

@@ -25,6 +25,7 @@ from streamsrt.backfill.errors import PlanError
 FORMAT = 1
 PLAN_FILE = "plan.json"
 ID_DIGITS = 12
+Changelogs = Literal["live", "full"]
 _NOT_IN_FINGERPRINT = {"created_ms", "bootstrap_servers", "warnings", "fingerprint"}
 
 
@@ -143,6 +144,8 @@ class Plan(_Value):
     """Partition counts of all topics that are read or written."""
     internal_topics: tuple[InternalTopicPlan, ...] = ()
     lakes: tuple[LakePlan, ...] = ()
+    changelogs: Changelogs = "live"
+    """``live``: what the stores hold at the end; ``full``: also windows and sessions beyond retention."""
     tasks: tuple[TaskPlan, ...] = ()
     warnings: tuple[str, ...] = ()
     created_ms: int

@@ -23,6 +23,7 @@ from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.parquet_files import TimesRead
 from streamsrt.backfill.plan import (
     ArchiveFile,
+    Changelogs,
     InternalTopicPlan,
     LakePlan,
     Plan,
@@ -52,6 +53,7 @@ def make_plan(
     sources: Mapping[str, Source],
     config: Mapping[str, str],
     now_ms: int,
+    changelogs: Changelogs = "live",
 ) -> Plan:
     """The plan. ``sources``: topics whose history is not only in the log. Raises BackfillError, UserError, BrokerError."""
     if application.partition(":")[0] == "__main__":
@@ -87,6 +89,7 @@ def make_plan(
         topics=dict(sorted(shape.counts.items())),
         internal_topics=tuple(shape.internal_topics()),
         lakes=tuple(lake for lake, _ in lakes.values()),
+        changelogs=changelogs,
         tasks=tuple(shape.tasks(ranges)),
         warnings=(
             *_warnings(topology, ranges.values()),

@@ -1,11 +1,13 @@
-"""Replaying a task offline: the live task over frozen inputs, with its stores in memory.
+"""Replaying a task offline: the live task over frozen inputs, with stores of its own.
 
 1. It is the same :class:`~streamsrt.tasks.task.Task` as live, with the same handlers, and the order of
    :mod:`streamsrt.backfill.order`.
 2. Nothing is committed but when caches are full, when a processor asks for it, and at the end. So what a cached store
-   forwards and logs is the last value of each key, as live with a commit interval without end; with caching off, and for
+   forwards and logs is the last value of each key, as live with as long a commit interval; with caching off, and for
    stateless steps, every record that live would write is written, in the same order per partition.
-3. Of a changelog only the last value of each key is kept. Deleted keys have none: the changelog was empty before.
+3. Of a changelog only the last value of each key is kept (:mod:`streamsrt.backfill.task_state`), and of a store of windows
+   or sessions, unless the full changelog is wanted, only of rows that the store still has: what is beyond retention would
+   be restored by nobody.
 4. Stream-time punctuations run as they do live. The wall clock stands still, so wall-clock punctuations never run.
 5. A record that fails goes to the application's own exception handlers; where they say fail, the task fails for good.
 """
@@ -14,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
 
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.order import Inputs
+from streamsrt.backfill.task_state import ChangelogRows, LastValue, TaskState
 from streamsrt.state.kinds import lay_out
-from streamsrt.state.memory import MemoryStore
+from streamsrt.state.store import BytesStore
+from streamsrt.state.windowed import WindowBytesStore
 from streamsrt.tasks.partition_group import TopicPartition
 from streamsrt.tasks.record_collector import Keys, RecordCollector, Sink
 from streamsrt.tasks.task import Task, TaskConfig
@@ -27,25 +30,27 @@ from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import Headers, RecordColumns
 from topology.graph.nodes import Subtopology
 
-CACHE_MAX_BYTES = 512 << 20
+CACHE_MAX_BYTES = 24 << 20
+"""Of record caches and of what waits to be written to the stores, by the task's own count."""
 RUN_RECORDS = 20_000
 _MORE_TO_COME = 1 << 62
 _NOTHING_MORE = -(1 << 62)
 """Below every offset: those of a lake that lies before a log are negative."""
 
-LastValue = tuple[bytes | None, int, Headers]
 Report = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfflineSettings:
-    """What a replay takes from plan and application. ``now_ms``: where the wall clock stands still."""
+    """What a replay takes from plan and application. ``now_ms``: where the wall clock stands still. ``full_changelogs``:
+    also what is beyond retention."""
 
     application_id: str
     task_config: TaskConfig
     partitions_of_topic: Callable[[str], int]
     compression: Compression = Compression.NONE
     now_ms: int = 0
+    full_changelogs: bool = True
 
 
 class OfflineCollector:
@@ -53,12 +58,12 @@ class OfflineCollector:
 
     def __init__(
         self,
-        changelogs: Iterable[str],
+        changelogs: Mapping[str, ChangelogRows],
         sink: Sink,
         partitions_of_topic: Callable[[str], int],
         compression: Compression = Compression.NONE,
     ) -> None:
-        self.changelogs: dict[str, dict[bytes | None, LastValue]] = {topic: {} for topic in changelogs}
+        self._changelogs = changelogs
         self._others = RecordCollector(sink, partitions_of_topic, compression=compression)
 
     def add(
@@ -71,37 +76,51 @@ class OfflineCollector:
         partition: int | Sequence[int] | None = None,
         partition_keys: Keys | None = None,
     ) -> None:
-        latest = self.changelogs.get(topic)
+        latest = self._changelogs.get(topic)
         if latest is None:
             self._others.add(topic, keys, values, timestamps, headers, partition, partition_keys)
-            return
-        each: Iterable[Headers] = repeat(()) if headers is None else headers
-        latest.update(zip(keys, zip(values, timestamps, each), strict=False))  # noqa: B905  # ``each`` may be endless
+        else:
+            latest.add(keys, values, timestamps, headers)
 
     def flush(self) -> None:
         self._others.flush()
 
 
 class Replay:
-    """One task with what it has written so far. ``sink``: takes record batches of outputs and repartition topics."""
+    """One task with what it has written so far. ``sink``: takes record batches of outputs and repartition topics; ``state``:
+    opens its stores, and stays whose it is."""
 
-    def __init__(self, subtopology: Subtopology, partition: int, settings: OfflineSettings, sink: Sink) -> None:
-        self.rows: dict[str, MemoryStore] = {spec.name: MemoryStore(spec.name) for spec in subtopology.stores}
+    def __init__(
+        self,
+        subtopology: Subtopology,
+        partition: int,
+        settings: OfflineSettings,
+        sink: Sink,
+        state: TaskState | None = None,
+    ) -> None:
+        state = TaskState() if state is None else state
+        self.rows: dict[str, BytesStore] = {spec.name: state.open(spec.name) for spec in subtopology.stores}
+        self._stores = {spec.name: lay_out(spec, self.rows[spec.name]) for spec in subtopology.stores}
         config = settings.task_config
         limit_bytes = CACHE_MAX_BYTES if config.cache_max_bytes else 0
-        changelogs = [
-            f"{settings.application_id}-{spec.changelog_name}"
+        self._logged = {
+            f"{settings.application_id}-{spec.changelog_name}": spec.name
             for spec in subtopology.stores
             if spec.logging and spec.source_topic is None
-        ]
-        self._collector = OfflineCollector(changelogs, sink, settings.partitions_of_topic, settings.compression)
+        }
+        self._changelogs = {topic: ChangelogRows(state.open(topic)) for topic in self._logged}
+        self._full_changelogs = settings.full_changelogs
+        self._collector = OfflineCollector(self._changelogs, sink, settings.partitions_of_topic, settings.compression)
+        self.flushes = 0
+        """How often changes that caches held back were forwarded, but for the end. Which changes are seen depends on it."""
+        self._caching = limit_bytes > 0
         self._now_ms = settings.now_ms
         self.records: dict[TopicPartition, int] = {}
         self.task = Task(
             subtopology,
             partition,
             application_id=settings.application_id,
-            stores={spec.name: lay_out(spec, self.rows[spec.name]) for spec in subtopology.stores},
+            stores=self._stores,
             collector=self._collector,
             config=replace(
                 config, cache_max_bytes=limit_bytes, write_buffer_max_bytes=CACHE_MAX_BYTES, max_task_idle_ms=0
@@ -146,6 +165,7 @@ class Replay:
     def _process(self, report: Report | None) -> None:
         processed = self.task.process(RUN_RECORDS, self._now_ms)
         if self.task.commit_requested:
+            self.flushes += self._caching
             self._commit()
         if report is not None:
             report(processed)
@@ -154,14 +174,20 @@ class Replay:
         self.task.prepare_commit()
         self.task.post_commit(None)
 
-    def finish(self) -> dict[str, list[tuple[bytes, LastValue]]]:
-        """Flushes everything; by changelog topic the last value of each key that has one, in the order of keys."""
+    def finish(self) -> None:
+        """Flushes everything."""
         self._commit()
         self.task.close()
-        return {
-            topic: sorted((key, last) for key, last in latest.items() if key is not None and last[0] is not None)
-            for topic, latest in self._collector.changelogs.items()
-        }
+
+    def changelogs(self) -> dict[str, Iterator[tuple[bytes, LastValue]]]:
+        """By topic what the changelog must hold, in the order of keys."""
+        return {topic: self._live(topic, latest.entries()) for topic, latest in self._changelogs.items()}
+
+    def _live(self, topic: str, entries: Iterator[tuple[bytes, LastValue]]) -> Iterator[tuple[bytes, LastValue]]:
+        store = self._stores[self._logged[topic]]
+        if self._full_changelogs or not isinstance(store, WindowBytesStore):
+            return entries
+        return (entry for entry in entries if store.keeps(entry[0]))
 
 
 def partition_counts(topics: Mapping[str, int]) -> Callable[[str], int]:

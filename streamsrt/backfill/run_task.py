@@ -5,6 +5,8 @@
 2. Before anything is read it is checked that the application is still the one of the plan.
 3. An attempt writes into a folder of its own: one SST file per persistent store, record batches of the changelogs (the last
    value of each key, in the order of keys), of the outputs and of the repartition topics. The manifest comes last.
+4. What it takes of memory is bounded, whatever history and state: stores are on disk while it runs, files are read and
+   written in parts.
 
 An engine that runs tasks in other processes calls ``run_task(directory, task_id)`` there. An engine that brings the records
 itself gives ``inputs`` (each partition in the order of offsets) or ``runs`` (all partitions, in the order of
@@ -16,9 +18,11 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -40,8 +44,9 @@ from streamsrt.backfill.manifest import (
 )
 from streamsrt.backfill.order import Inputs
 from streamsrt.backfill.plan import Plan, StorePlan, TaskPlan, load_plan
-from streamsrt.backfill.replay import LastValue, OfflineSettings, Replay, partition_counts
+from streamsrt.backfill.replay import OfflineSettings, Replay, partition_counts
 from streamsrt.backfill.sources import open_inputs
+from streamsrt.backfill.task_state import LastValue, TaskState
 from streamsrt.config import StreamsConfig
 from streamsrt.runtime.assembly import ready_topology
 from streamsrt.state.rocksdb import write_sst
@@ -55,6 +60,7 @@ from topology.graph.topology import Topology
 PROGRESS_INTERVAL_S = 1.0
 CHANGELOG_BATCH_RECORDS = 1000
 CHANGELOG_BATCH_BYTES = 512 << 10
+STATE_FOLDER = "state"
 _ROWS_AT_ONCE = 10_000
 
 Entry = TypeVar("Entry")
@@ -107,11 +113,13 @@ def compute_task(
     attempt.mkdir(parents=True)
     started = time.monotonic()
     with LogFiles(attempt) as files, contextlib.ExitStack() as stack:
+        state = stack.enter_context(contextlib.closing(TaskState(attempt / STATE_FOLDER)))
         replay = Replay(
             subtopology_of(topology, config, task_plan),
             task_plan.partition,
             settings_of(plan, config, generate=generate),
             files.write,
+            state,
         )
         report = _Reporter(directory, task_id, started)
         if runs is not None:
@@ -122,7 +130,8 @@ def compute_task(
             _check_no_lake(task_plan)
             opened = open_inputs(directory, plan, task_plan, replay.task.source_partitions, bootstrap_servers)
             replay.merge(stack.enter_context(opened), report)
-        changelogs = replay.finish()
+        replay.finish()
+        changelogs = replay.changelogs()
         stores = [
             _store_result(directory, attempt, plan, task_plan, each, replay, changelogs, report)
             for each in task_plan.stores
@@ -141,8 +150,19 @@ def compute_task(
         stream_time_ms=replay.task.stream_time_ms,
         operator_times_ms=replay.task.operator_times(),
         counters=replay.task.counters(),
+        flushes=replay.flushes,
+        peak_memory_bytes=peak_memory_bytes(),
         seconds=time.monotonic() - started,
     )
+
+
+def peak_memory_bytes() -> int:
+    """The most that this process has had in memory; 0 where the system does not tell."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM")), 0)
 
 
 def _check_no_lake(task: TaskPlan) -> None:
@@ -199,6 +219,7 @@ def settings_of(plan: Plan, config: StreamsConfig, *, generate: bool = True) -> 
         partitions_of_topic=partition_counts(plan.topics),
         compression=Compression[config.compression_type.upper()],
         now_ms=plan.created_ms,
+        full_changelogs=plan.changelogs == "full",
     )
 
 
@@ -321,56 +342,73 @@ def _store_result(
     task_plan: TaskPlan,
     store: StorePlan,
     replay: Replay,
-    changelogs: dict[str, list[tuple[bytes, LastValue]]],
+    changelogs: Mapping[str, Iterable[tuple[bytes, LastValue]]],
     report: _Reporter,
 ) -> StoreResult:
-    rows = replay.rows[store.name]
+    rows = _Counted(report.written(replay.rows[store.name].range()))
     bundle = None
-    count = rows.approximate_count()
-    if store.persistent and count:
+    if store.persistent:
         path = attempt / f"{store.name}.sst"
-        write_sst(path, report.written(rows.range()))
-        bundle = FileResult(
-            path=str(path.relative_to(directory)),
-            records=count,
-            size_bytes=path.stat().st_size,
-            digest=file_digest(path),
-        )
+        # A file without rows can't be written.
+        first = next(rows, None)
+        if first is not None:
+            write_sst(path, chain([first], rows))
+            bundle = FileResult(
+                path=str(path.relative_to(directory)),
+                records=rows.count,
+                size_bytes=path.stat().st_size,
+                digest=file_digest(path),
+            )
+    else:
+        deque(rows, maxlen=0)
     if store.changelog is None or not store.own_changelog:
-        return StoreResult(name=store.name, entries=count, bundle=bundle)
-    entries = changelogs[store.changelog]
-    log = _LogFile(attempt / f"{store.name}.changelog")
+        return StoreResult(name=store.name, entries=rows.count, bundle=bundle)
+    log, digest = _LogFile(attempt / f"{store.name}.changelog"), 0
     with contextlib.closing(log):
-        for batch, records in changelog_batches(entries):
-            log.write(batch, records)
+        for part in changelog_parts(report.written(changelogs[store.changelog])):
+            headers = [last[2] for _, last in part]
+            batch = encode_batch(
+                [key for key, _ in part],
+                [last[0] for _, last in part],
+                [last[1] for _, last in part],
+                headers=headers if any(headers) else None,
+            )
+            log.write(batch, len(part))
+            digest += digest_sum((key, value, time_ms) for key, (value, time_ms, _) in part)
     return StoreResult(
         name=store.name,
-        entries=count,
+        entries=rows.count,
         bundle=bundle,
         changelog=LogResult(topic=store.changelog, partition=task_plan.partition, file=log.result(directory)),
-        changelog_digest=digest_text(digest_sum((key, value, time_ms) for key, (value, time_ms, _) in entries)),
+        changelog_digest=digest_text(digest),
     )
 
 
-def changelog_batches(entries: Sequence[tuple[bytes, LastValue]]) -> Iterator[tuple[bytes, int]]:
-    """Record batches of a changelog, each with its count of records."""
-    start = 0
-    while start < len(entries):
-        size, stop = 0, start
-        while stop < len(entries) and stop - start < CHANGELOG_BATCH_RECORDS and size < CHANGELOG_BATCH_BYTES:
-            key, (value, _, _) = entries[stop]
-            size += len(key) + len(value or b"")
-            stop += 1
-        part = entries[start:stop]
-        headers = [last[2] for _, last in part]
-        batch = encode_batch(
-            [key for key, _ in part],
-            [last[0] for _, last in part],
-            [last[1] for _, last in part],
-            headers=headers if any(headers) else None,
-        )
-        yield batch, stop - start
-        start = stop
+class _Counted(Iterator[Entry]):
+    """Counts what it gives."""
+
+    def __init__(self, entries: Iterator[Entry]) -> None:
+        self._entries = entries
+        self.count = 0
+
+    def __next__(self) -> Entry:
+        entry = next(self._entries)
+        self.count += 1
+        return entry
+
+
+def changelog_parts(entries: Iterable[tuple[bytes, LastValue]]) -> Iterator[list[tuple[bytes, LastValue]]]:
+    """The records of a changelog, as many at a time as go into a batch."""
+    part: list[tuple[bytes, LastValue]] = []
+    size = 0
+    for entry in entries:
+        part.append(entry)
+        size += len(entry[0]) + len(entry[1][0] or b"")
+        if len(part) == CHANGELOG_BATCH_RECORDS or size >= CHANGELOG_BATCH_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def file_digest(path: Path) -> str:

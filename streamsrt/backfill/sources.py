@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from struct import Struct
 from time import monotonic
 
 from streamsrt.backfill.archive import read_archive
@@ -30,6 +31,8 @@ from streamsrt.wire.records import RecordColumns, iter_columns
 _POLL_S = 1.0
 _SILENCE_S = 60.0
 _BUFFERED_BYTES = 16 << 20
+_BATCH_HEAD = Struct(">qi")
+"""Base offset, and how many bytes of the batch follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +190,15 @@ def _repartition_file(directory: Path, manifest: TaskManifest, place: TopicParti
 def read_batches(path: Path) -> Iterator[RecordColumns]:
     """The record batches of a result's file, with offsets from 0 on."""
     offset = 0
-    content = memoryview(path.read_bytes())
-    for columns in iter_columns(content):
-        end = offset + len(columns)
-        yield RecordColumns(columns.keys, columns.values, columns.timestamps, offset, end, None, columns.headers)
-        offset = end
+    for batch in _batches(path):
+        for columns in iter_columns(batch):
+            end = offset + len(columns)
+            yield RecordColumns(columns.keys, columns.values, columns.timestamps, offset, end, None, columns.headers)
+            offset = end
+
+
+def _batches(path: Path) -> Iterator[bytes]:
+    """A file's record batches, one after another, so that no file is in memory as a whole."""
+    with open(path, "rb") as file:
+        while head := file.read(_BATCH_HEAD.size):
+            yield head + file.read(_BATCH_HEAD.unpack(head)[1])

@@ -50,6 +50,12 @@ def plan(
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names")
     ] = None,
+    full_changelogs: Annotated[
+        bool,
+        typer.Option(
+            "--full-changelogs", help="changelogs hold windows beyond retention, too: for others that read them"
+        ),
+    ] = False,
     directory: Directory = DEFAULT_DIRECTORY,
     as_json: AsJson = False,
 ) -> None:
@@ -69,6 +75,7 @@ def plan(
             application_id=application_id,
             sources=sources,
             config=key_value_pairs(config or (), "--config"),
+            changelogs="full" if full_changelogs else "live",
         )
     _show_plan(made, directory, as_json=as_json)
 
@@ -177,9 +184,18 @@ def _summary(status: Status) -> str:
 def _show_task(task: TaskManifest, *, as_json: bool) -> None:
     rate = task.records / task.seconds if task.seconds else 0
     if as_json:
-        print_json({"task": task.task, "records": task.records, "seconds": task.seconds, "counters": task.counters})
+        print_json(
+            {
+                "task": task.task,
+                "records": task.records,
+                "seconds": task.seconds,
+                "counters": task.counters,
+                "peak_memory_bytes": task.peak_memory_bytes,
+            }
+        )
     else:
-        note(f"task {task.task}: {task.records} records in {task.seconds:.1f} s ({rate:.0f}/s)")
+        memory = f", {task.peak_memory_bytes >> 20} MB of memory at most" if task.peak_memory_bytes else ""
+        note(f"task {task.task}: {task.records} records in {task.seconds:.1f} s ({rate:.0f}/s){memory}")
 
 
 @app.command("status")

@@ -86,6 +86,10 @@ class SessionBytesStore(WindowBytesStore):
             return None
         return self._store.get(_TIME.pack(end_ms // self.segment_interval_ms) + key + _TIMES.pack(end_ms, start_ms))
 
+    def _time_of(self, changelog_key: bytes) -> int:
+        end_ms: int = _TIME.unpack_from(changelog_key, len(changelog_key) - _TIMES_BYTES)[0]
+        return end_ms
+
     def sessions(self, key: bytes) -> Iterator[tuple[int, int, bytes]]:
         """(start, end, value) of all sessions of ``key``, by end, then start."""
         low_ms, high_ms = self._bounds(0, self._stream_time_ms)

@@ -296,6 +296,15 @@ class WindowBytesStore:
         """Between which bytes all segments of these times lie."""
         return _TIME.pack(low_ms // self.segment_interval_ms), _TIME.pack(high_ms // self.segment_interval_ms + 1)
 
+    def keeps(self, changelog_key: bytes) -> bool:
+        """Whether a row of that key in the changelog would be stored: expired rows are dropped."""
+        return self._time_of(changelog_key) // self.segment_interval_ms >= self._live_segment
+
+    def _time_of(self, changelog_key: bytes) -> int:
+        """What decides when a row expires."""
+        start_ms: int = _TIME.unpack_from(changelog_key, len(changelog_key) - _SUFFIX_BYTES)[0]
+        return start_ms
+
     # ----------------------------------------------------------------------------------------------------- forwarding
 
     def changelog_offset(self) -> int | None:

@@ -15,13 +15,15 @@ def assert_one_live_run(
     scene: Scene, engine: Engine, rows: Sequence[flights.Row], *, archived: int, logged: int, timeout_s: float = 60
 ) -> list[str]:
     """The first ``archived`` rows come from an archive, the next ``logged`` ones from the log, the rest live. Stores,
-    changelogs and outputs are then equal, byte for byte, to those of one run over all rows. The steps of the hand-over."""
+    changelogs (full ones) and outputs are then equal, byte for byte, to those of one run over all rows. The steps of the
+    hand-over."""
     backfilled, live = f"backfilled-{uuid4().hex[:8]}", f"live-{uuid4().hex[:8]}"
     scene.load(rows[:archived])
     backfill = Backfill(scene.folder / "plan", bootstrap_servers=scene.servers)
     root = scene.archive_departures(file_records=max(300, archived // 20))
     scene.load(rows[archived : archived + logged])
-    plan = backfill.plan(APPLICATION, application_id=backfilled, sources={flights.DEPARTURES: Archive(root)})
+    sources = {flights.DEPARTURES: Archive(root)}
+    plan = backfill.plan(APPLICATION, application_id=backfilled, sources=sources, changelogs="full")
     assert sum(source.archived_records for source in plan.sources()) == archived
     manifests = backfill.run(engine)
     airlines = sum(scene.ends(flights.AIRLINES).values())

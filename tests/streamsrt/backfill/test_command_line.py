@@ -148,6 +148,7 @@ def test_the_files_of_a_lake_are_counted_and_its_times_are_named(
     code, out = terminal("backfill", "plan", APPLICATION, "--application-id", ID, *where, "--json")
     assert code == 0, terminal.err
     shown = json.loads(out)
+    assert shown["changelogs"] == "live"
     files = {
         (each["topic"], each["partition"]): each["lake_files"] for task in shown["tasks"] for each in task["sources"]
     }
@@ -167,9 +168,10 @@ def test_topics_that_are_missing_are_named(scene: Scene, terminal: Terminal, tmp
     assert terminal(*words, *where)[0] == 2
     assert "counts, lines" in terminal.err
     scene.network.admin.create_topics([NewTopic(name="lines", partitions=3), NewTopic(name="counts", partitions=2)])
-    code, out = terminal(*words, *where, "--json")
+    code, out = terminal(*words, *where, "--full-changelogs", "--json")
     assert code == 0
     plan = json.loads(out)
+    assert plan["changelogs"] == "full"
     assert [task["level"] for task in plan["tasks"]] == [0, 0, 0, 1, 1, 1]
     assert [len(task["repartition"][0]["upstream"]) for task in plan["tasks"][3:]] == [3, 3, 3]
     assert {topic["partitions"] for topic in plan["internal_topics"]} == {3}

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,9 +32,12 @@ from streamsrt.backfill.plan import (
 )
 from streamsrt.backfill.run_task import run_task
 from streamsrt.backfill.sources import read_batches, read_source
+from streamsrt.backfill.task_state import TaskState
 from streamsrt.backfill.verify import VerificationError, verify_results
+from streamsrt.state.rocksdb import RocksDBStore
+from streamsrt.state.store import BytesStore
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
-from streamsrt.wire.records import RecordColumns
+from streamsrt.wire.records import RecordColumns, encode_batch
 from tests.streamsrt.backfill import chained
 from tests.streamsrt.backfill.processes import InProcess
 from topology import serdes
@@ -139,6 +143,43 @@ def test_one_partition_through_a_repartition_topic_is_the_live_result(tmp_path: 
     assert counts(backfill) == expected(rows)
     late = sum(manifest.counters["dropped_late"] for manifest in backfill.verify())
     assert late > 0
+
+
+def test_state_is_on_disk_while_a_task_runs_and_gone_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    open_store = TaskState.open
+
+    def looking(state: TaskState, name: str) -> BytesStore:
+        store = open_store(state, name)
+        seen.append(isinstance(store, RocksDBStore) and (store.path / "CURRENT").exists())
+        return store
+
+    monkeypatch.setattr(TaskState, "open", looking)
+    backfill = planned(tmp_path, [lines(30, seed=15)])
+    manifests = backfill.run(InProcess())
+    # The store, and the last values of its changelog.
+    assert seen == [True, True]
+    assert all(manifest.peak_memory_bytes > 1 << 20 for manifest in manifests)
+    left = {path.name for path in (backfill.directory / "attempts").glob("*/*")}
+    assert {"counts.sst", "counts.changelog"} <= left
+    assert "state" not in left
+
+
+def test_results_are_read_a_batch_at_a_time(tmp_path: Path) -> None:
+    batches = [encode_batch([b"k"] * 3, [b"%d" % n] * 3, [n] * 3) for n in range(4)]
+    path = tmp_path / "x.log"
+    path.write_bytes(b"".join(batches))
+    assert [(columns.base_offset, columns.values) for columns in read_batches(path)] == [
+        (3 * n, [b"%d" % n] * 3) for n in range(4)
+    ]
+    tracemalloc.start()
+    try:
+        path.write_bytes(encode_batch([b"k"], [b"x" * 1_000_000], [0]) * 8)
+        tracemalloc.reset_peak()
+        assert sum(1 for _ in read_batches(path)) == 8
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_several_partitions_give_the_result_of_the_merged_order(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def results(backfill: Backfill, scratch: Path) -> list[dict[str, Any]]:
     found = []
     for manifest in backfill.verify():
         folder = backfill.directory / manifest.attempt
-        content = manifest.model_dump(exclude={"attempt", "seconds", "fingerprint", "stores"})
+        content = manifest.model_dump(exclude={"attempt", "seconds", "fingerprint", "stores", "peak_memory_bytes"})
         for log in (*content["outputs"], *content["repartition"]):
             del log["file"]["path"]
         content["logs"] = {
