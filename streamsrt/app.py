@@ -36,12 +36,12 @@ from streamsrt.runtime.assembly import assemble, client_config, ready_topology, 
 from streamsrt.runtime.health import why_not_alive, why_not_ready
 from streamsrt.runtime.instance_metrics import InstanceMetrics
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response, application_shutdown
+from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.memory import budget_text
 from streamsrt.runtime.metrics import CLIENT, About, Metric, client_metrics
 from streamsrt.runtime.process_queries import ProcessQueries, QueryChannel, QueryServer
 from streamsrt.runtime.processes import StreamProcesses
 from streamsrt.runtime.results import ResultRecord, Results
-from streamsrt.runtime.stream_thread import StreamThread
 from streamsrt.runtime.supervisor import total_of
 from streamsrt.runtime.topology_version import LocalVersion, check_group
 from streamsrt.runtime.tuning import tune_process
@@ -355,7 +355,7 @@ class KafkaStreams(Queryable):
                 return True
             if records is not None and self._past.processed_records + loop.processed_records >= records:
                 return True
-            return until == "quiet" and loop.is_quiet()
+            return until == "quiet" and loop.commit_if_drained()
 
         before: dict[signal.Signals, Any] = {}
 

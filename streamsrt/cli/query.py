@@ -151,6 +151,14 @@ def tasks(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
     print_rows(["task_id", "role", "phase", "lag_records", "why"], body["tasks"], as_json=as_json)
 
 
+@app.command("loops")
+def loops(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
+    """What each stream thread of one instance waits for: why it polls or does not, and why its last commit was late."""
+    body = _ask(server, "/tasks")
+    rows = [{**loop, "tasks": "; ".join(loop["tasks"])} for loop in body["loops"]]
+    print_rows(["life", "poll", "commit_due_ms", "commit_took_ms", "commit", "tasks"], rows, as_json=as_json)
+
+
 @app.command("moves")
 def moves(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
     """Which tasks came to one instance, left it or changed their role there, and why; the newest last."""

@@ -368,6 +368,7 @@ def tasks(instance: Instance) -> Answer:
         "processed_records": progress.processed_records,
         "lag_records": progress.lag_records,
         "tasks": [{**asdict(task), "counters": dict(task.counters), "why": why_task(task)} for task in progress.tasks],
+        "loops": [asdict(loop) for loop in progress.loops],
         "moves": [asdict(move) for move in progress.moves],
     }
 

@@ -27,6 +27,8 @@ from streamsrt.queries.values import HostInfo
 from streamsrt.runtime.commit import Committer, Committing
 from streamsrt.runtime.exactly_once import ExactlyOnceCommitter, transactional_sink
 from streamsrt.runtime.lifecycle import OnFailure
+from streamsrt.runtime.loop.thread import StreamThread
+from streamsrt.runtime.loop.values import LoopSettings
 from streamsrt.runtime.memory import memory_use
 from streamsrt.runtime.restore_thread import RestoreThread
 from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
@@ -115,6 +117,7 @@ def assemble(
             linger_ms=config.linger_ms,
             purge_interval_ms=config.repartition_purge_interval_ms,
             turn_max_ms=_turn_max_ms(config),
+            is_static=config.group_instance_id is not None,
         ),
         network,
         member,
@@ -126,7 +129,6 @@ def assemble(
         on_failure=on_failure,
         desk=desk,
         routing=routing,
-        is_static=config.group_instance_id is not None,
         memory=lambda: memory_use(config, manager, directory.rocksdb),
         blocking=network.blocking,
         check_version=lambda: check_group(config.application_id, topology, network.admin),

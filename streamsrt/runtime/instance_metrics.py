@@ -16,6 +16,7 @@ from streamsrt.measures import Rates
 from streamsrt.membership.values import Task as TaskKey
 from streamsrt.queries.errors import InvalidStateStoreError
 from streamsrt.queries.local import LocalQueries
+from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.metrics import (
     Metric,
     MetricList,
@@ -25,7 +26,6 @@ from streamsrt.runtime.metrics import (
     updater_metrics,
 )
 from streamsrt.runtime.store_metrics import global_store_metrics, store_metrics
-from streamsrt.runtime.stream_thread import StreamThread
 from streamsrt.runtime.task_metrics import shares_of_time, task_metrics, user_metrics
 from streamsrt.runtime.values import State
 from streamsrt.tasks.global_state import GlobalConsumer

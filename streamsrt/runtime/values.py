@@ -109,6 +109,23 @@ class MemoryUse:
 
 
 @dataclass(frozen=True, slots=True)
+class LoopReport:
+    """Why a stream thread does what it does at this moment.
+
+    ``commit_due_ms``: milliseconds until the next commit, negative where it is late. ``commit_took_ms``: how long the last
+    one took. ``commit``: why the last one was late, empty if it was not. ``poll``: why it waits for input, or does not.
+    ``tasks``: why tasks wait.
+    """
+
+    life: str = ""
+    commit_due_ms: int = 0
+    commit_took_ms: int = 0
+    commit: str = ""
+    poll: str = ""
+    tasks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """A snapshot of what this instance does. Made once per poll, read from any thread."""
 
@@ -128,6 +145,8 @@ class Progress:
     closed_tasks: int = 0
     """How many tasks were opened and closed since the start."""
     memory: MemoryUse = MemoryUse()
+    loops: tuple[LoopReport, ...] = ()
+    """What each stream thread waits for, one entry a thread."""
     moves: tuple[TaskMove, ...] = ()
     """Which tasks came, went and changed their role lately, and why; of each stream thread the newest last."""
 
@@ -142,7 +161,7 @@ class Progress:
 
     def of_the_past(self) -> Progress:
         """What is left of it when it has ended: the totals."""
-        return replace(self, tasks=(), statuses=(), memory=MemoryUse())
+        return replace(self, tasks=(), statuses=(), loops=(), memory=MemoryUse())
 
     @property
     def restore_eta_s(self) -> float | None:

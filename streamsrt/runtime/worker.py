@@ -14,7 +14,7 @@ from typing import Protocol
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import StreamsError
 from streamsrt.runtime.lifecycle import GroupMembershipOperation
-from streamsrt.runtime.stream_thread import StreamThread
+from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.supervisor import EXIT_STUCK, Failure, Report, SetPaused, ShutDown, Stop
 from streamsrt.runtime.values import Progress, State
 
@@ -76,7 +76,7 @@ def run_worker(streams: Instance, control: Connection, *, look_whether_quiet: bo
 
     def is_over(loop: StreamThread) -> bool:
         nonlocal quiet
-        quiet = look_whether_quiet and loop.is_quiet()
+        quiet = look_whether_quiet and loop.commit_if_drained()
         return False
 
     over = threading.Event()

@@ -12,8 +12,9 @@ from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.values import HostInfo
 from streamsrt.runtime.commit import Committer
+from streamsrt.runtime.loop.thread import StreamThread
+from streamsrt.runtime.loop.values import LoopSettings
 from streamsrt.runtime.restore_thread import RestoreThread
-from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
 from streamsrt.runtime.values import State
 from streamsrt.state.directory import StateDirectory
 from streamsrt.tasks.global_state import GlobalConsumer

@@ -18,7 +18,7 @@ from streamsrt.errors import StreamsError
 from streamsrt.queries.routing import StoreDirectory
 from streamsrt.runtime.assembly import Assembled, Surroundings, assemble, client_config
 from streamsrt.runtime.lifecycle import Response
-from streamsrt.runtime.stream_thread import StreamThread
+from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.values import State
 from streamsrt.tasks.offset_metadata import refuse_running_backfill
 from streamsrt.tasks.task_manager import TaskManager

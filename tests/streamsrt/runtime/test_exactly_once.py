@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from streamsrt.client.values import (
     DeliveryTimeoutError,
@@ -19,7 +17,6 @@ from streamsrt.client.values import (
 )
 from streamsrt.errors import ConfigError, ProcessingError, StreamsError
 from streamsrt.membership.values import NOTHING, ReportOwned, Tasks, TasksLost
-from streamsrt.runtime import stream_thread
 from streamsrt.runtime.exactly_once import ExactlyOnceCommitter, transactional_sink
 from tests.streamsrt.in_process_network import InProcessMember, InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number
@@ -261,13 +258,3 @@ def test_a_batch_of_a_lost_transaction_is_dropped() -> None:
             return {}
 
     transactional_sink(Lost())("out", 0, b"", 1)
-
-
-@given(st.integers(1, 20_000), st.integers(0, 100_000), st.integers(1, 10_000))
-def test_turns_get_as_long_as_they_may(limit_records: int, took_ms: int, turn_max_ms: int) -> None:
-    found = stream_thread._next_limit(limit_records, took_ms, turn_max_ms)
-    assert 1 <= found <= stream_thread.RECORDS_PER_TASK_AND_POLL
-    if took_ms > turn_max_ms:
-        assert found * took_ms <= max(limit_records * turn_max_ms, took_ms)
-    else:
-        assert found >= limit_records

@@ -319,36 +319,36 @@ def test_progress_says_why_nothing_happens(rig: Rig) -> None:
 
 
 def test_quiet_is_when_all_input_is_processed_and_committed(rig: Rig) -> None:
-    assert not rig.thread.is_quiet(), "not before there is an assignment"
+    assert not rig.thread.commit_if_drained(), "not before there is an assignment"
     rig.network.write(("in", 0), keys("a", "b"))
     rig.give(Tasks(active=rig.tasks(0, 1)))
     rig.turn()
     seen = []
     for _ in range(6):
         rig.clock_ms += 1_000
-        seen.append(rig.thread.is_quiet())
+        seen.append(rig.thread.commit_if_drained())
         rig.turn()
     assert seen[-1]
     assert committed(rig) == 2
     rig.network.write(("in", 1), keys("c"))
     rig.clock_ms += 1_000
-    assert not rig.thread.is_quiet()
+    assert not rig.thread.commit_if_drained()
 
 
 def test_a_member_without_tasks_is_quiet_after_a_while(rig: Rig) -> None:
     rig.give(NOTHING)
     rig.turn()
     rig.clock_ms += 1_000
-    assert not rig.thread.is_quiet()
+    assert not rig.thread.commit_if_drained()
     rig.clock_ms += 15_000
-    assert rig.thread.is_quiet()
+    assert rig.thread.commit_if_drained()
     missing = Status(
         StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: x. Creation failed: x (no disk)."
     )
     rig.member.waiting.append(StatusChanged((missing,)))
     rig.turn()
     rig.clock_ms += 15_000
-    assert not rig.thread.is_quiet(), "it has no tasks because something is wrong"
+    assert not rig.thread.commit_if_drained(), "it has no tasks because something is wrong"
 
 
 @pytest.mark.requirement("SG-423")
@@ -357,9 +357,9 @@ def test_it_is_not_quiet_while_offsets_wait_to_be_committed(rig: Rig) -> None:
     began(rig, 0)
     rig.network.admin.refusals = [StaleMemberEpochError("the epoch moved on", 113, {})]
     rig.clock_ms += 1_000
-    assert not rig.thread.is_quiet()
+    assert not rig.thread.commit_if_drained()
     rig.clock_ms += 1_000
-    assert rig.thread.is_quiet()
+    assert rig.thread.commit_if_drained()
 
 
 def test_tasks_that_wait_for_other_partitions_do_not_spin(make_rig: MakeRig) -> None:

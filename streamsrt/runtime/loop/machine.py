@@ -1,0 +1,330 @@
+"""Decides what the processing thread does next: ``step(state, event, now_ms) -> (state, actions)``.
+
+1. Nothing here reads a clock, touches a task or waits; ``now_ms`` is a clock that never goes back.
+2. A turn waits for input only if the last one found nothing to process: no longer than ``poll.ms``, and not beyond the next
+   commit. Input alone is no reason to hurry, for a task may wait for its other partitions (``max.task.idle.ms``).
+3. Outputs are sent every ``linger.ms``. Tasks are committed every ``commit.interval.ms``, counted from the end of the last
+   commit, or when one of them asks for it; repartition topics are purged after a commit.
+4. A loop that is told to stop tells the group, and processes until the group has taken note, for fifteen seconds at the
+   most. One that remains in the group tells it nothing, commits and ends.
+5. A lost membership ends every task without a commit; what the group assigns next is the first of a new membership. With
+   the first assignment of a membership it is looked, before a task is opened, whether others run another version.
+6. A commit that is late is kept together with the turn that kept it, so that why it was late can be told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeAlias
+
+from streamsrt.errors import MissingTopicError, UserError
+from streamsrt.membership.statuses import ADVICE, status_text
+from streamsrt.membership.values import (
+    AssignmentChanged,
+    EndpointsChanged,
+    EpochChanged,
+    HeartbeatRecovered,
+    HeartbeatTrouble,
+    Leave,
+    LeftGroup,
+    MembershipFailed,
+    ReleaseTasks,
+    SourceTopicsMissing,
+    Status,
+    StatusChanged,
+    StatusCode,
+    TasksLost,
+)
+from streamsrt.runtime.lifecycle import GroupMembershipOperation
+from streamsrt.runtime.loop.report import late_commit_text
+from streamsrt.runtime.loop.schedule import Deadline, Schedule
+from streamsrt.runtime.loop.values import (
+    Action,
+    AdvanceTasks,
+    AnswerQueries,
+    Assign,
+    CheckVersion,
+    CleanUp,
+    CommitAll,
+    CommitBeforeTheyGo,
+    Committed,
+    DrainChecked,
+    GiveUpTasks,
+    InputTaken,
+    LateCommit,
+    Life,
+    LookForSources,
+    LoopEvent,
+    LoopSettings,
+    LoopState,
+    MeasureMemory,
+    Note,
+    PollEnded,
+    Process,
+    Processed,
+    Publish,
+    PurgeRepartitionTopics,
+    ReleaseAll,
+    SendOutputs,
+    ShowState,
+    StopRequested,
+    Tell,
+    TellOffsets,
+    TurnBegan,
+    TurnEnded,
+    TurnTimes,
+    UpdateRouting,
+    Wait,
+    Warn,
+)
+from streamsrt.runtime.values import State
+
+Step: TypeAlias = tuple[LoopState, tuple[Action, ...]]
+
+RECORDS_PER_TASK_AND_TURN = 20_000
+FIRST_RECORDS_PER_TASK_AND_TURN = 1_000
+"""Where turns are limited in time, until it is known how long a record takes."""
+LEAVE_TIMEOUT_MS = 15_000
+DRAIN_CHECK_INTERVAL_MS = 100
+NO_TASKS_MS = 15_000
+"""How long a member without tasks is taken for one that will get some: at the start of a group tasks come late."""
+PUBLISH_INTERVAL_MS = 100
+MEMORY_INTERVAL_MS = 1_000
+OFFSETS_INTERVAL_MS = 500
+"""How often the membership hears how far the tasks' state is; it decides when the group is told."""
+LATE_COMMIT_MS = 100
+LATE_COMMIT_LOG_INTERVAL_MS = 10_000
+
+
+def initial(settings: LoopSettings, now_ms: int) -> LoopState:
+    """The state of a loop that begins now."""
+    schedule = Schedule.of(
+        {
+            Deadline.COMMIT: now_ms + settings.commit_interval_ms,
+            Deadline.SEND: now_ms + settings.linger_ms,
+            Deadline.PURGE: now_ms + settings.purge_interval_ms,
+            Deadline.TELL_OFFSETS: now_ms,
+            Deadline.PUBLISH: now_ms,
+            Deadline.MEASURE_MEMORY: now_ms,
+            Deadline.LOG_LATE_COMMIT: now_ms,
+            Deadline.CHECK_DRAINED: now_ms,
+        }
+    )
+    limit = FIRST_RECORDS_PER_TASK_AND_TURN if settings.turn_max_ms else RECORDS_PER_TASK_AND_TURN
+    return LoopState(settings, schedule, limit)
+
+
+def step(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
+    """What follows from an event."""
+    match event:
+        case TurnBegan(has_work):
+            return _begin(state, has_work, now_ms)
+        case PollEnded():
+            return replace(state, turn=replace(state.turn, at_ms=now_ms, polled_ms=now_ms - state.turn.at_ms)), ()
+        case InputTaken(is_paused):
+            return _advance(state, is_paused, now_ms)
+        case Processed(records, commit_requested):
+            return _after_processing(state, records, commit_requested, now_ms)
+        case Committed():
+            return _after_commit(state, now_ms)
+        case TurnEnded(is_settled):
+            return _end_turn(state, is_settled, now_ms)
+        case DrainChecked():
+            return _set(state, Deadline.CHECK_DRAINED, now_ms + DRAIN_CHECK_INTERVAL_MS), ()
+        case StopRequested(operation):
+            return _stop(state, operation, now_ms)
+        case _:
+            return _hear(state, event, now_ms)
+
+
+def may_be_drained(state: LoopState, now_ms: int) -> bool:
+    """Whether it is worth a look if all input is processed.
+
+    A member without tasks has nothing to process when it has had none for a while, and the group says nothing of why.
+    """
+    if state.wanted is None or not state.schedule.is_due(Deadline.CHECK_DRAINED, now_ms):
+        return False
+    return bool(state.wanted) or not (state.statuses or now_ms - state.assigned_at_ms < NO_TASKS_MS)
+
+
+def _set(state: LoopState, what: Deadline, at_ms: int) -> LoopState:
+    return replace(state, schedule=state.schedule.set(what, at_ms))
+
+
+# --------------------------------------------------------------------------------------------------------------- a turn
+
+
+def _begin(state: LoopState, has_work: bool, now_ms: int) -> Step:
+    began = replace(state, turn=TurnTimes(at_ms=now_ms), is_polling=not (state.advanced and has_work))
+    if not began.is_polling:
+        return began, (AnswerQueries(),)
+    commit_at_ms = state.schedule.at_ms(Deadline.COMMIT)
+    until_commit_ms = state.settings.poll_ms if commit_at_ms is None else commit_at_ms - now_ms
+    return began, (Wait(max(0, min(state.settings.poll_ms, until_commit_ms))),)
+
+
+def _advance(state: LoopState, is_paused: bool, now_ms: int) -> Step:
+    turn = replace(state.turn, at_ms=now_ms, assigned_ms=now_ms - state.turn.at_ms)
+    taken = replace(state, turn=turn, is_paused=is_paused)
+    if taken.life is Life.LEAVING and taken.schedule.is_due(Deadline.GIVE_UP_LEAVING, now_ms):
+        text = "the group coordinator did not confirm that this member left; it will notice by itself"
+        return replace(taken, life=Life.ENDED), (Warn(text), CommitAll())
+    if taken.life is Life.ENDED:
+        return taken, ()
+    return taken, (AdvanceTasks(),) if is_paused else (AdvanceTasks(), Process(taken.limit_records))
+
+
+def _after_processing(state: LoopState, records: int, commit_requested: bool, now_ms: int) -> Step:
+    took_ms = now_ms - state.turn.at_ms
+    turn = replace(state.turn, at_ms=now_ms, processed_ms=took_ms)
+    schedule, actions = state.schedule, list[Action]()
+    # What was processed must not wait for more records of the same partition longer than the linger time.
+    if not state.is_paused and schedule.is_due(Deadline.SEND, now_ms):
+        schedule = schedule.set(Deadline.SEND, now_ms + state.settings.linger_ms)
+        actions.append(SendOutputs())
+    is_due = schedule.is_due(Deadline.COMMIT, now_ms)
+    if commit_requested or is_due:
+        actions.append(CommitAll())
+        if schedule.is_due(Deadline.PURGE, now_ms):
+            schedule = schedule.set(Deadline.PURGE, now_ms + state.settings.purge_interval_ms)
+            actions.append(PurgeRepartitionTopics())
+    late = state.late_commit
+    if is_due:
+        late = _lateness(state, turn, records, now_ms)
+        if late is not None and schedule.is_due(Deadline.LOG_LATE_COMMIT, now_ms):
+            schedule = schedule.set(Deadline.LOG_LATE_COMMIT, now_ms + LATE_COMMIT_LOG_INTERVAL_MS)
+            actions.append(Note(late_commit_text(late)))
+    processed = replace(
+        state,
+        turn=turn,
+        schedule=schedule,
+        advanced=records > 0,
+        late_commit=late,
+        limit_records=_next_limit(state, took_ms) if records else state.limit_records,
+    )
+    return processed, tuple(actions)
+
+
+def _lateness(state: LoopState, turn: TurnTimes, records: int, now_ms: int) -> LateCommit | None:
+    late_ms = now_ms - (state.schedule.at_ms(Deadline.COMMIT) or now_ms)
+    if late_ms < max(LATE_COMMIT_MS, state.settings.commit_interval_ms // 10):
+        return None
+    return LateCommit(late_ms, turn, records)
+
+
+def _next_limit(state: LoopState, took_ms: int) -> int:
+    """How many records the next turn may process, when this one took so long."""
+    limit, turn_max_ms = state.limit_records, state.settings.turn_max_ms
+    if not turn_max_ms:
+        return limit
+    if took_ms > turn_max_ms:
+        return max(1, limit * turn_max_ms // took_ms)
+    return min(RECORDS_PER_TASK_AND_TURN, limit * 2) if took_ms * 2 < turn_max_ms else limit
+
+
+def _after_commit(state: LoopState, now_ms: int) -> Step:
+    took_ms = now_ms - state.turn.at_ms
+    turn = replace(state.turn, at_ms=now_ms, committed_ms=took_ms)
+    committed = replace(state, turn=turn, last_commit_ms=took_ms)
+    return _set(committed, Deadline.COMMIT, now_ms + state.settings.commit_interval_ms), ()
+
+
+def _end_turn(state: LoopState, is_settled: bool, now_ms: int) -> Step:
+    schedule = state.schedule
+    actions: list[Action] = [CleanUp()]
+    if schedule.is_due(Deadline.TELL_OFFSETS, now_ms):
+        schedule = schedule.set(Deadline.TELL_OFFSETS, now_ms + OFFSETS_INTERVAL_MS)
+        actions.append(TellOffsets())
+    if is_settled and state.wanted is not None and state.life is Life.RUNNING:
+        actions.append(ShowState(State.RUNNING))
+    if schedule.is_due(Deadline.PUBLISH, now_ms):
+        schedule = schedule.set(Deadline.PUBLISH, now_ms + PUBLISH_INTERVAL_MS)
+        if schedule.is_due(Deadline.MEASURE_MEMORY, now_ms):
+            schedule = schedule.set(Deadline.MEASURE_MEMORY, now_ms + MEMORY_INTERVAL_MS)
+            actions.append(MeasureMemory())
+        actions.append(Publish())
+    return replace(state, schedule=schedule), tuple(actions)
+
+
+# -------------------------------------------------------------------------------------------------------------- leaving
+
+
+def _stop(state: LoopState, operation: GroupMembershipOperation, now_ms: int) -> Step:
+    if state.life not in {Life.RUNNING, Life.STOPPING}:
+        return state, ()
+    shown = Note("committing and leaving the group"), ShowState(State.PENDING_SHUTDOWN)
+    if operation is GroupMembershipOperation.REMAIN_IN_GROUP and not state.settings.is_static:
+        # Nothing is told: the group keeps its tasks for it as long as its session.
+        return replace(state, life=Life.ENDED), (*shown, CommitBeforeTheyGo())
+    # A static member comes back: its tasks wait for it as long as its session.
+    remain = state.failure is None and operation is not GroupMembershipOperation.LEAVE_GROUP
+    leaving = _set(replace(state, life=Life.LEAVING), Deadline.GIVE_UP_LEAVING, now_ms + LEAVE_TIMEOUT_MS)
+    return leaving, (*shown, Tell(Leave(remain=remain)))
+
+
+# ------------------------------------------------------------------------------------------------------------ the group
+
+
+def _hear(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
+    match event:
+        case AssignmentChanged(tasks, epoch, why):
+            assigned = replace(state, wanted=tasks, assigned_at_ms=now_ms)
+            joined = (CheckVersion(),) if state.wanted is None else ()
+            return assigned, (ShowState(State.REBALANCING), *joined, Assign(tasks, epoch, why))
+        case TasksLost(reason):
+            return replace(state, wanted=None), (GiveUpTasks(reason), ShowState(State.REBALANCING))
+        case ReleaseTasks():
+            return state, (ReleaseAll(),)
+        case EpochChanged():
+            return state, (LookForSources(),)
+        case EndpointsChanged(partitions):
+            return state, (UpdateRouting(partitions),)
+        case MembershipFailed(error):
+            return replace(state, failure=error, life=Life.ENDED), ()
+        case LeftGroup():
+            return replace(state, life=Life.ENDED), ()
+        case _:
+            return _take_note(state, event), ()
+
+
+def _take_note(state: LoopState, event: LoopEvent) -> LoopState:
+    match event:
+        case StatusChanged(statuses):
+            return _take_statuses(state, statuses)
+        case SourceTopicsMissing(detail):
+            return _ends_with(
+                state,
+                MissingTopicError(
+                    f"the application can't run without its source topics: {detail} Create them (streamsrt topics create "
+                    "NAME --partitions N) and start it again."
+                ),
+            )
+        case HeartbeatTrouble(reason):
+            text = (
+                f"the group coordinator does not answer: {reason}. It is asked again, and the tasks go on as long as "
+                "their session lasts: see that the broker runs"
+            )
+            return replace(state, trouble=(text,))
+        case HeartbeatRecovered():
+            return replace(state, trouble=())
+        case _:
+            return state
+
+
+def _take_statuses(state: LoopState, statuses: tuple[Status, ...]) -> LoopState:
+    told = replace(state, statuses=tuple(map(status_text, statuses)))
+    for status in statuses:
+        if status.code is StatusCode.SHUTDOWN_APPLICATION:
+            told = replace(_stopping(told), was_shut_down=True)
+        elif status.code is StatusCode.INCORRECTLY_PARTITIONED_TOPICS:
+            text = f"the topics of the application don't fit together: {status.detail} {ADVICE[status.code]}."
+            told = _ends_with(told, UserError(text))
+    return told
+
+
+def _ends_with(state: LoopState, error: MissingTopicError | UserError) -> LoopState:
+    return replace(_stopping(state), failure=error)
+
+
+def _stopping(state: LoopState) -> LoopState:
+    return replace(state, life=Life.STOPPING) if state.life is Life.RUNNING else state

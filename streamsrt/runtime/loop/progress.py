@@ -1,0 +1,130 @@
+"""What a stream thread publishes about itself: a snapshot for any thread, and lines in the log about restoring and drops.
+
+A snapshot is made whole and put in its place at once: who reads it never sees half of one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from streamsrt.client.interface import GroupMember
+from streamsrt.runtime.commit import Committing
+from streamsrt.runtime.drop_log import DropLog, Drops
+from streamsrt.runtime.values import LoopReport, MemoryUse, Progress, RestoreProgress, State, TaskProgress
+from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.task_manager import TaskManager
+
+logger = logging.getLogger(__name__)
+
+RESTORE_LOG_INTERVAL_MS = 10_000
+
+
+class ProgressReporter:
+    """Belongs to the processing thread; ``progress`` may be read from any."""
+
+    def __init__(
+        self,
+        manager: TaskManager,
+        committer: Committing,
+        member: GroupMember,
+        memory: Callable[[], MemoryUse],
+        now_ms: int,
+    ) -> None:
+        self._manager = manager
+        self._committer = committer
+        self._member = member
+        self._look_at_memory = memory
+        self._memory = MemoryUse()
+        self._drops = DropLog()
+        self._restore_logged_at_ms = now_ms
+        self.processed_records = 0
+        self.progress = Progress()
+
+    def measure_memory(self) -> None:
+        """Looks how much memory and disk the state takes: it costs a look at every store."""
+        self._memory = self._look_at_memory()
+
+    def publish(self, state: State, statuses: tuple[str, ...], loop: LoopReport, now_ms: int) -> None:
+        """Makes a new snapshot, and logs what is due."""
+        self.progress = Progress(
+            state=state,
+            tasks=tuple(_task_progress(owned, now_ms) for owned in self._manager),
+            processed_records=self.processed_records,
+            restored_records=self._manager.restored_records,
+            commits=self._committer.commits,
+            counters=self._manager.counters(),
+            statuses=statuses,
+            member_id=self._member.member_id,
+            member_epoch=self._member.member_epoch,
+            opened_tasks=self._manager.opened,
+            closed_tasks=self._manager.closed,
+            memory=self._memory,
+            loops=(loop,),
+            moves=self._manager.moves.latest(),
+        )
+        self._log_restore(now_ms)
+        _warn(self._drops.lines([*map(_drops_of, self._manager), _refused(self._manager)], now_ms))
+
+    def tell_last_drops(self, owned: OwnedTask) -> None:
+        """Logs what a task has dropped that was not told yet. Called when it closes."""
+        _warn(self._drops.rest(_drops_of(owned)))
+
+    def tell_refused(self) -> None:
+        """Logs what the cluster refused that was not told yet."""
+        _warn(self._drops.rest(_refused(self._manager)))
+
+    def _log_restore(self, now_ms: int) -> None:
+        restoring = [task for task in self.progress.tasks if task.phase == "restoring"]
+        if not restoring:
+            self._restore_logged_at_ms = now_ms
+        elif now_ms - self._restore_logged_at_ms >= RESTORE_LOG_INTERVAL_MS:
+            self._restore_logged_at_ms = now_ms
+            stores = [each for task in restoring for each in task.restoring]
+            eta_s = self.progress.restore_eta_s
+            logger.info(
+                "restoring %d tasks: %d records (%d MB) done, %d left%s",
+                len(restoring),
+                sum(each.restored_records for each in stores),
+                sum(each.restored_bytes for each in stores) >> 20,
+                sum(each.remaining_records for each in stores),
+                "" if eta_s is None else f", about {eta_s:.0f} s",
+            )
+
+
+def _warn(lines: list[str]) -> None:
+    for line in lines:
+        logger.warning("%s", line)
+
+
+def _drops_of(owned: OwnedTask) -> Drops:
+    inputs = ", ".join(f"{topic}-{partition}" for topic, partition in owned.task.source_partitions)
+    return Drops(f"task {owned}", f" of {inputs}", owned.task.counters(), owned.task.last_skipped)
+
+
+def _refused(manager: TaskManager) -> Drops:
+    count, last = manager.refused()
+    return Drops("the producer", "", {"refused": count}, {"refused": last})
+
+
+def _task_progress(owned: OwnedTask, now_ms: int) -> TaskProgress:
+    return TaskProgress(
+        task_id=str(owned),
+        role=owned.role,
+        phase=owned.phase.value,
+        lag_records=owned.lag_records,
+        stream_time_ms=owned.task.stream_time_ms,
+        counters=owned.task.counters(),
+        restoring=tuple(
+            RestoreProgress(
+                each.store,
+                each.restored_records,
+                each.restored_bytes,
+                each.remaining_records,
+                each.position,
+                each.offsets_per_second(now_ms),
+                each.eta_s(now_ms),
+            )
+            for each in owned.changelogs.values()
+        ),
+    )

@@ -1,0 +1,61 @@
+"""What the loop has to do and when: one value, sorted by time.
+
+1. Each deadline stands in it exactly once. Setting it again replaces it.
+2. A deadline that has passed stays where it is until whoever obeyed it sets the next one; so being late can be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+
+class Deadline(Enum):
+    """What may be due."""
+
+    COMMIT = "commit"
+    SEND = "send outputs that wait for more of their partition"
+    PURGE = "purge repartition topics"
+    TELL_OFFSETS = "tell the membership how far the tasks' state is"
+    PUBLISH = "publish progress"
+    MEASURE_MEMORY = "measure memory"
+    LOG_LATE_COMMIT = "log a late commit again"
+    CHECK_DRAINED = "look whether all input is processed"
+    GIVE_UP_LEAVING = "stop waiting for the group coordinator to confirm the leave"
+
+
+class Entry(NamedTuple):
+    """One deadline, in milliseconds of the loop's clock."""
+
+    at_ms: int
+    what: Deadline
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Deadlines, the earliest first."""
+
+    entries: tuple[Entry, ...] = ()
+
+    @classmethod
+    def of(cls, deadlines: Mapping[Deadline, int]) -> Schedule:
+        return cls(_sorted(Entry(at_ms, what) for what, at_ms in deadlines.items()))
+
+    def at_ms(self, what: Deadline) -> int | None:
+        """When it is due; None if it is not in the schedule."""
+        return next((at_ms for at_ms, each in self.entries if each is what), None)
+
+    def is_due(self, what: Deadline, now_ms: int) -> bool:
+        at_ms = self.at_ms(what)
+        return at_ms is not None and at_ms <= now_ms
+
+    def set(self, what: Deadline, at_ms: int) -> Schedule:
+        """The schedule with this deadline at another time."""
+        rest = [entry for entry in self.entries if entry.what is not what]
+        return Schedule(_sorted([*rest, Entry(at_ms, what)]))
+
+
+def _sorted(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    return tuple(sorted(entries, key=lambda entry: entry.at_ms))

@@ -1,0 +1,526 @@
+"""The processing thread: poll, process, commit, and do what the group says.
+
+1. What is done next and when, :mod:`streamsrt.runtime.loop.machine` decides; this module does it: it owns the tasks, waits,
+   and calls the cluster.
+2. Nothing here waits longer than ``poll.ms`` but a commit, which waits for acknowledgements. Heartbeats go on without this
+   thread; they tell the group when it has not polled for ``max.poll.interval.ms``.
+3. Before a task goes away its work is committed, unless the membership was lost: then others may run it already, and what
+   it has not sent yet is thrown away.
+4. A record that can't be handled ends the application, after everything before it was committed, so that the next start
+   begins at that very record. Where results may have got lost with it, nothing more is committed: they are made again.
+5. A store that turns out to be damaged is wiped and restored; its task, or where all are one transaction all of them, start
+   over from what is committed. For a global store the thread itself starts over. Any other trouble with state ends the
+   application, and nothing more is committed.
+6. Results that could not be written while the cluster was away are made again: the tasks start over from what is committed.
+7. Exactly once, all running tasks are committed together, and what a failing record's transaction holds is undone.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from streamsrt.client.blocking import THREADS, Blocking
+from streamsrt.client.interface import GroupMember, Network
+from streamsrt.client.values import LATEST
+from streamsrt.errors import BrokerError, StoreCorruptedError, StreamsError
+from streamsrt.membership.values import NOTHING, Leave, ReportOwned, RequestShutdown, SetTaskOffsets, Tasks
+from streamsrt.queries.desk import QueryDesk
+from streamsrt.queries.routing import Routing
+from streamsrt.runtime.commit import Committing
+from streamsrt.runtime.failures import commits_at_the_end
+from streamsrt.runtime.health import where_is
+from streamsrt.runtime.lifecycle import GroupMembershipOperation, OnFailure, Response
+from streamsrt.runtime.loop.machine import initial, may_be_drained, step
+from streamsrt.runtime.loop.progress import ProgressReporter
+from streamsrt.runtime.loop.report import report
+from streamsrt.runtime.loop.values import (
+    Action,
+    AdvanceTasks,
+    AnswerQueries,
+    Assign,
+    CheckVersion,
+    CleanUp,
+    CommitAll,
+    CommitBeforeTheyGo,
+    Committed,
+    DrainChecked,
+    GiveUpTasks,
+    InputTaken,
+    Life,
+    LookForSources,
+    LoopEvent,
+    LoopSettings,
+    LoopState,
+    MeasureMemory,
+    Note,
+    PollEnded,
+    Process,
+    Processed,
+    Publish,
+    PurgeRepartitionTopics,
+    ReleaseAll,
+    SendOutputs,
+    ShowState,
+    StopRequested,
+    Tell,
+    TellOffsets,
+    TurnBegan,
+    TurnEnded,
+    UpdateRouting,
+    Wait,
+    Warn,
+)
+from streamsrt.runtime.meter import ThreadMeter
+from streamsrt.runtime.tracing import OnWork, no_spans
+from streamsrt.runtime.values import MemoryUse, Progress, State
+from streamsrt.tasks.changelog_work import StepMeter
+from streamsrt.tasks.damage import damaged_store
+from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.task_manager import TaskManager
+from streamsrt.tasks.task_offsets import TaskOffsets
+from streamsrt.tasks.treatments import Treatment, treatment_of
+
+logger = logging.getLogger(__name__)
+
+_ADMIN_TIMEOUT_S = 5.0
+_EPOCH_POLL_S = 0.05
+_EPOCH_ATTEMPTS = 100
+
+
+class StreamThread:
+    """Runs the tasks of one member until it is told to stop. ``now_ms`` is a clock that never goes back."""
+
+    def __init__(
+        self,
+        settings: LoopSettings,
+        network: Network,
+        member: GroupMember,
+        manager: TaskManager,
+        committer: Committing,
+        *,
+        flush_outputs: Callable[[], None],
+        now_ms: Callable[[], int],
+        on_state: Callable[[State], None],
+        on_failure: OnFailure = lambda error: Response.SHUTDOWN_CLIENT,
+        desk: QueryDesk | None = None,
+        routing: Routing | None = None,
+        memory: Callable[[], MemoryUse] = MemoryUse,
+        blocking: Blocking = THREADS,
+        check_version: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``check_version`` raises where other members run another version of the topology; asked whenever it has joined."""
+        self._blocking = blocking
+        self._check_version = check_version
+        self._desk = desk or QueryDesk()
+        self._routing = routing
+        self.meter = ThreadMeter()
+        self.on_work: OnWork = no_spans
+        self.on_undone: Callable[[], None] = lambda: None
+        """Called when it failed and what was not committed is dropped."""
+        self._thread_id: int | None = None
+        self._network = network
+        self._member = member
+        self._manager = manager
+        self._committer = committer
+        self._flush_outputs = flush_outputs
+        self._now_ms = now_ms
+        self._on_state = on_state
+        self._on_failure = on_failure
+        self.response: Response | None = None
+        """What is to become of it since it failed."""
+        self.is_paused = False
+        self.leaving = GroupMembershipOperation.DEFAULT
+        self._stop_requested = False
+        self._state = initial(settings, now_ms())
+        self._turn_ms = now_ms()
+        """What the clock shows to the tasks during this turn."""
+        self._processed_now = 0
+        self._offsets_told: TaskOffsets | None = None
+        self._reporter = ProgressReporter(manager, committer, member, memory, now_ms())
+        manager.on_close = self._reporter.tell_last_drops
+
+    # ------------------------------------------------------------------------------------------------------------- loop
+
+    def stop(self, *, wake: bool = True) -> None:
+        """Asks the loop to commit, leave the group and end. May be called from any thread.
+
+        A signal handler must not ``wake``: it may interrupt the very code that holds the lock. The loop looks anyway when
+        ``poll.ms`` are over.
+        """
+        self._stop_requested = True
+        if wake:
+            self._network.wake()
+
+    def run(self, until: Callable[[StreamThread], bool] | None = None) -> None:
+        """Runs until :meth:`stop`, until ``until`` holds, or until something fails; what failed is raised."""
+        self._thread_id = threading.get_ident()
+        try:
+            while not self._has_ended():
+                self._turn()
+                if until is not None and not self._is_stopping() and until(self):
+                    self._stop_requested = True
+        except StreamsError as error:
+            self._end_after_failure(error)
+            raise
+        finally:
+            self._manager.close_all()
+            self._manager.end()
+            self._publish()
+            self._reporter.tell_refused()
+            self._desk.close()
+        if self._state.failure is not None:
+            raise self._state.failure
+
+    def _has_ended(self) -> bool:
+        return self._state.life is Life.ENDED
+
+    def _is_stopping(self) -> bool:
+        return self._stop_requested or self._state.life is not Life.RUNNING
+
+    def _turn(self) -> None:
+        self.meter.sample(time.monotonic_ns())
+        self._hear(TurnBegan(self._manager.has_work()))
+        self._turn_ms = self._now_ms()
+        self._take_input()
+        self._hear(PollEnded())
+        for event in self._member.events():
+            self._hear(event)
+        if self._is_stopping():
+            self._hear(StopRequested(self.leaving))
+        if self._has_ended():
+            return
+        self._processed_now = 0
+        self._hear(InputTaken(self.is_paused))
+        if self._has_ended():
+            return
+        requested = any(owned.task.commit_requested for owned in self._manager.running())
+        self._hear(Processed(self._processed_now, requested))
+        settled = self._manager.is_settled and self._member.member_epoch > 0
+        self._hear(TurnEnded(settled))
+
+    def _hear(self, event: LoopEvent) -> None:
+        self._state, actions = step(self._state, event, self._now_ms())
+        for action in actions:
+            self._do(action)
+
+    def _take_input(self) -> None:
+        began_ns = time.monotonic_ns()
+        for told in self._manager.restoring.reports():
+            self._manager.restored(told)
+            self._desk.serve()
+        arrived = self._network.fetcher.poll(0.0)
+        for fetched in arrived:
+            self._manager.add_input(fetched)
+        self.meter.poll.add(began_ns, time.monotonic_ns(), len(arrived))
+
+    # ---------------------------------------------------------------------------------------------------------- actions
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Wait(timeout_ms):
+                self._wait(timeout_ms)
+            case AnswerQueries():
+                self._desk.serve()
+            case AdvanceTasks():
+                self._advance()
+            case Process(limit_records):
+                try:
+                    self._process(limit_records)
+                except StreamsError as error:
+                    self._treat(error, alone=not self._committer.is_atomic)
+            case SendOutputs():
+                self._flush_outputs()
+            case CommitAll():
+                self._commit_all()
+            case PurgeRepartitionTopics():
+                self._purge_repartition_topics()
+            case CleanUp():
+                self._manager.clean_up(self._turn_ms)
+            case _:
+                self._do_for_group(action)
+
+    def _do_for_group(self, action: Action) -> None:
+        match action:
+            case CheckVersion():
+                self._look_for_other_versions()
+            case Assign(tasks, epoch, why):
+                with self._manager.moves.assigned(epoch, why), self.meter.timing(self.meter.assigned):
+                    self._assign(tasks)
+            case GiveUpTasks(reason):
+                self._give_up(reason)
+            case ReleaseAll():
+                self._release()
+            case CommitBeforeTheyGo():
+                self._commit_before_they_go(self._manager.running())
+            case LookForSources():
+                self._manager.look_for_sources()
+            case UpdateRouting(partitions):
+                if self._routing is not None:
+                    self._routing.update(partitions)
+            case Tell(command):
+                self._member.tell(command)
+            case TellOffsets():
+                self._tell_offsets()
+            case _:
+                self._show(action)
+
+    def _show(self, action: Action) -> None:
+        match action:
+            case ShowState(state):
+                self._on_state(state)
+            case MeasureMemory():
+                self._reporter.measure_memory()
+            case Publish():
+                self._publish()
+            case Warn(text):
+                logger.warning("%s", text)
+            case Note(text):
+                logger.info("%s", text)
+            case _:
+                raise AssertionError(f"nobody does {action}")
+
+    def _wait(self, timeout_ms: int) -> None:
+        began_ns = time.monotonic_ns()
+        with self._desk.idle:
+            self._network.wait(timeout_ms / 1000)
+        self.meter.blocked_ns += time.monotonic_ns() - began_ns
+
+    def _advance(self) -> None:
+        member_id, epoch = self._member.member_id, self._member.member_epoch
+        if self._manager.open_waiting(self._turn_ms):
+            self._member.tell(ReportOwned(self._manager.open_tasks()))
+        if self._committer.prepare_start(self._turn_ms):
+            self._manager.start_tasks(self._turn_ms, member_id, epoch)
+        self._manager.follow_sources(self._turn_ms, member_id, epoch)
+
+    def _process(self, limit_records: int) -> None:
+        began_ns = time.monotonic_ns()
+        processed = self._manager.process(limit_records, self._turn_ms)
+        ended_ns = time.monotonic_ns()
+        if processed:
+            self.meter.process.add(began_ns, ended_ns, processed)
+            self.on_work("process", began_ns, ended_ns, processed)
+        punctuated = sum(owned.task.punctuate(self._turn_ms) for owned in self._manager.running())
+        if punctuated:
+            self.meter.punctuate.add(ended_ns, time.monotonic_ns(), punctuated)
+        self._processed_now = processed
+        self._reporter.processed_records += processed
+
+    # ------------------------------------------------------------------------------------------------------------ commit
+
+    def _commit_all(self) -> None:
+        self._commit(self._manager.running())
+        self._hear(Committed())
+
+    def _commit(self, tasks: list[OwnedTask]) -> None:
+        together = self._manager.running() if tasks and self._committer.is_atomic else tasks
+        began_ns = time.monotonic_ns()
+        try:
+            self._committer.commit(together, self._member.member_id, self._member.member_epoch)
+        except StreamsError as error:
+            self._treat(error, alone=False)
+        ended_ns = time.monotonic_ns()
+        self.meter.commit.add(began_ns, ended_ns, 1)
+        self.on_work("commit", began_ns, ended_ns, 1)
+
+    def _treat(self, error: StreamsError, *, alone: bool) -> None:
+        match treatment_of(error):
+            case Treatment.START_OVER:
+                self._start_over(error)
+            case Treatment.RESTORE:
+                self._recover(error, alone=alone)
+            case _:
+                raise error
+
+    def _start_over(self, error: StreamsError) -> None:
+        logger.warning("results could not be written, the tasks start over from what is committed: %s", error)
+        with self._manager.moves.because(
+            f"results could not be written, it starts over from what is committed: {error}"
+        ):
+            self._manager.restart_all()
+        self._committer.forget()
+
+    def _recover(self, error: StreamsError, *, alone: bool) -> None:
+        """Lets a damaged store be restored, and its task do again what is not committed. ``alone``: only that task does."""
+        found = damaged_store(self._manager, error) if isinstance(error, StoreCorruptedError) else None
+        if found is None:
+            raise error
+        owned, store = found
+        logger.warning("task %s starts over, its store %s is wiped and restored: %s", owned, store, error)
+        with self._manager.moves.because(f"store {store} of task {owned} is damaged: wiped and restored"):
+            if alone:
+                self._manager.restart(owned, owned.role, wipe=[store])
+            else:
+                self._manager.restart_all({owned.key: [store]})
+                self._committer.forget()
+
+    def _purge_repartition_topics(self) -> None:
+        """Deletes what was read from repartition topics and committed: nobody reads it again."""
+        done = self._committer.committed_records_end
+        before = {
+            place: done[place]
+            for owned in self._manager.running()
+            for topic in owned.subtopology.repartition_source_topics
+            for place in owned.inputs
+            if place[0].endswith(f"-{topic.name}") and place in done
+        }
+        if not before:
+            return
+        try:
+            self._network.admin.delete_records(before, timeout_s=_ADMIN_TIMEOUT_S)
+        except BrokerError as error:
+            logger.warning("repartition topics could not be purged, trying again later: %s", error)
+
+    # ------------------------------------------------------------------------------------------------------------ events
+
+    def _assign(self, tasks: Tasks) -> None:
+        opened = self._manager.assign(tasks, self._revoke)
+        self._committer.keep_only(
+            {place for owned in self._manager if owned.is_active for place in owned.task.source_partitions}
+        )
+        self._member.tell(ReportOwned(opened))
+
+    def _look_for_other_versions(self) -> None:
+        """It has just joined, and no task is open. Raises TopologyMismatchError."""
+        try:
+            self._check_version()
+        except BrokerError as error:
+            logger.warning("whether the group's other members run this version of the topology is not known: %s", error)
+
+    def _give_up(self, reason: str) -> None:
+        lost = f"this member lost its membership: {reason}"
+        with self._manager.moves.because(lost), self.meter.timing(self.meter.lost):
+            self._manager.close_all()
+        self._manager.moves.lost()
+        self._committer.forget()
+        self._member.tell(ReportOwned(NOTHING))
+
+    def _revoke(self, leaving: list[OwnedTask]) -> None:
+        with self.meter.timing(self.meter.revoked):
+            self._commit_before_they_go(leaving)
+
+    def _commit_before_they_go(self, leaving: list[OwnedTask]) -> None:
+        """Commits, and insists: what is not committed now is done a second time by the next owner."""
+        self._commit(leaving)
+        for _ in range(_EPOCH_ATTEMPTS):
+            if not self._committer.is_stale or self._member.member_epoch < 0:
+                break
+            self._blocking.pause(_EPOCH_POLL_S)
+            self._committer.commit_pending(self._member.member_id, self._member.member_epoch)
+
+    def _release(self) -> None:
+        self._commit_before_they_go(self._manager.running())
+        with self._manager.moves.because("this member leaves the group"):
+            self._manager.close_all()
+        self._committer.forget()
+        self._member.tell(ReportOwned(NOTHING))
+
+    def _end_after_failure(self, error: StreamsError) -> None:
+        """Commits what was done before, where that is known, and leaves."""
+        consumer = self._manager.global_consumer
+        if consumer is not None and consumer.gives_up(error):
+            logger.warning("a new stream thread fills the store: %s", error)
+            self.response = Response.REPLACE_THREAD
+        else:
+            self.response = self._on_failure(error)
+        if self.response is not Response.REPLACE_THREAD:
+            self._on_state(State.PENDING_ERROR)
+        try:
+            if commits_at_the_end(error, is_atomic=self._committer.is_atomic):
+                self._committer.commit(self._manager.running(), self._member.member_id, self._member.member_epoch)
+            else:
+                self._committer.forget()
+                self.on_undone()
+        except StreamsError as second:
+            logger.warning("what was done before could not be committed and will be done again: %s", second)
+        with self._manager.moves.because(f"it failed with {type(error).__name__}: {error}"):
+            self._manager.close_all()
+        self._member.tell(RequestShutdown() if self.response is Response.SHUTDOWN_APPLICATION else Leave())
+        self._member.tell(ReportOwned(NOTHING))
+        self._member.join(_ADMIN_TIMEOUT_S)
+
+    def _tell_offsets(self) -> None:
+        found = self._manager.task_offsets()
+        if found != self._offsets_told:
+            self._offsets_told = found
+            self._member.tell(SetTaskOffsets(found.offsets, found.end_offsets))
+
+    # ---------------------------------------------------------------------------------------------------------- progress
+
+    def _publish(self) -> None:
+        now_ms = self._now_ms()
+        waiting = self._manager.waiting()
+        settled = self._state.wanted is not None and self._manager.is_settled and self._member.member_epoch > 0
+        self._reporter.publish(
+            State.RUNNING if settled else State.REBALANCING,
+            self._state.statuses + self._state.trouble + waiting,
+            report(self._state, now_ms, waiting),
+            now_ms,
+        )
+
+    @property
+    def progress(self) -> Progress:
+        """The last snapshot of what it does. For any thread."""
+        return self._reporter.progress
+
+    @property
+    def state(self) -> LoopState:
+        """All that decides what it does next. For any thread."""
+        return self._state
+
+    @property
+    def was_shut_down(self) -> bool:
+        """Whether another member asked the whole application to end."""
+        return self._state.was_shut_down
+
+    def doing(self) -> str:
+        """What it does at this moment, for whoever wonders why it does not come around. For any thread."""
+        with suppress(RuntimeError):
+            # The tasks may change while another thread looks.
+            places = [where for owned in list(self._manager) if (where := owned.task.processing)]
+            line = where_is(self._thread_id)
+            return " ".join(([f"it processes {places[0]}"] if places else []) + ([f"at {line}"] if line else []))
+        return ""
+
+    def now_ms(self) -> int:
+        """What its clock shows."""
+        return self._now_ms()
+
+    @property
+    def restore_meter(self) -> StepMeter:
+        """What restoring took. For any thread."""
+        return self._manager.restoring.meter
+
+    @property
+    def member_id(self) -> str:
+        return self._member.member_id
+
+    @property
+    def processed_records(self) -> int:
+        return self._reporter.processed_records
+
+    def commit_if_drained(self) -> bool:
+        """Whether everything that lies in the inputs of this member's tasks is processed and committed.
+
+        Where it looks as if all is processed, it commits, and asks the cluster where its logs end.
+        """
+        now_ms = self._now_ms()
+        if not may_be_drained(self._state, now_ms) or not self._manager.is_settled or self._manager.has_work():
+            return False
+        self._hear(DrainChecked())
+        # What was fetched is used up now and then; only at the end of the logs is it worth a commit to find out.
+        if any(owned.lag_records for owned in self._manager.running()):
+            return False
+        self._commit_all()
+        if self._committer.is_pending or not self._manager.is_settled:
+            return False
+        positions = self._manager.positions()
+        try:
+            ends = self._network.admin.list_offsets(dict.fromkeys(positions, LATEST), timeout_s=_ADMIN_TIMEOUT_S)
+        except BrokerError:
+            return False
+        return all(positions[place] >= end.offset for place, end in ends.items())

@@ -1,0 +1,318 @@
+"""What the loop's machine knows, hears and says: values, nothing else.
+
+1. The state holds all that decides what is done next. Tasks, stores and connections are the thread's; what the machine has
+   to know of them comes with an event.
+2. Events are the steps of one turn, in this order: ``TurnBegan``, ``InputTaken``, ``Processed``, ``TurnEnded``; in between
+   what the membership tells (:mod:`streamsrt.membership.values`), a request to stop, and the end of a commit.
+3. Actions are carried out in the order in which they stand. What comes of one is the next event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from streamsrt.errors import StreamsError
+from streamsrt.membership.values import Endpoint, Leave, Tasks, TopicPartition
+from streamsrt.membership.values import Event as MembershipEvent
+from streamsrt.runtime.lifecycle import GroupMembershipOperation
+from streamsrt.runtime.loop.schedule import Schedule
+from streamsrt.runtime.values import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    """What the loop takes from the configuration; times in milliseconds.
+
+    ``turn_max_ms``: how long one turn of the loop may process, about, so that commits are in time; 0: as long as it takes.
+    ``is_static``: whether the member has a ``group.instance.id``.
+    """
+
+    commit_interval_ms: int
+    poll_ms: int
+    linger_ms: int
+    purge_interval_ms: int
+    turn_max_ms: int = 0
+    is_static: bool = False
+
+
+class Life(Enum):
+    """How far the loop is."""
+
+    RUNNING = "runs"
+    STOPPING = "was told to stop"
+    LEAVING = "waits until the group has taken note that it leaves"
+    ENDED = "has ended"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTimes:
+    """What took the time in one turn, in milliseconds: waiting for input and taking it in, doing what the group said,
+    processing, committing. ``at_ms`` is when the part began that is going on."""
+
+    at_ms: int = 0
+    polled_ms: int = 0
+    assigned_ms: int = 0
+    processed_ms: int = 0
+    committed_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LateCommit:
+    """A commit that began later than it was due, and the turn that kept it."""
+
+    late_ms: int
+    turn: TurnTimes
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoopState:
+    """All that decides what the loop does next."""
+
+    settings: LoopSettings
+    schedule: Schedule
+    limit_records: int
+    """How many records a task may process in the next turn."""
+    life: Life = Life.RUNNING
+    is_paused: bool = False
+    advanced: bool = False
+    """Whether the last turn processed anything."""
+    is_polling: bool = True
+    """Whether this turn waits for input; it does not while fetched input is being processed."""
+    wanted: Tasks | None = None
+    """What the group assigned last; None before the first assignment and without membership."""
+    assigned_at_ms: int = 0
+    statuses: tuple[str, ...] = ()
+    """What the group coordinator says of the group."""
+    trouble: tuple[str, ...] = ()
+    """What keeps heartbeats from being answered."""
+    failure: StreamsError | None = None
+    was_shut_down: bool = False
+    """Another member asked the whole application to end."""
+    turn: TurnTimes = field(default_factory=TurnTimes)
+    last_commit_ms: int = 0
+    """How long the last commit took."""
+    late_commit: LateCommit | None = None
+    """The last commit, if it was late."""
+
+
+# ------------------------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class TurnBegan:
+    """A turn begins. ``has_work``: some running task has input that was fetched and not processed."""
+
+    has_work: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PollEnded:
+    """Fetched input was handed to the tasks. What the membership tells comes next."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputTaken:
+    """All that came since the last turn, input and news of the group, is taken in."""
+
+    is_paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """The tasks have processed. ``commit_requested``: one of them asks for a commit (a user's ``context.commit()``)."""
+
+    records: int
+    commit_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A commit of all tasks has ended, whether or not offsets still wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """``is_settled``: every active task runs, and this is a member of the group."""
+
+    is_settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    """The loop is to end. ``operation``: what becomes of the membership."""
+
+    operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class DrainChecked:
+    """It was looked whether all input is processed."""
+
+
+TurnEvent: TypeAlias = (
+    TurnBegan | PollEnded | InputTaken | Processed | Committed | TurnEnded | StopRequested | DrainChecked
+)
+LoopEvent: TypeAlias = TurnEvent | MembershipEvent
+
+
+# ------------------------------------------------------------------------------------------------------------ actions
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for input or news, at most this long. Queries may read the stores meanwhile."""
+
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerQueries:
+    """Answer the queries that wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShowState:
+    """The state that the application shows."""
+
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Tell the membership."""
+
+    command: Leave
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBeforeTheyGo:
+    """Commit all running tasks, and insist: what is not committed is done a second time by the next owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAll:
+    """Commit all running tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckVersion:
+    """Look whether other members run another version of the topology: it has just joined, and no task is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Close, keep and open tasks until exactly these are open."""
+
+    tasks: Tasks
+    epoch: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUpTasks:
+    """Close every task without a commit: they are others' by now."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseAll:
+    """Commit and close every task, and report that nothing is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookForSources:
+    """Topics may have come, grown or gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRouting:
+    """Which endpoint has which partitions."""
+
+    partitions: Mapping[Endpoint, tuple[frozenset[TopicPartition], frozenset[TopicPartition]]]
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceTasks:
+    """Open tasks that wait for their stores, start those that are open, let the running ones follow their sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """Let each running task process up to so many records; punctuate."""
+
+    limit_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendOutputs:
+    """Send what waits for more records of its partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeRepartitionTopics:
+    """Delete what was read from repartition topics and committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUp:
+    """Delete state that nobody has used for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class TellOffsets:
+    """Tell the membership how far the tasks' state is."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureMemory:
+    """Look how much memory and disk the state takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Make a new snapshot of the progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Write a warning into the log."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Write a line into the log."""
+
+    text: str
+
+
+Action: TypeAlias = (
+    Wait
+    | AnswerQueries
+    | ShowState
+    | Tell
+    | CommitBeforeTheyGo
+    | CommitAll
+    | CheckVersion
+    | Assign
+    | GiveUpTasks
+    | ReleaseAll
+    | LookForSources
+    | UpdateRouting
+    | AdvanceTasks
+    | Process
+    | SendOutputs
+    | PurgeRepartitionTopics
+    | CleanUp
+    | TellOffsets
+    | MeasureMemory
+    | Publish
+    | Warn
+    | Note
+)

@@ -1,0 +1,389 @@
+"""What the processing loop does next, decided by a pure machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsrt.errors import MissingTopicError, UserError
+from streamsrt.membership.values import (
+    NOTHING,
+    AssignmentChanged,
+    HeartbeatRecovered,
+    HeartbeatTrouble,
+    Leave,
+    LeftGroup,
+    MembershipFailed,
+    ReleaseTasks,
+    SourceTopicsMissing,
+    Status,
+    StatusChanged,
+    StatusCode,
+    Tasks,
+    TasksLost,
+)
+from streamsrt.runtime.lifecycle import GroupMembershipOperation
+from streamsrt.runtime.loop import machine
+from streamsrt.runtime.loop.machine import initial, may_be_drained, step
+from streamsrt.runtime.loop.report import report
+from streamsrt.runtime.loop.schedule import Deadline
+from streamsrt.runtime.loop.values import (
+    Action,
+    AdvanceTasks,
+    AnswerQueries,
+    Assign,
+    CheckVersion,
+    CleanUp,
+    CommitAll,
+    CommitBeforeTheyGo,
+    Committed,
+    DrainChecked,
+    GiveUpTasks,
+    InputTaken,
+    Life,
+    LoopEvent,
+    LoopSettings,
+    LoopState,
+    MeasureMemory,
+    Note,
+    PollEnded,
+    Process,
+    Processed,
+    Publish,
+    PurgeRepartitionTopics,
+    ReleaseAll,
+    SendOutputs,
+    ShowState,
+    StopRequested,
+    Tell,
+    TellOffsets,
+    TurnBegan,
+    TurnEnded,
+    Wait,
+    Warn,
+)
+from streamsrt.runtime.values import State
+
+START_MS = 1_000_000
+SETTINGS = LoopSettings(commit_interval_ms=1_000, poll_ms=100, linger_ms=10, purge_interval_ms=3_000)
+TASKS = Tasks(active=frozenset({("s", 0)}))
+
+
+class Loop:
+    """The machine with a clock; actions are kept, not done."""
+
+    def __init__(self, loop_settings: LoopSettings = SETTINGS) -> None:
+        self.now_ms = START_MS
+        self.state = initial(loop_settings, START_MS)
+
+    def hear(self, event: LoopEvent, *, after_ms: int = 0) -> tuple[Action, ...]:
+        self.now_ms += after_ms
+        self.state, actions = step(self.state, event, self.now_ms)
+        if any(isinstance(action, CommitAll) for action in actions):
+            self.state, _ = step(self.state, Committed(), self.now_ms)
+        return actions
+
+    def turn(
+        self,
+        records: int = 0,
+        *,
+        wait_ms: int = 0,
+        process_ms: int = 0,
+        news: Iterable[LoopEvent] = (),
+        has_work: bool = False,
+        requested: bool = False,
+    ) -> list[Action]:
+        actions = [*self.hear(TurnBegan(has_work)), *self.hear(PollEnded(), after_ms=wait_ms)]
+        for event in news:
+            actions += self.hear(event)
+        actions += self.hear(InputTaken(is_paused=False))
+        actions += self.hear(Processed(records, requested), after_ms=process_ms)
+        return [*actions, *self.hear(TurnEnded(is_settled=True))]
+
+
+def test_a_turn_without_input_waits_but_not_beyond_the_next_commit() -> None:
+    loop = Loop()
+    assert loop.hear(TurnBegan(has_work=False)) == (Wait(100),)
+    assert loop.hear(TurnBegan(has_work=False), after_ms=930) == (Wait(70),)
+    assert loop.hear(TurnBegan(has_work=False), after_ms=500) == (Wait(0),)
+
+
+def test_while_fetched_input_is_processed_nothing_is_waited_for() -> None:
+    loop = Loop()
+    loop.turn(records=5)
+    assert loop.hear(TurnBegan(has_work=True)) == (AnswerQueries(),)
+    assert "skipped" in report(loop.state, loop.now_ms).poll
+
+
+def test_input_that_waits_for_other_partitions_is_no_reason_to_hurry() -> None:
+    loop = Loop()
+    loop.turn(records=0)
+    assert loop.hear(TurnBegan(has_work=True)) == (Wait(100),)
+
+
+def test_outputs_are_sent_every_linger_time() -> None:
+    loop = Loop()
+    loop.turn()
+    assert SendOutputs() in loop.turn(wait_ms=10)
+    assert SendOutputs() not in loop.turn(wait_ms=9)
+    assert SendOutputs() in loop.turn(wait_ms=1)
+
+
+def test_commits_follow_the_interval_counted_from_the_end_of_the_last_one() -> None:
+    loop = Loop()
+    assert CommitAll() not in loop.turn(wait_ms=999)
+    assert CommitAll() in loop.turn(wait_ms=11)
+    assert CommitAll() not in loop.turn(wait_ms=999)
+    assert CommitAll() in loop.turn(wait_ms=1)
+
+
+def test_a_task_may_ask_for_a_commit_at_once() -> None:
+    loop = Loop()
+    assert CommitAll() in loop.turn(requested=True)
+    assert loop.state.schedule.at_ms(Deadline.COMMIT) == loop.now_ms + 1_000
+
+
+def test_repartition_topics_are_purged_after_a_commit_only() -> None:
+    loop = Loop()
+    assert PurgeRepartitionTopics() not in loop.turn(wait_ms=1_000)
+    loop.now_ms += 1_999
+    actions = loop.turn(wait_ms=1)
+    assert actions.index(CommitAll()) < actions.index(PurgeRepartitionTopics())
+    assert PurgeRepartitionTopics() not in loop.turn(requested=True)
+
+
+def test_nothing_is_processed_or_sent_while_it_is_paused() -> None:
+    loop = Loop()
+    loop.hear(TurnBegan(has_work=True))
+    assert loop.hear(InputTaken(is_paused=True)) == (AdvanceTasks(),)
+    assert loop.hear(Processed(0, commit_requested=False), after_ms=50) == ()
+    assert "paused" in report(loop.state, loop.now_ms).poll
+
+
+def test_housekeeping_has_its_own_intervals() -> None:
+    loop = Loop()
+    first = loop.turn(news=[AssignmentChanged(TASKS, 1)])
+    assert {TellOffsets(), MeasureMemory(), Publish(), ShowState(State.RUNNING)} <= set(first)
+    assert loop.turn(wait_ms=50)[-2:] == [CleanUp(), ShowState(State.RUNNING)]
+    then = loop.turn(wait_ms=60)
+    assert Publish() in then
+    assert MeasureMemory() not in then
+
+
+# ------------------------------------------------------------------------------------------------------- turns in time
+
+
+@given(st.integers(1, 20_000), st.integers(0, 100_000), st.integers(1, 10_000))
+def test_turns_get_as_long_as_they_may(limit_records: int, took_ms: int, turn_max_ms: int) -> None:
+    state = replace(initial(replace(SETTINGS, turn_max_ms=turn_max_ms), 0), limit_records=limit_records)
+    found = step(state, Processed(1, commit_requested=False), took_ms)[0].limit_records
+    assert 1 <= found <= machine.RECORDS_PER_TASK_AND_TURN
+    if took_ms > turn_max_ms:
+        assert found * took_ms <= max(limit_records * turn_max_ms, took_ms)
+    else:
+        assert found >= limit_records
+
+
+def test_without_a_limit_in_time_every_turn_may_process_as_many() -> None:
+    loop = Loop()
+    loop.turn(records=20_000, process_ms=60_000)
+    assert loop.state.limit_records == machine.RECORDS_PER_TASK_AND_TURN
+
+
+# --------------------------------------------------------------------------------------------------------------- leaving
+
+
+def test_who_stops_tells_the_group_and_processes_until_it_has_left() -> None:
+    loop = Loop()
+    loop.turn(news=[AssignmentChanged(TASKS, 1)])
+    actions = loop.hear(StopRequested())
+    assert actions[1:] == (ShowState(State.PENDING_SHUTDOWN), Tell(Leave(remain=True)))
+    assert loop.hear(StopRequested()) == (), "it is told once"
+    assert Process(20_000) in loop.hear(InputTaken(is_paused=False))
+    assert loop.hear(ReleaseTasks()) == (ReleaseAll(),)
+    loop.hear(LeftGroup())
+    assert loop.state.life is Life.ENDED
+    assert loop.hear(InputTaken(is_paused=False)) == ()
+
+
+def test_a_group_that_does_not_answer_is_not_waited_for_longer_than_its_time() -> None:
+    loop = Loop()
+    loop.hear(StopRequested())
+    assert Process(20_000) in loop.hear(InputTaken(is_paused=False), after_ms=14_999)
+    warning, commit = loop.hear(InputTaken(is_paused=False), after_ms=1)
+    assert isinstance(warning, Warn)
+    assert commit == CommitAll()
+    assert loop.state.life is Life.ENDED
+
+
+@pytest.mark.parametrize(
+    ("operation", "is_static", "last"),
+    [
+        (GroupMembershipOperation.DEFAULT, False, Tell(Leave(remain=True))),
+        (GroupMembershipOperation.LEAVE_GROUP, True, Tell(Leave(remain=False))),
+        (GroupMembershipOperation.REMAIN_IN_GROUP, True, Tell(Leave(remain=True))),
+        (GroupMembershipOperation.REMAIN_IN_GROUP, False, CommitBeforeTheyGo()),
+    ],
+)
+def test_what_becomes_of_the_membership(operation: GroupMembershipOperation, is_static: bool, last: Action) -> None:
+    loop = Loop(replace(SETTINGS, is_static=is_static))
+    assert loop.hear(StopRequested(operation))[-1] == last
+    assert (loop.state.life is Life.ENDED) is isinstance(last, CommitBeforeTheyGo)
+
+
+def test_who_leaves_because_of_a_failure_leaves_for_good() -> None:
+    loop = Loop()
+    loop.hear(SourceTopicsMissing("topic 'in' is missing."))
+    assert isinstance(loop.state.failure, MissingTopicError)
+    assert loop.state.life is Life.STOPPING
+    assert loop.hear(StopRequested())[-1] == Tell(Leave(remain=False))
+
+
+# ------------------------------------------------------------------------------------------------------------- the group
+
+
+def test_an_assignment_shows_that_it_rebalances_before_it_is_done() -> None:
+    loop = Loop()
+    assert loop.hear(AssignmentChanged(TASKS, 3, "a member joined")) == (
+        ShowState(State.REBALANCING),
+        CheckVersion(),
+        Assign(TASKS, 3, "a member joined"),
+    )
+    assert CheckVersion() not in loop.hear(AssignmentChanged(TASKS, 4)), "it is looked once in a membership"
+    loop.hear(TasksLost("fenced"))
+    assert CheckVersion() in loop.hear(AssignmentChanged(TASKS, 5))
+
+
+def test_lost_tasks_are_given_up_and_nothing_is_wanted_any_more() -> None:
+    loop = Loop()
+    loop.hear(AssignmentChanged(TASKS, 3))
+    assert loop.hear(TasksLost("fenced"))[0] == GiveUpTasks("fenced")
+    assert loop.state.wanted is None
+    assert report(loop.state, loop.now_ms).tasks == ("this member waits for its assignment",)
+
+
+def test_a_final_refusal_ends_it_at_once() -> None:
+    loop = Loop()
+    error = UserError("no")
+    loop.hear(MembershipFailed(error))
+    assert (loop.state.life, loop.state.failure) == (Life.ENDED, error)
+
+
+def test_a_shutdown_of_the_application_is_no_failure_of_this_member() -> None:
+    loop = Loop()
+    loop.hear(StatusChanged((Status(StatusCode.SHUTDOWN_APPLICATION, "m asked"),)))
+    assert loop.state.was_shut_down
+    assert loop.state.failure is None
+    assert loop.state.life is Life.STOPPING
+
+
+def test_topics_that_do_not_fit_end_it_with_their_reason() -> None:
+    loop = Loop()
+    loop.hear(StatusChanged((Status(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, "a has 2, b has 3."),)))
+    assert "a has 2, b has 3." in str(loop.state.failure)
+
+
+def test_trouble_with_heartbeats_is_told_until_they_are_answered_again() -> None:
+    loop = Loop()
+    loop.hear(AssignmentChanged(TASKS, 1))
+    loop.hear(HeartbeatTrouble("refused"))
+    assert "refused" in report(loop.state, loop.now_ms).tasks[0]
+    loop.hear(HeartbeatRecovered(5_000))
+    assert report(loop.state, loop.now_ms).tasks == ()
+
+
+# ----------------------------------------------------------------------------------------------------------------- why
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "process_ms", "why"),
+    [(10, 1_800, "processed 7 records for 1800 ms"), (1_800, 10, "waited for input and took it in for 1800 ms")],
+)
+def test_why_a_commit_was_late_can_be_read(wait_ms: int, process_ms: int, why: str) -> None:
+    loop = Loop()
+    actions = loop.turn(records=7, wait_ms=wait_ms, process_ms=process_ms)
+    text = report(loop.state, loop.now_ms).commit
+    assert text == f"the commit began 810 ms late: the turn before it {why}"
+    assert Note(text) in actions
+    assert Note(text) not in loop.turn(records=7, wait_ms=wait_ms, process_ms=process_ms), "not again so soon"
+    loop.now_ms += 990
+    loop.turn(wait_ms=10)
+    assert report(loop.state, loop.now_ms).commit == ""
+
+
+def test_a_commit_that_is_late_for_another_reason_blames_no_turn() -> None:
+    loop = Loop()
+    loop.now_ms += 5_000
+    loop.turn(wait_ms=100)
+    assert "was not what kept it" in report(loop.state, loop.now_ms).commit
+
+
+# --------------------------------------------------------------------------------------------------------------- drained
+
+
+def test_a_member_without_tasks_is_drained_when_it_has_had_none_for_a_while() -> None:
+    loop = Loop()
+    assert not may_be_drained(loop.state, loop.now_ms), "not before there is an assignment"
+    loop.hear(AssignmentChanged(NOTHING, 1))
+    assert not may_be_drained(loop.state, loop.now_ms + 14_999)
+    assert may_be_drained(loop.state, loop.now_ms + 15_000)
+    loop.hear(StatusChanged((Status(StatusCode.MISSING_SOURCE_TOPICS, "no topic"),)))
+    assert not may_be_drained(loop.state, loop.now_ms + 15_000), "it has no tasks because something is wrong"
+
+
+def test_it_is_looked_for_the_end_of_input_at_intervals() -> None:
+    loop = Loop()
+    loop.hear(AssignmentChanged(TASKS, 1))
+    assert may_be_drained(loop.state, loop.now_ms)
+    loop.hear(DrainChecked())
+    assert not may_be_drained(loop.state, loop.now_ms + 99)
+    assert may_be_drained(loop.state, loop.now_ms + 100)
+
+
+# -------------------------------------------------------------------------------------------------------------- always
+
+EVENTS: st.SearchStrategy[LoopEvent] = st.one_of(
+    st.builds(TurnBegan, st.booleans()),
+    st.just(PollEnded()),
+    st.builds(InputTaken, st.booleans()),
+    st.builds(Processed, st.integers(0, 30_000), st.booleans()),
+    st.just(Committed()),
+    st.builds(TurnEnded, st.booleans()),
+    st.builds(StopRequested, st.sampled_from(GroupMembershipOperation)),
+    st.just(DrainChecked()),
+    st.builds(AssignmentChanged, st.sampled_from([NOTHING, TASKS]), st.integers(1, 9)),
+    st.builds(TasksLost, st.just("fenced")),
+    st.just(ReleaseTasks()),
+    st.just(LeftGroup()),
+    st.builds(
+        lambda code: StatusChanged((Status(code, "why"),)),
+        st.sampled_from(StatusCode),
+    ),
+)
+LIVES = list(Life)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(EVENTS, st.integers(0, 5_000)), max_size=40))
+def test_whatever_happens(events: list[tuple[LoopEvent, int]]) -> None:
+    loop = Loop(replace(SETTINGS, turn_max_ms=100))
+    told = 0
+    for event, after_ms in events:
+        before: LoopState = loop.state
+        actions = loop.hear(event, after_ms=after_ms)
+        assert LIVES.index(loop.state.life) >= LIVES.index(before.life), "it never comes back to life"
+        times = [entry.at_ms for entry in loop.state.schedule.entries]
+        assert times == sorted(times)
+        assert len({entry.what for entry in loop.state.schedule.entries}) == len(times)
+        assert 1 <= loop.state.limit_records <= machine.RECORDS_PER_TASK_AND_TURN
+        told += sum(isinstance(action, Tell) for action in actions)
+        assert told <= 1, "it says once that it leaves"
+        for action in actions:
+            if isinstance(action, Wait):
+                assert 0 <= action.timeout_ms <= SETTINGS.poll_ms
+        assert step(before, event, loop.now_ms)[1] == actions, "the same state and event, the same actions"
+        report(loop.state, loop.now_ms)
