@@ -16,8 +16,8 @@ from struct import Struct
 from typing import Any, TypeVar
 
 from streamsrt.errors import StateError
-from streamsrt.queries.desk import DEFAULT_TIMEOUT_S, QueryDesk
 from streamsrt.queries.errors import StreamsRebalancingError
+from streamsrt.queries.gate import DEFAULT_TIMEOUT_S, QueryGate
 from streamsrt.queries.preparation import Prepared, describe
 from streamsrt.queries.readers import RawRow
 from streamsrt.queries.routing import Routing
@@ -47,7 +47,7 @@ class LocalQueries(StoreQueries):
     def __init__(
         self,
         tasks: Iterable[OwnedTask],
-        desk: QueryDesk,
+        gate: QueryGate,
         routing: Routing,
         global_consumer: Callable[[], GlobalConsumer | None] = lambda: None,
         restoring: Restoring | None = None,
@@ -55,7 +55,7 @@ class LocalQueries(StoreQueries):
         self._restoring = restoring
         self._global_consumer = global_consumer
         self._tasks = tasks
-        self._desk = desk
+        self._gate = gate
         self._routing = routing
 
     @property
@@ -90,14 +90,14 @@ class LocalQueries(StoreQueries):
                     for owned in chosen
                 }
 
-        return self._desk.run(look, timeout_s)
+        return self._gate.run(look, timeout_s)
 
     def more(self, rows: Any, timeout_s: float) -> list[RawRow]:
         def look() -> list[RawRow]:
             with self._still(self._tasks):
                 return list(islice(rows, CHUNK_ROWS))
 
-        return self._desk.run(look, timeout_s)
+        return self._gate.run(look, timeout_s)
 
     def _still(self, tasks: Iterable[OwnedTask]) -> AbstractContextManager[None]:
         """Nothing is restored meanwhile into the stores of these tasks, where something is."""
@@ -107,13 +107,13 @@ class LocalQueries(StoreQueries):
 
     def look(self, work: Callable[[Iterable[OwnedTask]], T], timeout_s: float = DEFAULT_TIMEOUT_S) -> T:
         """What ``work`` finds out of the tasks, while nobody else touches them. Raises InvalidStateStoreError."""
-        return self._desk.run(lambda: work(self._tasks), timeout_s)
+        return self._gate.run(lambda: work(self._tasks), timeout_s)
 
     def look_at_globals(self, work: Callable[[GlobalConsumer], None], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """Does ``work`` with what keeps the global stores, where there are any. Raises InvalidStateStoreError."""
         consumer = self._global_consumer()
         if consumer is not None:
-            self._desk.run(lambda: work(consumer), timeout_s)
+            self._gate.run(lambda: work(consumer), timeout_s)
 
     def store_sizes(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[StoreSize]:
         """What each store of this instance takes."""
@@ -131,7 +131,7 @@ class LocalQueries(StoreQueries):
                 for name, store in owned.stores.items()
             ]
 
-        return self._desk.run(look, timeout_s)
+        return self._gate.run(look, timeout_s)
 
     def _with_store(self, store: str) -> list[OwnedTask]:
         return [owned for owned in self._tasks if store in owned.stores]

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from typing import Any
 
 from streamsrt.errors import UserError
-from streamsrt.queries.desk import DEFAULT_TIMEOUT_S
 from streamsrt.queries.errors import StreamsNotStartedError
+from streamsrt.queries.gate import DEFAULT_TIMEOUT_S
 from streamsrt.queries.read_only import STORE_VIEWS
 from streamsrt.queries.routing import StoreDirectory
 from streamsrt.queries.store_queries import StoreQueries

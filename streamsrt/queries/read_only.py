@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from streamsrt.queries.desk import DEFAULT_TIMEOUT_S
 from streamsrt.queries.errors import InvalidStateStorePartitionError, UnknownStateStoreError
+from streamsrt.queries.gate import DEFAULT_TIMEOUT_S
 from streamsrt.queries.preparation import describe
 from streamsrt.queries.routing import Routing
 from streamsrt.queries.store_queries import StoreQueries

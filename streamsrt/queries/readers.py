@@ -3,7 +3,7 @@
 1. Nothing here changes a cache: what was not cached before is not cached afterwards.
 2. An entry that is cached and not changed equals its row in the store (or the one that waits to be written), so a scan
    looks at changed entries only.
-3. A function is called, and an iterator of it read on, by whoever has the turn (:mod:`streamsrt.queries.desk`).
+3. A function is called, and an iterator of it read on, by whoever holds the lock (:mod:`streamsrt.queries.gate`).
 4. A row of a timestamped store is 8 bytes of timestamp and the value's bytes.
 """
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from streamsrt.queries.desk import DEFAULT_TIMEOUT_S
+from streamsrt.queries.gate import DEFAULT_TIMEOUT_S
 from streamsrt.queries.preparation import Convert, Prepared, prepare
 from streamsrt.queries.readers import RawRow
 from streamsrt.queries.routing import Routing

@@ -20,7 +20,7 @@ from streamsrt.errors import ConfigError, MissingTopicError, StreamsError
 from streamsrt.membership.member import Member
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.membership.values import Endpoint, GroupMembership, SetTaskOffsets
-from streamsrt.queries.desk import QueryDesk
+from streamsrt.queries.gate import QueryGate
 from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.values import HostInfo
@@ -85,7 +85,7 @@ def assemble(
     """
     surroundings = surroundings or Surroundings(wall_clock(), uuid.uuid4)
     partitions = PartitionCounts(network)
-    desk = QueryDesk()
+    gate = QueryGate()
     collector = RecordCollector(
         transactional_sink(network.producer) if config.is_exactly_once else network.producer.send,
         partitions,
@@ -100,7 +100,7 @@ def assemble(
         network,
         directory,
         collector,
-        between_batches=desk.serve,
+        between_batches=gate.serve,
         restoring=_restoring(network),
         on_restore=listeners[0],
         on_standby=listeners[1],
@@ -122,12 +122,12 @@ def assemble(
         network,
         member,
         manager,
-        _committer(config, network, collector, member, desk.idle),
+        _committer(config, network, collector, member, gate.idle),
         flush_outputs=collector.flush,
         now_ms=surroundings.now_ms,
         on_state=on_state,
         on_failure=on_failure,
-        desk=desk,
+        gate=gate,
         routing=routing,
         memory=lambda: memory_use(config, manager, directory.rocksdb),
         blocking=network.blocking,
@@ -136,7 +136,7 @@ def assemble(
     loop.on_work = spans_of(config)
     if not config.is_exactly_once:
         loop.on_undone = partial(_bury, refused, network)
-    queries = LocalQueries(manager, desk, routing, lambda: manager.global_consumer, manager.restoring)
+    queries = LocalQueries(manager, gate, routing, lambda: manager.global_consumer, manager.restoring)
     return Assembled(loop, queries, manager)
 
 

@@ -156,13 +156,18 @@ class Committer:
         self._collector.discard()
 
 
+def let_queries_in(idle: AbstractContextManager[None]) -> None:
+    """Releases the lock over tasks and stores, and takes it back: queries that wait are answered in between."""
+    with idle:
+        pass
+
+
 def prepare_all(tasks: Sequence[OwnedTask], idle: AbstractContextManager[None]) -> list[tuple[OwnedTask, CommitState]]:
     """The first half of a commit of these tasks. Between two of them others may read the stores."""
     states = []
     for owned in tasks:
         states.append((owned, owned.task.prepare_commit()))
-        with idle:
-            pass
+        let_queries_in(idle)
     return states
 
 
@@ -170,8 +175,7 @@ def write_all(tasks: Sequence[OwnedTask], ends: dict[TopicPartition, int], idle:
     """The second half. Between two tasks others may read the stores."""
     for owned in tasks:
         owned.task.post_commit(changelog_ends(owned, ends))
-        with idle:
-            pass
+        let_queries_in(idle)
 
 
 def changelog_ends(owned: OwnedTask, ends: dict[TopicPartition, int]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 ::
 
-    application ── socket of stream thread i ──> a thread there ──> its query desk
+    application ── socket of stream thread i ──> a thread there ──> its query gate
 
 1. The two ends have the same topology, since one is forked from the other: a query goes over with its keys as bytes, rows
    come back as bytes, and values are made where they were asked for. So serdes and values need not be picklable.
@@ -28,8 +28,8 @@ from multiprocessing.connection import Client, Connection, Listener
 from typing import Any, NamedTuple, Protocol
 
 from streamsrt.errors import StreamsError, UserError
-from streamsrt.queries.desk import DEFAULT_TIMEOUT_S
 from streamsrt.queries.errors import QueryTimedOutError, StreamsRebalancingError
+from streamsrt.queries.gate import DEFAULT_TIMEOUT_S
 from streamsrt.queries.preparation import Prepared, prepare
 from streamsrt.queries.readers import RawRow
 from streamsrt.queries.routing import Places, Routing, SerializedKey, StoreDirectory

@@ -293,7 +293,7 @@ def _before(columns: RecordColumns, end_offset: int) -> RecordColumns:
 
 
 class Restoring(Protocol):
-    """Who drives the work. Called by the processing thread, or by who has the turn (:mod:`streamsrt.queries.desk`)."""
+    """Who drives the work. Called by the processing thread, or by whoever holds the lock (:mod:`streamsrt.queries.gate`)."""
 
     @property
     def meter(self) -> StepMeter:

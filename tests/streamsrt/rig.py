@@ -7,7 +7,7 @@ from pathlib import Path
 
 from streamsrt.membership.values import AssignmentChanged, Tasks
 from streamsrt.operators.handlers import ExceptionHandlers
-from streamsrt.queries.desk import QueryDesk
+from streamsrt.queries.gate import QueryGate
 from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.values import HostInfo
@@ -84,7 +84,7 @@ class Rig:
         self.subtopology: Subtopology = self.topology.subtopologies[subtopology]
         self.directory = StateDirectory(folder, APPLICATION_ID)
         self.collector = RecordCollector(self.network.producer.send, self._count)
-        self.desk = QueryDesk()
+        self.gate = QueryGate()
         self.clock_ms = 1_000_000
         self.states: list[State] = []
         self._global_config = global_config or TaskConfig()
@@ -108,7 +108,7 @@ class Rig:
             self.network,
             self.directory,
             self.collector,
-            between_batches=self.desk.serve,
+            between_batches=self.gate.serve,
             restoring=self._restore_thread(patience_s) if restores_apart else None,
             on_restore=on_restore,
             global_consumer=self.global_consumer,
@@ -116,13 +116,13 @@ class Rig:
         self.routing = Routing(StoreDirectory(self.topology, APPLICATION_ID), self._count, own_host)
         self.queries = LocalQueries(
             self.manager,
-            self.desk,
+            self.gate,
             self.routing,
             lambda: self.manager.global_consumer,
             restoring=self.manager.restoring,
         )
         self.member = InProcessMember()
-        self.committer = Committer(APPLICATION_ID, self.network, self.collector, idle=self.desk.idle)
+        self.committer = Committer(APPLICATION_ID, self.network, self.collector, idle=self.gate.idle)
         self.thread = StreamThread(
             LoopSettings(commit_interval_ms=commit_interval_ms, poll_ms=10, linger_ms=0, purge_interval_ms=1_000_000),
             self.network,
@@ -132,7 +132,7 @@ class Rig:
             flush_outputs=self.collector.flush,
             now_ms=lambda: self.clock_ms,
             on_state=self.states.append,
-            desk=self.desk,
+            gate=self.gate,
             routing=self.routing,
         )
 

@@ -28,7 +28,7 @@ from streamsrt.client.interface import GroupMember, Network
 from streamsrt.client.values import LATEST
 from streamsrt.errors import BrokerError, StoreCorruptedError, StreamsError
 from streamsrt.membership.values import NOTHING, Leave, ReportOwned, RequestShutdown, SetTaskOffsets, Tasks
-from streamsrt.queries.desk import QueryDesk
+from streamsrt.queries.gate import QueryGate
 from streamsrt.queries.routing import Routing
 from streamsrt.runtime.commit import Committing
 from streamsrt.runtime.failures import commits_at_the_end
@@ -106,7 +106,7 @@ class StreamThread:
         now_ms: Callable[[], int],
         on_state: Callable[[State], None],
         on_failure: OnFailure = lambda error: Response.SHUTDOWN_CLIENT,
-        desk: QueryDesk | None = None,
+        gate: QueryGate | None = None,
         routing: Routing | None = None,
         memory: Callable[[], MemoryUse] = MemoryUse,
         blocking: Blocking = THREADS,
@@ -115,7 +115,7 @@ class StreamThread:
         """``check_version`` raises where other members run another version of the topology; asked whenever it has joined."""
         self._blocking = blocking
         self._check_version = check_version
-        self._desk = desk or QueryDesk()
+        self._gate = gate or QueryGate()
         self._routing = routing
         self.meter = ThreadMeter()
         self.on_work: OnWork = no_spans
@@ -171,7 +171,7 @@ class StreamThread:
             self._manager.end()
             self._publish()
             self._reporter.tell_refused()
-            self._desk.close()
+            self._gate.close()
         if self._state.failure is not None:
             raise self._state.failure
 
@@ -211,7 +211,7 @@ class StreamThread:
         began_ns = time.monotonic_ns()
         for told in self._manager.restoring.reports():
             self._manager.restored(told)
-            self._desk.serve()
+            self._gate.serve()
         arrived = self._network.fetcher.poll(0.0)
         for fetched in arrived:
             self._manager.add_input(fetched)
@@ -224,7 +224,7 @@ class StreamThread:
             case Wait(timeout_ms):
                 self._wait(timeout_ms)
             case AnswerQueries():
-                self._desk.serve()
+                self._gate.serve()
             case AdvanceTasks():
                 self._advance()
             case Process(limit_records):
@@ -285,7 +285,7 @@ class StreamThread:
 
     def _wait(self, timeout_ms: int) -> None:
         began_ns = time.monotonic_ns()
-        with self._desk.idle:
+        with self._gate.idle:
             self._network.wait(timeout_ms / 1000)
         self.meter.blocked_ns += time.monotonic_ns() - began_ns
 

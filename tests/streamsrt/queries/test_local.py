@@ -59,13 +59,13 @@ def began(rig: Rig, *partitions: int) -> Rig:
 
 
 def ask(rig: Rig, query: Query, store: str = "counts", **settings: Any) -> dict[int, QueryResult[Any]]:
-    with rig.desk.idle:
+    with rig.gate.idle:
         return dict(rig.queries.query(store, query, **settings).partition_results)
 
 
 def values(rig: Rig, query: Query, store: str = "counts") -> list[Any]:
     """All rows of a scan, over all partitions."""
-    with rig.desk.idle:
+    with rig.gate.idle:
         found = rig.queries.query(store, query).partition_results.values()
         return [row for each in found for row in each.result or ()]
 
@@ -98,7 +98,7 @@ def test_queries_equal_a_model(
                 owned.task.caches["counts"].evict(0)
     rig.turn(3)
     model = Counter(key for key, _ in script)
-    with rig.desk.idle:
+    with rig.gate.idle:
         store = counts_of(rig)
         assert {key: store.get(key) for key in "abcdefghx"} == {key: model.get(key) for key in "abcdefghx"}
         within = {k: n for k, n in model.items() if (lower or "") <= k <= (upper or "z")}
@@ -116,7 +116,7 @@ def test_timestamps_and_prefixes(rig: Rig) -> None:
     (answer,) = [each for each in ask(rig, TimestampedKeyQuery("apple")).values() if each.result is not None]
     assert answer.result == ValueAndTimestamp(2, stamp)
     assert dict(values(rig, PrefixQuery("ap", serdes.string))) == {"apple": 2, "apricot": 1}
-    with rig.desk.idle:
+    with rig.gate.idle:
         assert dict(counts_of(rig).prefix_scan("be", serdes.string)) == {"beet": 1}
         assert counts_of(rig, timestamped=True).get("beet").value == 1
         assert [key for key, _ in counts_of(rig, partition=place("beet")[1]).reverse_all()][-1:] != []
@@ -127,13 +127,13 @@ def test_a_long_scan_is_read_in_pieces_and_is_of_one_moment(rig: Rig) -> None:
     rig.network.write(("in", 0), [(b"%05d" % n, number(1)) for n in range(1_600)])
     rig.turn(4)
     rig.commit()
-    with rig.desk.idle:
+    with rig.gate.idle:
         rows = iter(counts_of(rig).all())
         found = [next(rows)]
     rig.network.write(("in", 0), [(b"%05d" % n, number(1)) for n in range(1_600)])
     rig.turn(4)
     rig.commit()
-    with rig.desk.idle:
+    with rig.gate.idle:
         found += list(rows)
         assert found == [(f"{n:05d}", 1) for n in range(1_600)]
         assert {value for _, value in counts_of(rig).all()} == {2}
@@ -144,11 +144,11 @@ def test_a_scan_whose_task_goes_away_says_so(rig: Rig) -> None:
     rig.network.write(("in", 0), [(b"%05d" % n, number(1)) for n in range(1_600)])
     rig.turn(4)
     rig.commit()
-    with rig.desk.idle:
+    with rig.gate.idle:
         rows = iter(counts_of(rig).all())
         next(rows)
     rig.manager.close_all()
-    with rig.desk.idle, pytest.raises(StateStoreMigratedError, match="ask again, or another instance"):
+    with rig.gate.idle, pytest.raises(StateStoreMigratedError, match="ask again, or another instance"):
         list(rows)
 
 
@@ -175,7 +175,7 @@ def test_windows(make_rig: MakeRig) -> None:
         if time == 1_100:
             rig.commit()
     rig.turn(2)
-    with rig.desk.idle:
+    with rig.gate.idle:
         store = LocalWindowStore(rig.queries, rig.routing, "per-second")
         assert [store.fetch("a", start) for start in (0, 1_000, 2_000, 3_000)] == [2, 1, 1, None]
         assert list(store.fetch_range("a", 0, 1_500)) == [(0, 2), (1_000, 1)]
@@ -286,7 +286,7 @@ def test_what_another_instance_has_is_named(make_rig: MakeRig) -> None:
     assert found[1].failure_reason is FailureReason.NOT_PRESENT
     assert found[1].failure_message == "partition 1 of store 'counts' is not on this instance: ask there:80"
     assert found[2].failure_reason is FailureReason.DOES_NOT_EXIST
-    with rig.desk.idle:
+    with rig.gate.idle:
         assert counts_of(rig).get(mine) is None
         with pytest.raises(InvalidStateStorePartitionError, match="ask there:80") as raised:
             counts_of(rig).get(theirs)
@@ -320,7 +320,7 @@ def test_a_standby_answers_when_it_may(make_rig: MakeRig) -> None:
     refused = ask(rig, KeyQuery("a"), require_active=True)[partition]
     assert refused.failure_reason is FailureReason.NOT_ACTIVE
     assert "is standby and standby on this instance: 0 changelog records behind" in refused.failure_message
-    with rig.desk.idle:
+    with rig.gate.idle:
         assert counts_of(rig, stale=True).get("a") == 2
         with pytest.raises(InvalidStateStorePartitionError, match="no partition of store 'counts' now that is active"):
             counts_of(rig).get("a")
@@ -335,14 +335,14 @@ def test_a_task_that_is_restored_is_waited_for(make_rig: MakeRig) -> None:
     rig = make_rig(network=first.network)
     rig.start(Tasks(active=rig.tasks(0, 1)))
     partition = place("a")[1]
-    with rig.desk.idle, pytest.raises(StreamsRebalancingError, match="1 changelog records are left to restore"):
+    with rig.gate.idle, pytest.raises(StreamsRebalancingError, match="1 changelog records are left to restore"):
         counts_of(rig).get("a")
     refused = ask(rig, KeyQuery("a"), require_active=True)[partition]
     assert "active and restoring on this instance" in refused.failure_message
-    with rig.desk.idle:
+    with rig.gate.idle:
         assert counts_of(rig, stale=True).get("a") is None
     rig.move()
-    with rig.desk.idle:
+    with rig.gate.idle:
         assert counts_of(rig).get("a") == 1
 
 
@@ -380,7 +380,7 @@ def test_sessions_and_versions(make_rig: MakeRig) -> None:
     for time in (100, 900, 5_000):
         network.write(place("a"), [(b"a", number(1))], timestamp=time)
         visits.turn(2)
-    with visits.desk.idle:
+    with visits.gate.idle:
         store = LocalSessionStore(visits.queries, visits.routing, "visits")
         found = [(key.start_ms, key.end_ms, count) for key, count in store.fetch("a")]
         assert found == [(100, 900, 2), (5_000, 5_000, 1)]
@@ -394,7 +394,7 @@ def test_sessions_and_versions(make_rig: MakeRig) -> None:
     for time, price in ((1_000, 5), (3_000, 7)):
         network.write(("prices", partition), [(b"a", price.to_bytes(8, "big"))], timestamp=time)
         prices.turn(2)
-    with prices.desk.idle:
+    with prices.gate.idle:
         versioned = LocalVersionedStore(prices.queries, prices.routing, "prices")
         assert versioned.get("a") == VersionedRecord(7, 3_000, None)
         assert versioned.get("a", 2_000) == VersionedRecord(5, 1_000, 3_000)

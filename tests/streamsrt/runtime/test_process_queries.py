@@ -56,7 +56,7 @@ class Scene:
             rig.give(Tasks(active=rig.tasks(*partitions)))
             rig.turn(6)
             # The processing thread waits for input: queries are answered on the threads that bring them.
-            rig.desk.give()
+            rig.gate.give()
             self.workers.append(Worker(rig))
             self.servers.append(QueryServer(self.channel, index, self.workers[-1]))
         self.threads = 2
@@ -70,7 +70,7 @@ class Scene:
         for server in self.servers:
             server.close()
         for worker in self.workers:
-            worker.rig.desk.take()
+            worker.rig.gate.take()
             worker.rig.close()
 
 
@@ -117,7 +117,7 @@ def test_another_instance_is_named(scene: Scene) -> None:
         scene.store().get(of(2)[0])
     places = {Endpoint("there", 80): (frozenset({("in", 2)}), frozenset[tuple[str, int]]())}
     for worker in scene.workers:
-        worker.rig.thread._handle(EndpointsChanged(places))
+        worker.rig.thread._hear(EndpointsChanged(places))
     fresh = ProcessQueries(scene.channel, scene.stores, lambda: 2)
     with pytest.raises(InvalidStateStorePartitionError, match="ask there:80") as raised:
         LocalKeyValueStore(fresh, fresh.routing, "counts").get(of(2)[0])

@@ -280,7 +280,7 @@ def test_a_query_sees_a_store_between_two_steps(make_rig: MakeRig) -> None:
     rig.network.write((CHANGELOG, 0), rows("a", "b", "c", "d"))
     rig.manager.start_tasks(rig.clock_ms, "member", 1)
     assert pause.reached.wait(LONG_S)
-    with Patience(pause.let_go.set), rig.desk.idle:
+    with Patience(pause.let_go.set), rig.gate.idle:
         answer = rig.queries.query("counts", RangeQuery(), partitions=[0]).partition_results[0]
         assert [key for key, _ in answer.result or ()] == ["a", "b", "c", "d"], "not half of a batch"
         assert answer.position.offsets(CHANGELOG) == {0: 3}, "and says so, before the processing thread has been told"

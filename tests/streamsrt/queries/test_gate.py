@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from streamsrt.queries.desk import QueryDesk
 from streamsrt.queries.errors import QueryTimedOutError, StateStoreMigratedError, StreamsStoppedError
+from streamsrt.queries.gate import QueryGate
 from streamsrt.state.store import StoreClosedError
 
 PATIENCE_S = 60.0
@@ -30,39 +30,39 @@ def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[object
 
 
 def test_while_the_processing_thread_waits_the_caller_answers_itself() -> None:
-    desk = QueryDesk()
-    with desk.idle:
-        assert desk.run(threading.get_ident) == threading.get_ident()
+    gate = QueryGate()
+    with gate.idle:
+        assert gate.run(threading.get_ident) == threading.get_ident()
 
 
 def test_while_it_works_it_answers_between_two_batches() -> None:
-    desk = QueryDesk()
-    caller, found = in_thread(lambda: desk.run(threading.get_ident, PATIENCE_S))
+    gate = QueryGate()
+    caller, found = in_thread(lambda: gate.run(threading.get_ident, PATIENCE_S))
     while not found:
-        desk.serve()
+        gate.serve()
     caller.join(PATIENCE_S)
     assert found == [threading.get_ident()]
 
 
 def test_what_lies_there_is_answered_as_soon_as_it_waits() -> None:
-    desk = QueryDesk()
-    caller, found = in_thread(lambda: desk.run(lambda: "answer", PATIENCE_S))
-    with desk.idle:
+    gate = QueryGate()
+    caller, found = in_thread(lambda: gate.run(lambda: "answer", PATIENCE_S))
+    with gate.idle:
         caller.join(PATIENCE_S)
     assert found == ["answer"]
 
 
 def test_a_query_that_nobody_comes_to_is_given_up_and_never_done() -> None:
-    desk = QueryDesk()
+    gate = QueryGate()
     done: list[int] = []
     with pytest.raises(QueryTimedOutError, match="did not come to the query in 0 s"):
-        desk.run(lambda: done.append(1), timeout_s=0)
-    desk.serve()
+        gate.run(lambda: done.append(1), timeout_s=0)
+    gate.serve()
     assert done == []
 
 
 def test_errors_are_raised_where_it_was_asked() -> None:
-    desk = QueryDesk()
+    gate = QueryGate()
 
     def fails() -> None:
         raise ZeroDivisionError
@@ -70,41 +70,41 @@ def test_errors_are_raised_where_it_was_asked() -> None:
     def is_closed() -> None:
         raise StoreClosedError("counts")
 
-    with desk.idle:
+    with gate.idle:
         with pytest.raises(ZeroDivisionError):
-            desk.run(fails)
+            gate.run(fails)
         with pytest.raises(StateStoreMigratedError, match="'counts' is closed") as raised:
-            desk.run(is_closed)
+            gate.run(is_closed)
     assert raised.value.is_retriable
 
 
 def test_after_the_end_every_query_is_told_so() -> None:
-    desk = QueryDesk()
-    caller, found = in_thread(lambda: desk.run(lambda: 1, PATIENCE_S))
-    while not desk._waiting:
+    gate = QueryGate()
+    caller, found = in_thread(lambda: gate.run(lambda: 1, PATIENCE_S))
+    while not gate._waiting:
         caller.join(0.001)
-    desk.close()
+    gate.close()
     caller.join(PATIENCE_S)
     assert [type(each) for each in found] == [StreamsStoppedError]
     with pytest.raises(StreamsStoppedError, match="has ended on this instance"):
-        desk.run(lambda: 1)
+        gate.run(lambda: 1)
 
 
 def test_many_callers_never_see_half_of_a_change_and_all_are_answered() -> None:
-    desk = QueryDesk()
+    gate = QueryGate()
     left = right = 0
     rounds, callers = 300, 4
 
     def read() -> list[tuple[int, int]]:
-        return [desk.run(lambda: (left, right), PATIENCE_S) for _ in range(rounds)]
+        return [gate.run(lambda: (left, right), PATIENCE_S) for _ in range(rounds)]
 
     started = [in_thread(read) for _ in range(callers)]
     while any(thread.is_alive() for thread, _ in started):
         for _ in range(50):
             left += 1
             right += 1
-        desk.serve()
-        with desk.idle:
+        gate.serve()
+        with gate.idle:
             pass
     answers = [pair for _, found in started for pair in found[0]]  # type: ignore[attr-defined]
     assert len(answers) == rounds * callers

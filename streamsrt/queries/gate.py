@@ -1,13 +1,13 @@
-"""Whose turn it is to touch tasks and stores: the processing thread's, or a query's.
+"""Who may touch tasks and stores: the processing thread, or a query.
 
-1. The processing thread has the turn while it works, and gives it away while it waits: for input, for acknowledgements.
+1. The processing thread holds the lock while it works, and releases it while it waits: for input, for acknowledgements.
    A query that comes meanwhile is answered on the caller's own thread; a broker that is away delays no query.
-2. A query that comes while it works lies on the desk until the next :meth:`QueryDesk.serve`, between two batches.
-   That costs the hot path one look at an empty queue a batch.
-3. Nothing is ever left lying: whoever gives the turn away looks at the desk afterwards, and whoever puts something there
-   tries to take the turn afterwards.
-4. The processing thread comes first. While it wants its turn back, callers leave their queries on the desk, where it answers
-   each time only those that lie there then: queries can slow it down, but never stop it.
+2. A query that comes while it works is queued until the next :meth:`QueryGate.serve`, between two batches. That costs one
+   look at an empty queue a batch.
+3. No query is ever forgotten: whoever releases the lock looks at the queue afterwards, and whoever queues a query tries to
+   take the lock afterwards.
+4. The processing thread comes first. While it wants the lock back, callers only queue their queries, and it answers each
+   time those that are queued by then: queries can slow it down, but never stop it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEFAULT_TIMEOUT_S = 30.0
 
 
 class _Request:
-    """A query on the desk. ``done`` is locked until it is answered."""
+    """A query that waits. ``done`` is locked until it is answered."""
 
     __slots__ = ("done", "error", "given_up", "result", "work")
 
@@ -51,31 +51,31 @@ class _Request:
 class _Idle:
     """The processing thread waits for something and touches nothing."""
 
-    __slots__ = ("_desk",)
+    __slots__ = ("_gate",)
 
-    def __init__(self, desk: QueryDesk) -> None:
-        self._desk = desk
+    def __init__(self, gate: QueryGate) -> None:
+        self._gate = gate
 
     def __enter__(self) -> None:
-        self._desk.give()
+        self._gate.give()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._desk.take()
+        self._gate.take()
 
 
-class QueryDesk:
-    """Between one processing thread, which has the first turn, and any number of callers."""
+class QueryGate:
+    """Between one processing thread, which holds the lock first, and any number of callers."""
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._turn.acquire()
+        self._lock = threading.Lock()
+        self._lock.acquire()
         self._waiting: deque[_Request] = deque()
         self._wanted = False
         self._closed = False
         self.idle = _Idle(self)
-        """``with desk.idle:`` the processing thread waits; queries are answered meanwhile."""
+        """``with gate.idle:`` the processing thread waits; queries are answered meanwhile."""
         self.queries = 0
 
     # -------------------------------------------------------------------------------------------- processing thread
@@ -83,24 +83,24 @@ class QueryDesk:
     def take(self) -> None:
         """The processing thread works from now on."""
         self._wanted = True
-        self._turn.acquire()
+        self._lock.acquire()
         self._wanted = False
         self.serve()
 
     def give(self) -> None:
-        """The processing thread does not work until it :meth:`take`\\ s the turn."""
-        self._turn.release()
+        """The processing thread does not work until it :meth:`take`\\ s the lock."""
+        self._lock.release()
         self._drain()
 
     def serve(self) -> None:
-        """Answers what lies on the desk now. Called by the processing thread between two batches."""
+        """Answers the queries that wait now. Called by the processing thread between two batches."""
         if self._waiting:
             self._answer(len(self._waiting))
 
     def close(self) -> None:
         """Ends it: every query from now on is told that the application has stopped. Called instead of :meth:`give`."""
         self._closed = True
-        self._turn.release()
+        self._lock.release()
         self._drain()
 
     # ------------------------------------------------------------------------------------------------------- callers
@@ -130,12 +130,12 @@ class QueryDesk:
         raise request.error
 
     def _drain(self) -> None:
-        """Answers what lies there for as long as the turn is free."""
-        while self._waiting and not self._wanted and self._turn.acquire(blocking=False):
+        """Answers the queries that wait for as long as the lock is free."""
+        while self._waiting and not self._wanted and self._lock.acquire(blocking=False):
             try:
                 self._answer(len(self._waiting))
             finally:
-                self._turn.release()
+                self._lock.release()
 
     def _answer(self, count: int) -> None:
         for _ in range(count):
