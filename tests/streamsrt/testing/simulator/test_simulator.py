@@ -158,6 +158,8 @@ def test_a_store_that_is_written_before_the_transaction_is_committed_counts_twic
         self._collector.flush()
         if busy or self._transactions.is_open:
             write_all(busy, {}, self._idle)
+            # Long enough for a crash to come in between.
+            self._blocking.pause(2.0)
             offsets = {at: OffsetAndMetadata(*to) for _, state in states for at, to in state.offsets.items()}
             self._commit_transaction(offsets)
 
