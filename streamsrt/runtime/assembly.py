@@ -31,7 +31,6 @@ from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.loop.values import LoopSettings
 from streamsrt.runtime.memory import memory_use
 from streamsrt.runtime.restore_thread import RestoreThread
-from streamsrt.runtime.stream_thread import LoopSettings, StreamThread
 from streamsrt.runtime.topology_version import check_group, digest_tag
 from streamsrt.runtime.tracing import spans_of
 from streamsrt.runtime.values import State

@@ -261,8 +261,6 @@ class StreamThread:
             case UpdateRouting(partitions):
                 if self._routing is not None:
                     self._routing.update(partitions)
-            case Tell(command):
-                self._member.tell(command)
             case TellOffsets():
                 self._tell_offsets()
             case _:
@@ -272,6 +270,8 @@ class StreamThread:
         match action:
             case ShowState(state):
                 self._on_state(state)
+            case Tell(command):
+                self._member.tell(command)
             case MeasureMemory():
                 self._reporter.measure_memory()
             case Publish():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from streamsrt.runtime.stream_thread import StreamThread
 
 from coordinator.group.streams import heartbeat
 from streamsrt.errors import StreamsError, TopologyMismatchError
-from streamsrt.runtime.stream_thread import StreamThread
 from streamsrt.testing.simulator import NO_FAULTS
 from streamsrt.testing.simulator.instance import Instance
 from streamsrt.testing.simulator.simulation import Simulation
