@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from streamsrt.runtime.stream_thread import StreamThread
 
 from coordinator.group.streams import heartbeat
 from streamsrt.errors import StreamsError, TopologyMismatchError
+from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.testing.simulator import NO_FAULTS
 from streamsrt.testing.simulator.instance import Instance
 from streamsrt.testing.simulator.simulation import Simulation
@@ -69,9 +69,9 @@ def both_started(seed: int, monkeypatch: pytest.MonkeyPatch) -> TwoVersions:
     simulation = TwoVersions(seed)
     process = StreamThread._process
 
-    def counted(thread: StreamThread, now_ms: int) -> None:
+    def counted(thread: StreamThread, limit_records: int) -> None:
         before = thread.processed_records
-        process(thread, now_ms)
+        process(thread, limit_records)
         if thread.processed_records > before:
             simulation.note_processed(thread.member_id, thread.processed_records - before)
 
