@@ -145,6 +145,12 @@ assert_type(totals, KTable[str, int])
 hourly = grouped.windowed_by(TimeWindows(timedelta(hours=1), grace=timedelta(minutes=5))).count()
 assert_type(hourly, KTable[Windowed[str], int])
 assert_type(hourly.to_stream(), KStream[Windowed[str], int])
+hourly.to_stream().to("hours", key=serdes.time_windowed(serdes.string, 5), value=serdes.long)
+hourly.to_stream().to("sessions", key=serdes.session_windowed(serdes.string), value=serdes.long)
+assert_type(
+    builder.stream("past-sessions", key=serdes.session_windowed(serdes.string), value=serdes.long),
+    KStream[Windowed[str], int],
+)
 assert_type(hourly.to_stream(lambda window, count: window.key), KStream[str, int])
 
 assert_type(orders.left_join(names, join_names), KStream[str, str])

@@ -1037,6 +1037,9 @@ class KTable(Generic[K, V]):
     ) -> KStream[K, V] | KStream[Any, V]:
         """The changes of the table as a stream of its new values; a deletion is a None.
 
+        Its values are typed as the table's: most aggregates delete nothing, and no type checker learns from a ``filter``
+        that None is gone. Where rows may be deleted (topics as tables, ``filter``, joins), functions behind it get None too.
+
         ``mapper(key, value)``: the key of the stream's record, as with ``to_stream().select_key(mapper)``.
         """
         stream: KStream[K, V] = KStream(table_steps.to_stream(self._planned, name))

@@ -168,7 +168,7 @@ class TimeWindowedSerde(CallableSerde[Windowed[K]]):
     size_ms: int
 
 
-def session_windowed(inner: Serde[K]) -> SessionWindowedSerde[K]:
+def session_windowed(inner: Serde[K]) -> CallableSerde[Windowed[K]]:
     """Keys of sessions: the inner key's bytes, then the session's end and start, 8 bytes each, big-endian.
 
     Source: org.apache.kafka.streams.kstream.SessionWindowedSerializer and SessionWindowedDeserializer.
