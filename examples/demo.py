@@ -10,18 +10,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
 from examples import flights
 from streamsrt.app import KafkaStreams
+from streamsrt.cli.live_table import LiveTable
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import EARLIEST, LATEST, ClientConfig, NewTopic, TopicPartition
 from streamsrt.config import StreamsConfig
@@ -160,16 +159,8 @@ def _run(address: str, state_dir: Path) -> None:
     )
     streams = KafkaStreams(flights.topology, config)
     started = time.monotonic()
-    stop = threading.Event()
-    with Live(_progress_table(streams, started), console=console, refresh_per_second=8) as live:
-        painter = threading.Thread(target=_paint, args=(live, streams, started, stop), daemon=True)
-        painter.start()
-        try:
-            done = streams.run(until="quiet")
-        finally:
-            stop.set()
-            painter.join()
-        live.update(_progress_table(streams, started))
+    with LiveTable(console, lambda: _progress_table(streams, started), line=lambda: _progress_line(streams)):
+        done = streams.run(until="quiet")
     seconds = time.monotonic() - started
     if done.processed_records:
         console.print(
@@ -179,13 +170,15 @@ def _run(address: str, state_dir: Path) -> None:
         console.print("Nothing new to process: everything had been processed before.")
 
 
-def _paint(live: Live, streams: KafkaStreams, started: float, stop: threading.Event) -> None:
-    while not stop.wait(0.125):
-        live.update(_progress_table(streams, started))
-
-
-def _progress_table(streams: KafkaStreams, started: float) -> Table:
+def _progress_line(streams: KafkaStreams) -> str:
     progress = streams.progress
+    return f"flights: {streams.state.value}, {progress.processed_records:,} records processed, lag {progress.lag_records:,}"
+
+
+def _progress_table(streams: KafkaStreams, started: float) -> Table | None:
+    progress = streams.progress
+    if not progress.tasks:
+        return None
     table = Table(title=f"flights: {streams.state.value}, {time.monotonic() - started:.1f} s", title_justify="left")
     for column in ("task", "role", "phase", "processed", "late or dropped", "lag", "event time"):
         table.add_column(column, justify="right" if column in {"processed", "late or dropped", "lag"} else "left")

@@ -24,7 +24,6 @@ from itertools import islice
 from pathlib import Path
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
 from examples import flights
@@ -34,6 +33,7 @@ from streamsrt.backfill import Archive, Backfill
 from streamsrt.backfill.archive import write_archive
 from streamsrt.backfill.job import Status
 from streamsrt.backfill.sources import connected
+from streamsrt.cli.live_table import LiveTable
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import NewTopic
 from streamsrt.errors import StreamsError
@@ -164,7 +164,7 @@ def compute(directory: Path, address: str, options: argparse.Namespace) -> None:
     total = sum(source.end - source.start for source in plan.sources())
     console.print(f"Plan {plan.id}: {len(plan.tasks)} tasks, {total:,} records.")
     started = time.monotonic()
-    with Live(get_renderable=lambda: _tasks_table(backfill.status(), started), console=console, refresh_per_second=2):
+    with LiveTable(console, lambda: _tasks_table(backfill.status(), started), interval_s=0.5):
         manifests = backfill.run(options.engine, workers=options.workers, master=options.master)
     seconds = time.monotonic() - started
     console.print(

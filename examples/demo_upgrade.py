@@ -20,14 +20,15 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
 from examples import flights, flights_v2
 from examples.upgrade_members import MemberError, MemberProcess
+from streamsrt.cli.live_table import LiveTable
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import EARLIEST, LATEST, ClientConfig, FetchConfig, NewTopic, TopicPartition
 from streamsrt.errors import StreamsError
@@ -259,29 +260,21 @@ class _Screen:
         self._load = load
         self._step = ""
         self._started = time.monotonic()
-        self._stop = threading.Event()
-        self._live = Live(console=console, refresh_per_second=8)
-        self._painter = threading.Thread(target=self._paint, daemon=True)
+        self._live = LiveTable(console, self._table, interval_s=0.2)
 
     def __enter__(self) -> _Screen:
-        self._live.start()
-        self._painter.start()
+        self._live.__enter__()
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self._stop.set()
-        self._painter.join()
-        self._live.update(self._table())
-        self._live.stop()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.__exit__(kind, error, trace)
 
     def note(self, step: str) -> None:
         """What happens now."""
         self._step = step
         console.print(f"{time.monotonic() - self._started:6.1f} s  {step}")
-
-    def _paint(self) -> None:
-        while not self._stop.wait(0.2):
-            self._live.update(self._table())
 
     def _table(self) -> Table:
         written = len(self._load.departures)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from streamsrt.app import KafkaStreams
 from streamsrt.cli.application import load_application
 from streamsrt.cli.arguments import key_value_pairs
+from streamsrt.cli.live_table import LiveTable
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import BootstrapServers, bootstrap
 from streamsrt.config import StreamsConfig
@@ -21,6 +25,7 @@ from streamsrt.errors import ConfigError
 from streamsrt.runtime.lifecycle import Response
 from streamsrt.runtime.memory import memory_text
 from streamsrt.runtime.values import Progress, State
+from topology.dsl.printing import draws_tables
 
 
 def run(
@@ -77,10 +82,13 @@ def run(
             values, application_id=application_id, state_dir=state_dir, bootstrap_servers=address
         )
         stop = threading.Event()
+        # Several processes write to the terminal by themselves, and print_table draws there, too.
+        draws = settings.num_stream_threads == 1 and not as_json and not draws_tables(loaded.topology)
+        in_place = draws and progress_interval_s > 0 and sys.stderr.isatty()
         reporting: list[threading.Thread] = []
 
         def report(*change: State) -> None:
-            if progress_interval_s > 0 and not reporting:
+            if progress_interval_s > 0 and not reporting and not in_place:
                 reporting.append(
                     threading.Thread(target=_report, args=(streams, progress_interval_s, as_json, stop), daemon=True)
                 )
@@ -92,8 +100,10 @@ def run(
         if settings.num_stream_threads == 1:
             # Otherwise when the processes are there: they are forked while this one has a single thread.
             report()
+        shown = LiveTable(Console(stderr=True), lambda: progress_table(streams)) if in_place else nullcontext()
         try:
-            done = streams.run(until="quiet" if until == "quiet" else "stopped")
+            with shown:
+                done = streams.run(until="quiet" if until == "quiet" else "stopped")
         finally:
             stop.set()
         _show(done, streams.state, as_json=as_json)
@@ -102,9 +112,39 @@ def run(
 def _set_up_logging(level: str) -> None:
     if level.lower() not in ("debug", "info", "warning", "error"):
         raise ConfigError(f"--log-level {level}: give debug, info, warning or error")
+    # Standard error as it is at that time: a table that stays in place puts what is written to it above itself.
+    handler = logging.StreamHandler(_StandardError())
     logging.basicConfig(
-        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        level=level.upper(), handlers=[handler], format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+
+
+class _StandardError:
+    """Standard error as it is when something is written."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def progress_table(streams: KafkaStreams) -> Table | None:
+    """What each task is at; None while there is none."""
+    progress = streams.progress
+    if not progress.tasks:
+        return None
+    title = f"{streams.state.value}: {progress.processed_records:,} records processed, lag {progress.lag_records:,}"
+    table = Table(title=", ".join([title, *progress.statuses]), title_justify="left", box=None, header_style="bold")
+    for column in ("task", "role", "phase"):
+        table.add_column(column)
+    for column in ("processed", "dropped", "lag", "to restore"):
+        table.add_column(column, justify="right")
+    for task in progress.tasks:
+        restoring = sum(each.remaining_records for each in task.restoring)
+        counts = (task.counters.get("processed", 0), task.counters.get("dropped", 0), task.lag_records, restoring)
+        table.add_row(task.task_id, task.role, task.phase, *(f"{count:,}" for count in counts))
+    return table
 
 
 def _read_properties(path: Path) -> dict[str, str]:

@@ -18,6 +18,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TextIO, TypeAlias
 from weakref import WeakKeyDictionary
 
+from topology.graph.nodes import ProcessorNode
+from topology.graph.operations import Process
+from topology.graph.topology import Topology
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.processor import Processor, ProcessorContext, PunctuationType, Record
 
@@ -200,6 +203,17 @@ class TablePrinter(Processor[Any, Any, Any, Any]):
 
     def close(self) -> None:
         self._table.end(self)
+
+
+def draws_tables(topology: Topology) -> bool:
+    """Whether a program draws tables by itself."""
+    suppliers = (
+        node.operation.supplier
+        for subtopology in topology.subtopologies
+        for node in subtopology.nodes
+        if isinstance(node, ProcessorNode) and isinstance(node.operation, Process)
+    )
+    return any(isinstance(getattr(supplier, "__self__", None), ShownTable) for supplier in suppliers)
 
 
 def _cells(value: Any) -> dict[str, str]:

@@ -314,7 +314,16 @@ def test_newer_format_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"format": "x"}', '{"format": 1}', '{"format": 1, "process_id": "7"}', pytest.param("[" * 100_000, id="deep")]
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"format": "x"}',
+        '{"format": 1}',
+        '{"format": 1, "process_id": "7"}',
+        pytest.param("[" * 100_000, id="deep"),
+    ],
 )
 def test_damaged_process_file_is_an_error_that_says_what_to_delete(tmp_path: Path, content: str) -> None:
     (tmp_path / "my-app").mkdir()
