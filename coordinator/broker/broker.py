@@ -28,7 +28,7 @@ from coordinator.broker.credentials import Credentials
 from coordinator.broker.group_shards import GroupShards
 from coordinator.broker.keyed_log import KeyedLog
 from coordinator.broker.log_cleaner import LogCleaner
-from coordinator.broker.metrics import Idleness, exposition, group_metrics
+from coordinator.broker.metrics import CLEANER, Idleness, cleaner_metrics, exposition, group_metrics
 from coordinator.broker.producer_ids import ProducerIds
 from coordinator.broker.purgatory import Purgatory
 from coordinator.broker.queued_bytes import QueuedBytes
@@ -124,7 +124,7 @@ class Broker:
             durable=self.durable if self.fsync is Fsync.GROUP else None,
         )
         self.readers = ThreadPoolExecutor(1, "records")
-        self.cleaner = LogCleaner(self.compacted_logs, surroundings.now_ms)
+        self.cleaner = LogCleaner(self.compacted_logs, surroundings.now_ms, self.readers)
         self._internal_logs = (self._rows.log, self.topics.log, self.producer_ids.log, group_configs.log)
         self._idleness = Idleness()
         self.host = "127.0.0.1"
@@ -215,8 +215,9 @@ class Broker:
                 yield from topic.partitions
 
     def metrics_text(self) -> str:
-        """The metrics of the group coordinator, for Prometheus."""
-        return exposition(group_metrics(self.groups, self.surroundings.now_ms(), self._idleness.ratio()))
+        """The metrics of the group coordinator and of compaction, for Prometheus."""
+        groups = group_metrics(self.groups, self.surroundings.now_ms(), self._idleness.ratio())
+        return exposition(groups) + exposition(cleaner_metrics(self.cleaner), CLEANER)
 
     async def run_cleaner(self) -> None:
         """Compacts logs, for as long as it runs."""

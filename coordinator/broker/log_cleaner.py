@@ -1,16 +1,18 @@
 """Compaction in the background.
 
-1. One log at a time, the dirtiest first; the event loop gets its turn after every few thousand records.
-2. A log whose records can't be read is left alone until the broker starts again; after any other failure the log is
-   tried again in the next round. Neither stops the compaction of the others.
+1. One log at a time, the dirtiest first; its records are read beside the event loop, a few thousand at a time.
+2. A batch that can't be read stays as it is, and is told once. Where not even its header can, nobody knows what follows:
+   the log is left alone until the broker starts again. After any other failure the log is tried again in the next round.
+   None of it stops the compaction of other logs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from weakref import WeakSet
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from weakref import WeakKeyDictionary, WeakSet
 
 from coordinator.log import LogClosedError, LogError, PartitionLog
 from streamsrt.wire.primitives import DecodeError
@@ -19,12 +21,26 @@ logger = logging.getLogger("coordinator.broker")
 
 
 class LogCleaner:
-    """``logs`` gives those that are to be compacted now."""
+    """``logs`` gives those that are to be compacted now; ``readers`` is where their records are read."""
 
-    def __init__(self, logs: Callable[[], Iterable[PartitionLog]], now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, logs: Callable[[], Iterable[PartitionLog]], now_ms: Callable[[], int], readers: Executor
+    ) -> None:
         self._logs = logs
         self._now_ms = now_ms
+        self._readers = readers
+        self._unreadable_batches: WeakKeyDictionary[PartitionLog, frozenset[int]] = WeakKeyDictionary()
         self._unreadable: WeakSet[PartitionLog] = WeakSet()
+
+    @property
+    def unreadable_batches(self) -> int:
+        """How many batches were found that can't be read, and were kept."""
+        return sum(map(len, self._unreadable_batches.values()))
+
+    @property
+    def uncleanable_logs(self) -> int:
+        """How many logs are left alone."""
+        return len(self._unreadable)
 
     async def clean(self, map_bytes_max: int) -> int:
         """Compacts every log that is worth it now; how many there were."""
@@ -55,8 +71,25 @@ class LogCleaner:
         return [log for _, log in found]
 
     async def _compact(self, log: PartitionLog, map_bytes_max: int) -> None:
-        for step in log.compact(self._now_ms(), map_bytes_max=map_bytes_max):
-            if step is None:
-                await asyncio.sleep(0)
-            else:
+        steps = log.compact(self._now_ms(), map_bytes_max=map_bytes_max, run=self._readers.submit)
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as done:
+                self._note_unreadable(log, done.value)
+                return
+            if step is not None:
                 await asyncio.wrap_future(step)
+
+    def _note_unreadable(self, log: PartitionLog, reasons: Mapping[int, str]) -> None:
+        known = self._unreadable_batches.get(log, frozenset())
+        for offset in sorted(reasons.keys() - known):
+            logger.error(
+                "%s: the batch at offset %d can't be read and stays as it is, whatever its keys: %s. Consumers stop at "
+                "it; where its records are not needed, kafka-delete-records moves the partition's start beyond it",
+                log.directory,
+                offset,
+                reasons[offset],
+            )
+        if reasons or known:
+            self._unreadable_batches[log] = frozenset(reasons)

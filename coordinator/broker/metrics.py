@@ -1,4 +1,4 @@
-"""The group coordinator's metrics, under Kafka's names, in the text format of Prometheus.
+"""The metrics of the group coordinator and of compaction, under Kafka's names, in the text format of Prometheus.
 
 1. ``kafka.server:type=group-coordinator-metrics,name=group-count,protocol=streams`` is
    ``kafka_server_group_coordinator_metrics_group_count{protocol="streams"}``, as the usual exporters write it.
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from coordinator.broker.group_shards import GroupShards
+from coordinator.broker.log_cleaner import LogCleaner
 from coordinator.group.listing import CLASSIC, CONSUMER, STREAMS, kind_and_state
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -23,6 +24,7 @@ STATES = {
     STREAMS: ("empty", "not_ready", "assigning", "reconciling", "stable", "dead"),
 }
 _PREFIX = "kafka_server_group_coordinator_metrics_"
+CLEANER = "kafka_log_log_cleaner_manager_"
 _GAUGE, _COUNTER = "gauge", "counter"
 _STATE_LABELS = {"NotReady": "not_ready"}
 
@@ -83,12 +85,19 @@ def group_metrics(groups: GroupShards, now_ms: int, idle_ratio: float) -> Iterat
         yield Metric(f"thread-idle-ratio-{which}", _GAUGE, "share of time without work", {}, idle_ratio)
 
 
-def exposition(metrics: Iterable[Metric]) -> str:
+def cleaner_metrics(cleaner: LogCleaner) -> Iterator[Metric]:
+    """What compaction could not read: Kafka counts partitions, which here are few, as a batch stops only its readers."""
+    partitions, batches = cleaner.uncleanable_logs, cleaner.unreadable_batches
+    yield Metric("uncleanable-partitions-count", _GAUGE, "partitions that are not compacted any more", {}, partitions)
+    yield Metric("unreadable-batches-count", _GAUGE, "batches that compaction can't read and keeps", {}, batches)
+
+
+def exposition(metrics: Iterable[Metric], prefix: str = _PREFIX) -> str:
     """The text format of Prometheus."""
     lines: list[str] = []
     told: set[str] = set()
     for metric in metrics:
-        name = _PREFIX + metric.name.replace("-", "_")
+        name = prefix + metric.name.replace("-", "_")
         if name not in told:
             told.add(name)
             lines += [f"# HELP {name} {metric.help}", f"# TYPE {name} {metric.kind}"]

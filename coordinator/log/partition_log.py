@@ -21,7 +21,7 @@ import os
 import struct
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from typing import NamedTuple
 from coordinator.log import recovery
 from coordinator.log.checkpoint import Checkpoint
 from coordinator.log.compaction.assessment import Assessment, assess, group_segments
-from coordinator.log.compaction.rewriting import CleanedFile, LatestOffsets
+from coordinator.log.compaction.rewriting import CleanedFile, LatestOffsets, Run, at_once
 from coordinator.log.compaction.survivors import AbortedData, Survivors
 from coordinator.log.compaction.swap import discard_swaps, swap_path
 from coordinator.log.config import Fsync, LogConfig, TimestampType
@@ -508,11 +508,14 @@ class PartitionLog:
         limit_offset = min(self._synced_offset, self.last_stable_offset)
         return assess(self._segments, self._cleaned_offset, limit_offset, self._config, now_ms)
 
-    def compact(self, now_ms: int, *, map_bytes_max: int = 128 << 20) -> Iterator[Future[None] | None]:
+    def compact(
+        self, now_ms: int, *, map_bytes_max: int = 128 << 20, run: Run = at_once
+    ) -> Generator[Future[None] | None, None, Mapping[int, str]]:
         """Compacts what can be, in steps: other work goes on between them, the next one after the future it gave.
 
-        ``map_bytes_max`` bounds the memory for keys. Offsets stay; readers notice nothing. What is left of a pass that
-        ends early is done by the next one. Raises the log's errors, ``OSError`` and DecodeError; the log is whole then.
+        ``map_bytes_max`` bounds the memory for keys; ``run`` does the reading. Offsets stay; readers notice nothing. What
+        is left of a pass that ends early is done by the next one. Returns the offsets of batches that can't be read and
+        were kept, with the reason. Raises the log's errors, ``OSError`` and DecodeError; the log is whole then.
         """
         self._check_open()
         discard_swaps(self.directory)
@@ -520,7 +523,7 @@ class PartitionLog:
         aborted = AbortedData(tuple(self._producers.aborted))
         dirty = [s for s in self._segments[:-1] if plan.first_dirty_offset < s.next_offset <= plan.end_offset]
         latest = LatestOffsets(aborted, plan.first_dirty_offset, map_bytes_max)
-        for step in latest.read(dirty, plan.end_offset):
+        for step in latest.read(dirty, plan.end_offset, run):
             yield step
             self._check_open()
         survivors = Survivors(
@@ -533,17 +536,18 @@ class PartitionLog:
         )
         closed = [segment for segment in self._segments[:-1] if segment.base_offset < latest.end_offset]
         for group in group_segments(closed, self._config.segment_bytes):
-            yield from self._compact_group(group, survivors)
+            yield from self._compact_group(group, survivors, run)
         self._cleaned_offset = max(self._cleaned_offset, latest.end_offset)
         self._save_checkpoint(durable=False)
+        return survivors.unreadable
 
-    def _compact_group(self, group: list[Segment], survivors: Survivors) -> Iterator[Future[None] | None]:
+    def _compact_group(self, group: list[Segment], survivors: Survivors, run: Run) -> Iterator[Future[None] | None]:
         if not self._still_has(group):
             return
         cleaned = CleanedFile(group, self._config.index_interval_bytes)
         swap = swap_path(self.directory, group[0].base_offset, self._base_after(group[-1]))
         try:
-            for step in cleaned.write(survivors):
+            for step in cleaned.write(survivors, run):
                 yield step
                 self._check_open()
             self._producers.forget_aborted(survivors.forgotten)

@@ -1,7 +1,8 @@
 """Reading the segments that are compacted, and writing what stays into one file beside them.
 
 Rules
-1. Both passes go in steps of a few thousand records, so that who runs them can do other work in between.
+1. Both passes go in steps of a few thousand records. Records are read by whom ``run`` names, on another thread for
+   instance; who runs the passes can do other work in between, and goes on when the step is done.
 2. The first pass reads the dirty part only: for each key, its last offset. It ends early when the map has grown to its
    limit; what lies behind waits for another time.
 3. The second pass reads every segment from the log's start on that lies below the end of the first one.
@@ -10,19 +11,30 @@ Rules
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
 
 from coordinator.log.compaction.survivors import AbortedData, Survivors
 from coordinator.log.errors import LogFullError
 from coordinator.log.fsync import SharedFile
 from coordinator.log.index import SegmentIndex
 from coordinator.log.segment import Segment, storage_error
+from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import BatchHeader, CorruptBatchError, decode_batch, iter_headers
 
 CLEANED_SUFFIX = ".cleaned"
 STEP_BYTES = 1 << 17
 #: About what a key and its offset cost in a dict, the key's own bytes included.
 KEY_COST_BYTES = 200
+
+
+Run = Callable[[Callable[[], None]], "Future[None] | None"]
+"""Does something, at once or later: when the future is done."""
+
+
+def at_once(step: Callable[[], None]) -> None:
+    step()
 
 
 class LatestOffsets:
@@ -34,23 +46,34 @@ class LatestOffsets:
         self._aborted = aborted
         self._keys_max = max(bytes_max // KEY_COST_BYTES, 1)
 
-    def read(self, segments: Sequence[Segment], end_offset: int) -> Iterator[None]:
+    def read(self, segments: Sequence[Segment], end_offset: int, run: Run) -> Iterator[Future[None] | None]:
         """Reads in steps what ends at ``end_offset``. Raises DecodeError and OSError."""
         for segment in segments:
             for data in _steps(segment, self.end_offset):
-                for position, header in _headers(segment, data):
-                    if header.base_offset >= self.end_offset:
-                        self._add(data, position, header)
-                    if len(self.offsets) >= self._keys_max:
-                        return
-                yield
+                yield run(partial(self._add_all, segment, data))
+                if self._is_full:
+                    return
         self.end_offset = max(self.end_offset, end_offset)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self.offsets) >= self._keys_max
+
+    def _add_all(self, segment: Segment, data: memoryview) -> None:
+        for position, header in _headers(segment, data):
+            if header.base_offset >= self.end_offset:
+                self._add(data, position, header)
+            if self._is_full:
+                return
 
     def _add(self, data: memoryview, position: int, header: BatchHeader) -> None:
         self.end_offset = header.next_offset
         if header.is_control or header.records_count == 0 or self._aborted.holds(header):
             return
-        columns = decode_batch(data, position, headers=False)
+        try:
+            columns = decode_batch(data, position, headers=False)
+        except DecodeError:
+            return  # The second pass says so.
         offsets = columns.offsets or range(header.base_offset, header.base_offset + len(columns))
         self.offsets.update((key, at) for key, at in zip(columns.keys, offsets, strict=True) if key is not None)
 
@@ -69,19 +92,23 @@ class CleanedFile:
         except OSError as error:
             raise storage_error(self.path, error, "compaction could not create it") from error
 
-    def write(self, survivors: Survivors) -> Iterator[None]:
+    def write(self, survivors: Survivors, run: Run) -> Iterator[Future[None] | None]:
         """Writes in steps. Raises DecodeError and the log's errors."""
         for segment in self.sources:
             for data in _steps(segment, segment.base_offset):
                 parts: list[bytes | memoryview] = []
-                for position, header in _headers(segment, data):
-                    left = survivors.of(header, data[position : position + header.size_bytes])
-                    if left is not None:
-                        self.index.add(header.base_offset, header.next_offset, len(left), header.max_timestamp)
-                        parts.append(left)
+                yield run(partial(self._choose, survivors, segment, data, parts))
                 self._write(b"".join(parts))
-                yield
         os.utime(self.path, ns=(self._modified_ns, self._modified_ns))
+
+    def _choose(
+        self, survivors: Survivors, segment: Segment, data: memoryview, parts: list[bytes | memoryview]
+    ) -> None:
+        for position, header in _headers(segment, data):
+            left = survivors.of(header, data[position : position + header.size_bytes])
+            if left is not None:
+                self.index.add(header.base_offset, header.next_offset, len(left), header.max_timestamp)
+                parts.append(left)
 
     @property
     def _modified_ns(self) -> int:

@@ -9,7 +9,8 @@ Rules (Kafka's ``Cleaner`` and ``CleanedTransactionMetadata``, KIP-534)
 4. The last batch of each producer that the log knows stays as a header without records, for its sequence number, and
    so does the last batch of the range that is compacted, for the offset after it.
 5. What lies behind the range that is compacted stays as it is.
-6. Offsets, producer, sequence and leader epoch of a batch never change, and a batch of which all stays is not touched.
+6. A batch that can't be read stays as it is: nothing is lost by that, and what is behind it is compacted.
+7. Offsets, producer, sequence and leader epoch of a batch never change, and a batch of which all stays is not touched.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Mapping, Sequence
 
 from coordinator.log.producer_state import AbortedTransaction, ProducerState
 from streamsrt.wire.compacted import compacted_batch
+from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import (
     BatchHeader,
     ControlType,
@@ -78,11 +80,20 @@ class Survivors:
         self._with_data: set[int] = set()
         #: Offsets of the abort markers that went.
         self.forgotten: set[int] = set()
+        #: Offset of each batch that can't be read -> why.
+        self.unreadable: dict[int, str] = {}
 
     def of(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
-        """What stays of a batch: itself, a new one, or nothing. Raises DecodeError."""
+        """What stays of a batch: itself, a new one, or nothing."""
         if header.base_offset >= self._end_offset:
             return batch
+        try:
+            return self._of_readable(header, batch)
+        except DecodeError as error:
+            self.unreadable[header.base_offset] = str(error)
+            return batch
+
+    def _of_readable(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
         if header.is_control:
             return self._of_marker(header, batch)
         if header.is_transactional:

@@ -8,9 +8,11 @@ import logging
 import pytest
 
 from coordinator.log import PartitionLog
+from coordinator.log.validation import split_batches
 from streamsrt.wire import types
 from streamsrt.wire.records import encode_batch
 from tests.coordinator.broker.in_process import InProcessBroker, production
+from tests.coordinator.broker.odd_batches import CASES
 from tests.coordinator.broker.test_groups import codes, commit
 from tests.coordinator.turns import turn
 
@@ -90,13 +92,33 @@ def test_a_log_that_can_not_be_read_does_not_stop_the_others(
         log_of(broker, name).flush()
     path = log_of(broker, "broken").directory / "00000000000000000000.log"
     with path.open("r+b") as file:
-        file.seek(70)
-        file.write(b"\xff\xff\xff")
+        file.seek(16)
+        file.write(b"\x07")
     with caplog.at_level(logging.ERROR):
         assert clean(broker) == 2
+    assert "uncleanable_partitions_count 1\n" in broker.broker.metrics_text()
     assert "broken-0 is not compacted any more: it holds records that can't be read" in caplog.text
     assert broker.values("whole") == [b"19"]
     assert clean(broker) == 0
+
+
+def test_a_batch_that_can_not_be_read_is_passed_and_told_once(
+    broker: InProcessBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create("t", **SMALL)
+    log = log_of(broker, "t")
+    for round_ in range(2):
+        for number in range(20):
+            put(broker, "t", b"k", b"%d" % number)
+        if round_ == 0:
+            log.append_admitted(split_batches(CASES["garbage"].records, log.config, from_coordinator=False), 0)
+        log.roll()
+        with caplog.at_level(logging.ERROR):
+            assert clean(broker) == 1
+    assert caplog.text.count("t-0: the batch at offset 20 can't be read and stays as it is") == 1
+    assert log.size_bytes < 1000
+    assert "log_cleaner_manager_unreadable_batches_count 1\n" in broker.broker.metrics_text()
+    assert "log_cleaner_manager_uncleanable_partitions_count 0\n" in broker.broker.metrics_text()
 
 
 def test_a_topic_that_is_deleted_meanwhile(broker: InProcessBroker) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.broker.metrics import Idleness
+from coordinator.broker.metrics import CLEANER, Idleness
 from coordinator.server.metrics_endpoint import MetricsEndpoint
 from streamsrt.wire import types
 from tests.coordinator.broker.in_process import InProcessBroker
@@ -37,6 +37,7 @@ def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
 
 def metrics(broker: InProcessBroker) -> dict[str, float]:
     lines = [line for line in broker.broker.metrics_text().splitlines() if not line.startswith("#")]
+    lines = [line for line in lines if not line.startswith(CLEANER)]
     assert all(line.startswith(PREFIX) for line in lines)
     found = dict(line.removeprefix(PREFIX).rsplit(" ", 1) for line in lines)
     assert len(found) == len(lines)

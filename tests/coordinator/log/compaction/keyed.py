@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,10 +42,16 @@ def open_compacted(
     return PartitionLog(directory, config, syncer, clean=clean)
 
 
-def compact(log: PartitionLog, now_ms: int = 10_000, map_bytes_max: int = 1 << 20) -> None:
-    """One pass, with everything on disk before it, as it is sooner or later."""
+def compact(log: PartitionLog, now_ms: int = 10_000, map_bytes_max: int = 1 << 20) -> Mapping[int, str]:
+    """One pass, with everything on disk before it, as it is sooner or later; what could not be read."""
     log.flush()
-    for step in log.compact(now_ms, map_bytes_max=map_bytes_max):
+    steps = log.compact(now_ms, map_bytes_max=map_bytes_max)
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as done:
+            reasons: Mapping[int, str] = done.value
+            return reasons
         if step is not None:
             step.result()
 

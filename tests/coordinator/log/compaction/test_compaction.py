@@ -9,8 +9,10 @@ import pytest
 
 from coordinator.log import CorruptLogError, LogClosedError, OutOfOrderSequenceError
 from coordinator.log.fsync import Syncer
+from coordinator.log.validation import split_batches
 from streamsrt.wire.primitives import DecodeError
-from streamsrt.wire.records import Compression, ControlType, iter_headers
+from streamsrt.wire.records import Compression, ControlType, iter_headers, read_header
+from tests.coordinator.broker.odd_batches import CASES
 from tests.coordinator.log.batches import batch, joined, marker
 from tests.coordinator.log.compaction.keyed import (
     COMPACTED,
@@ -336,10 +338,55 @@ def test_a_flipped_bit_is_noticed_and_nothing_is_lost(tmp_path: Path, syncer: Sy
     damaged[70] ^= 1
     with path.open("r+b") as file:
         file.write(damaged)
+    kept = read_header(damaged)
+    reasons = compact(log)
+    assert list(reasons) == [0]
+    assert "CRC" in reasons[0]
+    assert path.read_bytes()[: kept.size_bytes] == damaged[: kept.size_bytes]
+    assert len(path.read_bytes()) < len(damaged), "what is behind it is compacted"
+    assert compact(log) == reasons
+
+
+def test_where_not_even_a_header_can_be_read_the_log_stays_as_it_is(tmp_path: Path, syncer: Syncer) -> None:
+    log = open_compacted(tmp_path / "t-0", syncer)
+    fill(log, 5, ["a"])
+    log.roll()
+    log.flush()
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    damaged = bytearray(path.read_bytes())
+    damaged[16] = 7
+    with path.open("r+b") as file:
+        file.write(damaged)
     with pytest.raises(DecodeError):
         compact(log)
     assert path.read_bytes() == damaged
     assert not list(path.parent.glob("*.cleaned"))
+
+
+@pytest.mark.parametrize(
+    "name", ["garbage", "count 2, one record", "broken gzip", "codec 5", "no record bytes, count 1"]
+)
+def test_batches_that_nobody_can_read_stay_and_the_others_are_compacted(
+    tmp_path: Path, syncer: Syncer, name: str
+) -> None:
+    config = dataclasses.replace(COMPACTED, segment_bytes=1 << 20)
+    log = open_compacted(tmp_path / "t-0", syncer, config)
+    fill(log, 5, ["a", "b"])
+    first = log.log_end_offset
+    # As a broker that only looked at headers once took them.
+    log.append_admitted(split_batches(CASES[name].records, config, from_coordinator=False), 0)
+    fill(log, 5, ["b", "c"])
+    end = log.log_end_offset
+    log.roll()
+    reasons = compact(log)
+    assert list(reasons) == [first]
+    left = b"".join(log.read(0, 1 << 20).buffers)
+    kept = [header for _, header in iter_headers(left)]
+    assert [header.base_offset for header in kept] == [first - 2, first, end - 2, end - 1]
+    assert CASES[name].records[61:] in left
+    log.append(keyed(("d", "1")), now_ms=0)
+    log.roll()
+    assert compact(log) == reasons
 
 
 def test_compacted_and_deleted(tmp_path: Path, syncer: Syncer) -> None:
