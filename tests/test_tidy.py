@@ -77,6 +77,39 @@ def _is_module(path: Path) -> bool:
     return (path.suffix == ".py" and path.stem != "__init__") or (path / "__init__.py").exists()
 
 
+LISTED = re.compile(r"(?:- |\| )?``(\w+)``:?\s+(?:\| )?(\S.*)")
+"""A line of a package's docstring that says what one of its modules is."""
+
+
+def told_modules(docstring: str) -> dict[str, str]:
+    return {found[1]: found[2] for line in docstring.splitlines() if (found := LISTED.fullmatch(line))}
+
+
+def test_modules_are_found_in_lists_and_tables() -> None:
+    assert told_modules("A.\n\n- ``one``  the first\n``two``   second\n| ``three`` | third |\n1. ``four`` is none") == {
+        "one": "the first",
+        "two": "second",
+        "three": "third |",
+    }
+
+
+@pytest.mark.parametrize(
+    "package",
+    sorted(
+        path.parent.relative_to(ROOT).as_posix() for name in PACKAGES for path in (ROOT / name).rglob("__init__.py")
+    ),
+)
+def test_the_docstring_of_a_package_names_its_modules(package: str) -> None:
+    """What is in a package, by a phrase for each module, is said at its head, and nothing that is not there."""
+    folder = ROOT / package
+    told = told_modules(ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or "")
+    there = {path.stem for path in folder.iterdir() if _is_module(path)}
+    where = f"in the docstring of {package}/__init__.py"
+    missing = [f"add the line `- ``{name}``  WHAT IT IS, IN A PHRASE` {where}" for name in sorted(there - set(told))]
+    gone = [f"take the line of ``{name}`` out {where}: there is no such module" for name in sorted(set(told) - there)]
+    assert not [*missing, *gone], "; ".join([*missing, *gone])
+
+
 def test_functions_are_short() -> None:
     """Split a longer one: push the decisions up and the loops down."""
     long = []

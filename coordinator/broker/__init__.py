@@ -36,6 +36,16 @@ module                  what the handlers share
 ``log_cleaner``         compaction in the background
 ``broker_configs``      settings of the broker in force, and where they come from
 ``config_definitions``  settings of the broker and of topics: names, types, bounds
+``access``              what one principal may do from one host: the question that every request asks
+``acls``                ACLs: durable, and managed by Kafka's own requests (KIP-140)
+``authorization``       what each API asks of who calls it, as Kafka asks it
+``credentials``         SCRAM credentials: durable, and managed by Kafka's own requests (KIP-554)
+``kafka_settings``      the settings of Apache Kafka 4.4's broker, by name and type:
+                        ``AbstractKafkaConfig.CONFIG_DEF``, internal ones too
+``metrics``             the group coordinator's metrics, under Kafka's names, in the text format of Prometheus
+``queued_bytes``        how much memory may be held by requests that are being read or served, and by answers that are
+                        not yet sent
+``security``            ACLs and SCRAM credentials by request; SASL where a listener has none (else: ``sasl``)
 ======================  ==================================================================================================
 
 Not served: quotas, and of transactions what brokers do for clients of ``transaction.version`` 2. APIs that are not served

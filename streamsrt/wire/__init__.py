@@ -16,5 +16,10 @@ module             what is in it
 ``records``        record batches (magic 2) to and from columns
 ``compression``    the codecs of record batches, within a limit of decompressed bytes
 ``murmur2``        the default partitioner of the Java client
+``client_tags``    client tags of streams groups (KIP-1071) that mean something to our members and to the bundled
+                   broker
+``compacted``      batches that lost records to compaction: the rest encoded anew, everything else as it was
+``private_tags``   tagged fields that are not Kafka's: what the bundled broker adds to Kafka's messages, and what our
+                   clients read of it
 =================  ==========================================================================
 """

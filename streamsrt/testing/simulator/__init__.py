@@ -23,6 +23,10 @@ module          what is in it
 ``net``         connections, and how they fail
 ``disk``        stores, and what a crash leaves of them
 ``trace``       what happened
+``__main__``    ``python -m streamsrt.testing.simulator MODULE:TOPOLOGY --seeds 1000``: an application under many
+                seeds
+``running``     the calls: one seed, many seeds, and the run that they are compared with
+``values``      what a simulation is given, and what it gives
 ==============  =================================================================================
 """
 

@@ -1,5 +1,13 @@
 """What processor nodes compute: one frozen value for each operation.
 
+- ``basic``           operations on records, tables, groups and processors that stand for themselves
+- ``batches``         operations that see many records at once: a function over a whole batch, and asynchronous
+                      functions side by side
+- ``grouped_tables``  operations on tables that need the value that a change replaces, or a state of the user's own
+- ``joins``           what the processor nodes of joins compute
+- ``windowed``        aggregations whose windows depend on the records: sliding windows and sessions; and what holds
+                      results back
+
 1. An operation holds the user's functions and the names of the stores that it uses, nothing that runs. It says *what* is
    computed; how is the runtime's business.
 2. ``store`` is the store that an operation keeps its own result in; None where it keeps none.
