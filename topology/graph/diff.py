@@ -308,7 +308,10 @@ def _carried_over(old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
         return "carried over", "restored from its changelog, since it moves between memory and disk"
     reasons = []
     if old.retention_ms != new.retention_ms:
-        reasons.append(f"retention {old.retention_ms} -> {new.retention_ms} ms; what had expired does not come back")
+        becomes = "what had expired comes back where it is restored and its changelog still holds it"
+        if (new.retention_ms or 0) < (old.retention_ms or 0):
+            becomes = "what is older expires"
+        reasons.append(f"retention {old.retention_ms} -> {new.retention_ms} ms; {becomes}")
     kept_ms = (old.changelog_retention_ms, new.changelog_retention_ms)
     if new.changelog is not None and None not in kept_ms and kept_ms[0] != kept_ms[1]:
         if _is_longer(*kept_ms):
