@@ -6,9 +6,10 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -110,7 +111,30 @@ def _line(error: BaseException) -> str:
 
 
 def module_digest(name: str) -> str:
-    """A hash of the source of an application's module, which must be importable; empty where it has no file."""
-    module = importlib.import_module(module_and_attribute(name)[0])
-    path = getattr(module, "__file__", None)
+    """A hash of the source of an application's module, which is not imported for it; empty where it has no file."""
+    path = _source_of(module_and_attribute(name)[0])
     return "" if path is None else sha256(Path(path).read_bytes()).hexdigest()[:32]
+
+
+def _source_of(module: str) -> str | None:
+    """The file of a module: of the one that is imported already, or else the one that an import would run."""
+    if module in sys.modules:
+        return getattr(sys.modules[module], "__file__", None)
+    inside: Sequence[str] | None = None
+    spec: ModuleSpec | None = None
+    parts = module.split(".")
+    for count in range(1, len(parts) + 1):
+        # Not importlib.util.find_spec: that imports the packages on the way.
+        spec = _found(".".join(parts[:count]), inside)
+        if spec is None:
+            return None
+        inside = spec.submodule_search_locations
+    return None if spec is None or not spec.has_location else spec.origin
+
+
+def _found(module: str, inside: Sequence[str] | None) -> ModuleSpec | None:
+    for finder in sys.meta_path:
+        spec = finder.find_spec(module, inside, None)
+        if spec is not None:
+            return spec
+    return None

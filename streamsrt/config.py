@@ -71,6 +71,7 @@ def _dotted(name: str) -> str:
     return _SPECIAL_KEYS.get(name, name.replace("_", "."))
 
 
+_SECRET_WORDS = ("password", "secret", "token", "jaas")
 _SPECIAL_KEYS = {"sasl_oauth_token_provider": "sasl.oauth.token.provider"}
 
 
@@ -385,7 +386,8 @@ def _mapping(values: Mapping[str, Any], name: str, form: str) -> dict[str, Any]:
     found = values.get(name, values.get(_dotted(name), {}))
     if not isinstance(found, Mapping):
         raise ValueError(
-            f"{_dotted(name)} is a mapping of keys to values, not {found!r}: give {form}=VALUE for each key"
+            f"{_dotted(name)} is a mapping of keys to values, not of type {type(found).__name__}: give {form}=VALUE for "
+            "each key"
         )
     return {str(key): value if name == "app_configs" else str(value) for key, value in found.items()}
 
@@ -408,5 +410,12 @@ def _explain(error: ValidationError) -> str:
         elif detail["type"] == "value_error":
             lines.append(str(detail["ctx"]["error"]) if "ctx" in detail else detail["msg"])
         else:
-            lines.append(f"{key}={detail['input']!r}: {detail['msg']}")
+            given = "(not shown)" if _is_secret(key) else repr(detail["input"])
+            lines.append(f"{key}={given}: {detail['msg']}")
     return "; ".join(lines)
+
+
+def _is_secret(key: str) -> bool:
+    """Whether a setting's value must not be printed: it, or its first part, names something secret."""
+    field = StreamsConfig.model_fields.get(key.split(".")[0]) or StreamsConfig.model_fields.get(key.replace(".", "_"))
+    return (field is not None and not field.repr) or any(word in key.lower() for word in _SECRET_WORDS)

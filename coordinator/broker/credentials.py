@@ -1,6 +1,7 @@
 """SCRAM credentials: durable, and managed by Kafka's own requests (KIP-554).
 
-1. A credential is a row of an internal log, and in force once that is written.
+1. A credential is a row of an internal log, and in force once that is written. So is the key that the salts of users who
+   are not there follow from: made once, or a start would tell them from those of users who are.
 2. Of several changes in one request each succeeds or fails by itself; two for one user fail both.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import orjson
 
@@ -24,6 +25,8 @@ from streamsrt.wire.types import (
 )
 
 _ROW = "scram/"
+_DECOY_ROW = "scram.decoy.key"
+_DECOY_KEY_BYTES = 32
 Name = tuple[Mechanism, str]
 Change = (
     AlterUserScramCredentialsRequest.ScramCredentialDeletion | AlterUserScramCredentialsRequest.ScramCredentialUpsertion
@@ -36,9 +39,11 @@ class Credentials:
     def __init__(self, log: KeyedLog) -> None:
         self._log = log
         self._known: dict[Name, Credential] = {}
+        self._decoy_key = b""
 
     def load(self, rows: Mapping[str, bytes]) -> None:
         """Takes the credentials out of the rows of the broker's log."""
+        self._decoy_key = rows.get(_DECOY_ROW, b"")
         for key, row in rows.items():
             if key.startswith(_ROW):
                 number, _, user = key.removeprefix(_ROW).partition("/")
@@ -46,6 +51,14 @@ class Credentials:
                 salt, stored_key, server_key = (b64decode(value[name]) for name in ("salt", "stored_key", "server_key"))
                 credential = Credential(salt, stored_key, server_key, value["iterations"])
                 self._known[Mechanism(int(number)), user] = credential
+
+    def decoy_key(self, random_bytes: Callable[[int], bytes]) -> bytes:
+        """What the salts of users who are not there follow from. Raises the log's errors."""
+        if not self._decoy_key:
+            made = random_bytes(_DECOY_KEY_BYTES)
+            self._log.put(_DECOY_ROW, made)
+            self._decoy_key = made
+        return self._decoy_key
 
     def of(self, mechanism: Mechanism, user: str) -> Credential | None:
         return self._known.get((mechanism, user))

@@ -64,7 +64,8 @@ class LogDirectory:
         syncer: Syncer | None = None,
     ) -> None:
         self.path = path
-        path.mkdir(parents=True, exist_ok=True)
+        # What lies here are records, passwords' keys and who may do what: nobody else on the machine is to read them.
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock_fd = _lock(path)
         try:
             self.was_clean = self._start()
@@ -200,7 +201,7 @@ def _remove_tree(path: Path) -> None:
 
 def _lock(directory: Path) -> int:
     path = directory / _LOCK_FILE
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -46,7 +46,7 @@ def with_suffix(directory: Path, *suffixes: str) -> list[Path]:
 def replace_file(path: Path, content: bytes, *, durable: bool) -> None:
     """Replaces ``path`` by ``content``, whole or not at all: for a killed process, with ``durable`` for a power loss."""
     temporary = path.with_name(path.name + ".new")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         with naming(path):
             view = memoryview(content)

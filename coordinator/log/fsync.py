@@ -41,7 +41,7 @@ class SharedFile:
     def __init__(self, path: Path, flags: int) -> None:
         self.fd = -1
         self.path = path
-        self.fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self.fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
 
     def __del__(self) -> None:
         if self.fd >= 0:

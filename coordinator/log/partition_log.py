@@ -92,7 +92,7 @@ class PartitionLog:
         self._cleaned_offset = 0
         self._saved: Checkpoint | None = None
         if not directory.exists():
-            directory.mkdir()
+            directory.mkdir(mode=0o700)
             self._unsynced_directories |= {directory, directory.parent}
             clean = True
         self._load()

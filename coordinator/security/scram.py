@@ -2,7 +2,8 @@
 
 1. A password is never kept: a credential is a salt, an iteration count and two keys that are derived from it.
 2. An exchange has two steps. A user that is not there and a wrong password have one answer: a client can't tell which names
-   exist. For a user that is not there the exchange goes on with a made-up salt, always the same for one name.
+   exist. For a user that is not there the exchange goes on with a made-up salt, always the same for one name and mechanism,
+   over restarts too.
 3. Comparisons take the same time whatever they compare.
 """
 
@@ -111,7 +112,9 @@ class ScramServer:
         return self._server_first
 
     def _decoy(self) -> Credential:
-        salt = hmac.digest(self._decoy_key, self._name.encode(), "sha512")[:_SALT_BYTES]
+        # A user has another salt for each mechanism.
+        about = f"{self._mechanism.sasl_name}/{self._name}".encode()
+        salt = hmac.digest(self._decoy_key, about, "sha512")[:_SALT_BYTES]
         return Credential(salt, b"", b"", ITERATIONS_MIN)
 
     def _final(self, text: str) -> str:

@@ -36,7 +36,7 @@ from coordinator.log import LogDirectory, LogError
 from coordinator.server.dispatch import Dispatcher
 from coordinator.server.listener import Listener
 from coordinator.server.metrics_endpoint import MetricsEndpoint
-from coordinator.server.security import add_scram, check_host, handlers, limits_of, tls_context
+from coordinator.server.security import add_scram, check_host, handlers, limits_of, open_doors, tls_context
 from coordinator.server.settings import read_configs
 from streamsrt.wire.messages import warm
 from streamsrt.wire.primitives import DecodeError
@@ -65,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         configs, group_config = read_configs(options.properties, options.config)
         check_host(options.host, configs, insecure=options.insecure)
         tls = tls_context(configs)
+        for door in open_doors(options.host, options.metrics and options.metrics[0], configs):
+            logger.warning("%s", door)
     except (InvalidConfigError, InvalidGroupConfigError, OSError) as error:
         return _stop(2, error)
     _raise_file_limit()

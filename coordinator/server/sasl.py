@@ -51,8 +51,8 @@ Exchanges = Mapping[str, Callable[[], Exchange]]
 
 
 def exchanges(names: tuple[str, ...], users: Mapping[str, str], credentials: Credentials) -> Exchanges:
-    """What begins an exchange, by the names of the mechanisms. ``users``: passwords for PLAIN."""
-    decoy_key = secrets.token_bytes(32)
+    """What begins an exchange, by the names of the mechanisms. ``users``: passwords for PLAIN. Raises the log's errors."""
+    decoy_key = credentials.decoy_key(secrets.token_bytes)
 
     def scram(mechanism: Mechanism) -> Callable[[], Exchange]:
         return lambda: ScramServer(

@@ -30,11 +30,7 @@ _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required
 
 def check_host(host: str, configs: Mapping[str, Value], *, insecure: bool) -> None:
     """Raises InvalidConfigError for an address that must not, or can't, be listened on with these settings."""
-    try:
-        address = ipaddress.ip_address(host)
-        loopback, everywhere = address.is_loopback, address.is_unspecified
-    except ValueError:
-        loopback, everywhere = host == "localhost", not host
+    loopback, everywhere = _reach(host)
     protocol, client_auth = configs["security.protocol"], configs["ssl.client.auth"]
     open_to_all = protocol == "PLAINTEXT" or (protocol == "SSL" and client_auth != "required")
     if open_to_all and not loopback and not insecure:
@@ -48,6 +44,31 @@ def check_host(host: str, configs: Mapping[str, Value], *, insecure: bool) -> No
             f"--host {host or repr(host)} is no address that clients can connect to: "
             "say which one to tell them with --config advertised.host=NAME"
         )
+
+
+def open_doors(host: str, metrics_host: str | None, configs: Mapping[str, Value]) -> list[str]:
+    """What others on the network can see or read along, as it is asked for: for warnings."""
+    found = []
+    if configs["security.protocol"] == "SASL_PLAINTEXT" and not _reach(host)[0]:
+        found.append(
+            f"--host {host or repr(host)} with security.protocol=SASL_PLAINTEXT: whoever is on the way reads all records, "
+            "and passwords of PLAIN. SASL_SSL is the same under encryption"
+        )
+    if metrics_host is not None and not _reach(metrics_host)[0]:
+        found.append(
+            f"--metrics {metrics_host}: everybody who reaches this address reads the names of topics, groups and clients, "
+            "without a password. Listen on 127.0.0.1, or let a firewall say who may"
+        )
+    return found
+
+
+def _reach(host: str) -> tuple[bool, bool]:
+    """Whether the address is this machine's only, and whether it is every address."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost", not host
+    return address.is_loopback, address.is_unspecified
 
 
 def tls_context(configs: Mapping[str, Value]) -> ssl.SSLContext | None:

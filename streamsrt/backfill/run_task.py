@@ -179,18 +179,18 @@ def _check_no_lake(task: TaskPlan) -> None:
 
 def application_of(plan: Plan) -> tuple[Topology, StreamsConfig]:
     """The application of a plan, with every serde and setting in place. Raises PlanError where it is not the same."""
+    # Before any of its code runs: a worker that found another program under the name would run that.
+    if module_digest(plan.application) != plan.code_digest:
+        raise PlanError(
+            f"the source of {plan.application} was changed since plan {plan.id} was made, or is not here, and tasks of two "
+            "versions must not be mixed: bring it back, or plan again in another --dir"
+        )
     application = load_application(plan.application)
     topology, config = configured(application.topology, {**application.config, **plan.config}, plan.application_id)
     if topology.digest != plan.topology_digest:
         raise PlanError(
             f"{plan.application} is another topology (digest {topology.digest}) than that of plan {plan.id} (digest "
             f"{plan.topology_digest}): bring back the program that was planned, or plan again in another --dir"
-        )
-    if module_digest(plan.application) != plan.code_digest:
-        raise PlanError(
-            f"the source of {plan.application} was changed since plan {plan.id} was made, and tasks of two versions "
-            "must "
-            "not be mixed: bring it back, or plan again in another --dir"
         )
     return topology, config
 

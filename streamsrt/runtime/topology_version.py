@@ -20,6 +20,7 @@ from typing import Any
 
 from streamsrt.client.interface import Administering
 from streamsrt.errors import TopologyMismatchError
+from streamsrt.state.private_files import write_private
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from topology.graph.diff import diff
 from topology.graph.outline import TopologyOutline, outline
@@ -87,7 +88,7 @@ class LocalVersion:
         if self._remembered:
             return
         made = self._file.with_suffix(f".{os.getpid()}.tmp")
-        made.write_text(json.dumps(self._outline.to_json(), indent=1) + "\n", encoding="utf-8")
+        write_private(made, json.dumps(self._outline.to_json(), indent=1) + "\n")
         os.replace(made, self._file)
         self._remembered = True
 

@@ -15,6 +15,7 @@
 - ``memory``              a store in memory: gone with the process, and restored from its changelog as a whole
 - ``passing_directory``   a directory for what is not to stay: that of a task which has none in a state directory
                           (tests, backfills)
+- ``private_files``       directories and files that nobody else on the machine may read
 - ``rocksdb``             a store in RocksDB
 - ``rocksdb_statistics``  what RocksDB says of itself: integer properties, and statistics that are a text with a line
                           for each

@@ -34,6 +34,7 @@ from typing import NamedTuple
 from streamsrt.errors import ConfigError, StateDirectoryLockedError, StateError, StoreCorruptedError
 from streamsrt.state.failures import delete_tree, storage_error
 from streamsrt.state.kinds import LaidOut, check_kind, lay_out, make_store
+from streamsrt.state.private_files import make_private, write_private
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore, read_changelog_offset
 from streamsrt.state.store import BytesStore
 from streamsrt.state.store_format import differences, forget_format, read_format, store_format, write_format
@@ -153,7 +154,7 @@ class StateDirectory:
         fresh = path.with_name(f"{path.name}.new")
         try:
             path.parent.mkdir(exist_ok=True)
-            fresh.write_text(json.dumps({"positions": {str(key): at for key, at in positions.items()}}) + "\n")
+            write_private(fresh, json.dumps({"positions": {str(key): at for key, at in positions.items()}}) + "\n")
             fresh.replace(path)
         except OSError as error:
             raise storage_error(str(error), f"the positions of global store {store!r}", "written") from error
@@ -285,8 +286,8 @@ def _locked(path: Path) -> int:
     """A file descriptor that holds the lock of the directory, which is made if need be."""
     lock = path / ".lock"
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        make_private(path)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise storage_error(str(error), f"state directory {path}", "opened") from error
     try:
@@ -362,10 +363,7 @@ def _new_process_id(path: Path) -> uuid.UUID:
     text = json.dumps({"format": FORMAT, "process_id": str(process_id)}) + "\n"
     fresh = path.with_name("process.json.new")
     try:
-        with open(fresh, "w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        write_private(fresh, text, durably=True)
         fresh.replace(path)
     except OSError as error:
         raise storage_error(str(error), f"state directory {path.parent}", "written") from error

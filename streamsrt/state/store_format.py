@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from streamsrt.state.failures import storage_error
+from streamsrt.state.private_files import write_private
 from streamsrt.state.windowed import MIN_SEGMENT_INTERVAL_MS
 from topology.graph.nodes import StoreSpec
 
@@ -61,7 +62,7 @@ def write_format(path: Path, store: StoreFormat, name: str) -> None:
     fresh = path.with_name(f"{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(json.dumps(store) + "\n", encoding="ascii")
+        write_private(fresh, json.dumps(store) + "\n")
         os.replace(fresh, path)
     except OSError as error:
         raise storage_error(str(error), f"the format of store {name!r}", "written") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,17 @@ def test_an_application_is_named_by_module_or_file(write: Write, tmp_path: Path)
     for name in names:
         assert "topic: named_neighbour" in load_application(name).topology.describe(), name
         assert module_digest(name) == module_digest("named_app")
+
+
+def test_a_digest_is_of_the_file_and_imports_nothing(write: Write) -> None:
+    text = "raise SystemExit('it was run')"
+    write("digest_package/__init__.py", text)
+    write("digest_package/app.py", text)
+    write("digest_app.py", text)
+    expected = sha256(text.encode()).hexdigest()[:32]
+    for name in ("digest_app:topology", "./digest_app.py:topology", "digest_package.app", "./digest_package/app.py"):
+        assert module_digest(name) == expected, name
+    assert module_digest("digest_app_that_is_not_there") == ""
 
 
 def test_a_file_of_a_package_is_a_module_of_it(write: Write) -> None:

@@ -132,6 +132,14 @@ def test_one_budget_is_divided(values: dict[str, object], record_caches: int, ro
     assert config.uncommitted_bytes + config.rocksdb_bytes == config.memory_bytes
 
 
+@pytest.mark.parametrize("key", ["sasl.password", "sasl_password", "ssl.key.password"])
+@pytest.mark.parametrize("value", [12345678, ["hunter2-12345678"], {"a": "12345678"}, b"\xff12345678"])
+def test_a_password_of_a_wrong_type_is_not_shown(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=r"password=\(not shown\): ") as mistake:
+        StreamsConfig.of(APP, {key: value})
+    assert "12345678" not in str(mistake.value)
+
+
 def test_passwords_are_not_shown() -> None:
     config = StreamsConfig.of(APP, {"sasl.password": "secret-1", "ssl.key.password": "secret-2"})
     assert "secret" not in repr(config)
@@ -168,7 +176,7 @@ def test_every_key_is_known_in_kafkas_form() -> None:
 @pytest.mark.parametrize("key", ["client.tags", "client_tags", "topic.configs", "topic_configs"])
 def test_settings_below_a_prefix_are_given_as_a_mapping(key: str) -> None:
     with pytest.raises(
-        ConfigError, match=r"is a mapping of keys to values, not 0: give (topic|client\.tag)\.KEY=VALUE"
+        ConfigError, match=r"is a mapping of keys to values, not of type int: give (topic|client\.tag)\.KEY=VALUE"
     ):
         StreamsConfig.of(APP, {key: 0})
 

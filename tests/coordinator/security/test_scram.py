@@ -85,6 +85,8 @@ def test_the_salt_of_an_unknown_user_is_always_the_same() -> None:
 
     assert salt(b"bob", b"one") == salt(b"bob", b"one")
     assert len({salt(b"bob", b"one"), salt(b"eve", b"one"), salt(b"bob", b"other")}) == 3
+    other = server(Mechanism.SCRAM_SHA_512, decoy=b"one").step(b"n,,n=bob,r=nonce").split(b",")[1]
+    assert other != salt(b"bob", b"one"), "a user has another one for each mechanism"
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ from confluent_kafka.admin import (
 )
 
 from coordinator.broker.config_definitions import InvalidConfigError
-from coordinator.server.sasl import FRAME_BYTES_MAX
-from coordinator.server.security import check_host, limits_of
+from coordinator.server.sasl import FRAME_BYTES_MAX, exchanges
+from coordinator.server.security import check_host, limits_of, open_doors
 from coordinator.server.settings import read_configs
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.security import AuthenticationError
@@ -306,6 +306,49 @@ def test_other_machines_reach_a_broker_with_security_only(host: str, settings: l
     else:
         with pytest.raises(InvalidConfigError, match="reachable from other machines"):
             check_host(host, configs, insecure=False)
+
+
+@pytest.mark.parametrize(
+    ("host", "metrics", "settings", "warnings"),
+    [
+        ("127.0.0.1", None, ["security.protocol=SASL_PLAINTEXT"], 0),
+        ("10.1.2.3", None, ["security.protocol=SASL_SSL"], 0),
+        ("10.1.2.3", None, ["security.protocol=SASL_PLAINTEXT"], 1),
+        ("0.0.0.0", "0.0.0.0", ["security.protocol=SASL_PLAINTEXT"], 2),
+        ("127.0.0.1", "localhost", [], 0),
+        ("127.0.0.1", "::", [], 1),
+        ("127.0.0.1", "10.1.2.3", [], 1),
+    ],
+)
+def test_what_others_can_read_along_is_a_warning(
+    host: str, metrics: str | None, settings: list[str], warnings: int
+) -> None:
+    configs, _ = read_configs(None, settings)
+    found = open_doors(host, metrics, configs)
+    assert len(found) == warnings
+    assert all(text.startswith(("--host", "--metrics")) for text in found)
+
+
+def test_open_metrics_are_a_warning_at_the_start(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data", "--metrics", "0.0.0.0:0") as broker:
+        assert "--metrics 0.0.0.0: everybody who reaches this address" in broker.log
+
+
+def test_the_salt_of_an_unknown_user_survives_a_restart(tmp_path: Path) -> None:
+    salts = set()
+    for _ in range(2):
+        broker = InProcessBroker(tmp_path / "data", {"security.protocol": "SASL_PLAINTEXT"}).broker
+        side = exchanges(("SCRAM-SHA-512",), {}, broker.credentials)["SCRAM-SHA-512"]()
+        salts.add(side.step(b"n,,n=nobody,r=nonce").split(b",")[1])
+        broker.close()
+    assert len(salts) == 1
+
+
+def test_nobody_else_on_the_machine_may_read_the_data_directory(tmp_path: Path) -> None:
+    broker = InProcessBroker(tmp_path / "data")
+    broker.close()
+    for path in [tmp_path / "data", *(tmp_path / "data").rglob("*")]:
+        assert path.stat().st_mode & 0o077 == 0, path
 
 
 @pytest.mark.parametrize(("given", "limit"), [("10.0.0.7:5, 127.0.0.1:3", 3), ("[::1]:9", 2000), ("", 2000)])

@@ -268,6 +268,19 @@ def test_a_plan_of_another_program_is_refused(tmp_path: Path) -> None:
         assert refused.value.exit_code == 2
 
 
+def test_another_program_under_the_name_is_refused_before_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = load_plan(planned(tmp_path / "planned", [lines(5, seed=8)]).directory)
+    (tmp_path / "program_that_came_later.py").write_text("raise SystemExit('it was run')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    other = tmp_path / "other"
+    save_plan(plan.model_copy(update={"application": "program_that_came_later:topology"}).sealed(), other)
+    with pytest.raises(PlanError, match="was changed since"):
+        run_task(other, plan.tasks[0].id)
+
+
 def test_another_plan_does_not_go_into_the_same_directory(tmp_path: Path) -> None:
     backfill = planned(tmp_path, [lines(5, seed=9)])
     plan = load_plan(backfill.directory)

@@ -36,6 +36,20 @@ def key_value(store: LaidOut) -> BytesStore:
     return store
 
 
+def test_nobody_else_on_the_machine_may_look_into_it(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "my-app"
+    with StateDirectory(tmp_path / "state", "my-app") as directory:
+        directory.open_store(COUNTS, 0).close()
+        directory.write_positions("counts", 0, {0: 1})
+        ours = [path / ".lock", path / "process.json", path / "stores/counts/0.json", path / "global/counts-0.json"]
+        assert [each.stat().st_mode & 0o777 for each in (path.parent, path)] == [0o700, 0o700]
+        assert {each.stat().st_mode & 0o777 for each in ours} == {0o600}
+    # One that another version left open to all.
+    path.chmod(0o755)
+    with StateDirectory(tmp_path / "state", "my-app"):
+        assert path.stat().st_mode & 0o777 == 0o700
+
+
 # --------------------------------------------------------------------------------------------------------------- stores
 
 
