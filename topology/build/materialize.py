@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from topology.build.plan import Plan, PlannedSerde, PlannedStore, frozen_config
-from topology.graph.nodes import AnySerde, StoreSpec
-from topology.spec.codecs import bytes_, long
+from topology.graph.nodes import StoreSpec
+from topology.spec.codecs import AnySerde, bytes_, long
 from topology.spec.errors import TopologyError, UnsupportedError, WindowError, call_site
 from topology.spec.names import check_name
 from topology.spec.stores import Store

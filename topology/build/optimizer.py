@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Any
 
 from topology.build.plan import OperatorStep, RepartitionStep, SplitStep, Step, StreamJoinStep, TableSourceStep
 from topology.build.unfinished import UnfinishedTopology
@@ -37,7 +36,7 @@ _CHANGES_KEYS = (SelectKey, Map, FlatMap)
 _KEEPS_RECORDS = (Filter, Peek, PassThrough)
 
 
-def optimizations(config: Mapping[str, Any]) -> frozenset[str]:
+def optimizations(config: Mapping[str, object]) -> frozenset[str]:
     """What the application's configuration switches on. Raises TopologyError for a name that there is not."""
     names = [name.strip() for name in str(config.get(OPTIMIZATION_KEY, "none")).split(",")]
     if names == ["none"] or names == [""]:

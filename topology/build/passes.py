@@ -15,7 +15,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from topology.build.layout import Layout, children_of, in_order
 from topology.build.optimizer import merge_repartitions, optimizations, reuse_source_topics, single_store_self_joins
@@ -53,7 +52,7 @@ from topology.spec.processor_wrapper import PROCESSOR_WRAPPER_KEY
 EXPLICIT_NAMES_KEY = "ensure.explicit.internal.resource.naming"
 
 
-def build(plan: Plan, config: Mapping[str, Any] | None, epoch: int) -> Topology:
+def build(plan: Plan, config: Mapping[str, object] | None, epoch: int) -> Topology:
     """The topology of a plan. Raises TopologyError."""
     if epoch < 0:
         raise TopologyError(f"a topology epoch is 0 or above, not {epoch}")

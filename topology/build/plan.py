@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from topology.graph.nodes import AnySerde, Side, StoreSpec
+from topology.graph.nodes import Side, StoreSpec
 from topology.graph.operations import Function, Operation
-from topology.spec.codecs import Serde
+from topology.spec.codecs import AnySerde, Serde
 from topology.spec.errors import CallSite
 
 

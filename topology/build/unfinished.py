@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from topology.build.plan import Plan, Step
 from topology.graph.nodes import Node, OpenSerde, StoreSpec, Subtopology
@@ -15,7 +14,7 @@ class UnfinishedTopology:
     """A topology under construction."""
 
     plan: Plan
-    config: Mapping[str, Any]
+    config: Mapping[str, object]
     steps: tuple[Step, ...] = ()
     merged: Mapping[str, str] = field(default_factory=dict)
     """Sources that became one: name -> name of the one that stays."""

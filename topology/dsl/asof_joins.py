@@ -14,9 +14,8 @@ from topology.build.materialize import as_store, store_spec, windowed_spec
 from topology.build.plan import LateSource, OperatorStep, Plan, PlannedSerde, PlannedStore, Step
 from topology.build.planned import PlannedStream, checked_step_name
 from topology.dsl.stream_joins import join_side
-from topology.graph.nodes import AnySerde
 from topology.graph.operations import AsofJoin, AsofKeep, Function, PassThrough
-from topology.spec.codecs import bytes_, check_keys
+from topology.spec.codecs import AnySerde, bytes_, check_keys
 from topology.spec.errors import TopologyError, UnsupportedError, WindowError, call_site
 from topology.spec.functions import check_function, of_joined
 from topology.spec.stores import Store

@@ -8,7 +8,7 @@ topology = builder.build()
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, overload
 
 from topology.build.materialize import added_store, as_store, generated_store_name, given_serdes, key_value_store
@@ -19,11 +19,11 @@ from topology.dsl.global_tables import GlobalKTable, add_global_store, add_globa
 from topology.dsl.streams_and_tables import KStream, KTable
 from topology.graph.operations import TableSource
 from topology.graph.topology import Topology
-from topology.spec.codecs import Serde
+from topology.spec.codecs import AnySerde, Serde
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.functions import OffsetReset, TimestampExtractor, reset_policy
 from topology.spec.names import check_name
-from topology.spec.processor import Processor
+from topology.spec.processor_wrapper import ProcessorSupplier
 from topology.spec.stores import Store
 from topology.spec.timestamps import timestamp_extractor as extractor_of
 
@@ -89,8 +89,8 @@ class StreamsBuilder:
         self,
         topics: Topics,
         *,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
+        key: AnySerde = None,
+        value: AnySerde = None,
         timestamp_extractor: TimestampExtractor | str | None = None,
         offset_reset: OffsetReset | None = None,
         name: str | None = None,
@@ -168,8 +168,8 @@ class StreamsBuilder:
         self,
         topic: str,
         *,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
+        key: AnySerde = None,
+        value: AnySerde = None,
         store: str | Store | None = None,
         timestamp_extractor: TimestampExtractor | str | None = None,
         offset_reset: OffsetReset | None = None,
@@ -224,8 +224,8 @@ class StreamsBuilder:
         self,
         topic: str,
         *,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
+        key: AnySerde = None,
+        value: AnySerde = None,
         store: str | Store | None = None,
         name: str | None = None,
     ) -> GlobalKTable[Any, Any]: ...
@@ -233,8 +233,8 @@ class StreamsBuilder:
         self,
         topic: str,
         *,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
+        key: AnySerde = None,
+        value: AnySerde = None,
         store: str | Store | None = None,
         name: str | None = None,
     ) -> GlobalKTable[Any, Any]:
@@ -249,10 +249,10 @@ class StreamsBuilder:
         self,
         store: Store,
         topic: str,
-        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        supplier: ProcessorSupplier,
         *,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
+        key: AnySerde = None,
+        value: AnySerde = None,
         name: str | None = None,
     ) -> StreamsBuilder:
         """A store that every instance fills from all of ``topic``, by a processor that ``supplier()`` makes.
@@ -276,7 +276,7 @@ class StreamsBuilder:
         self._plan.add(StoreStep(name=f"store {planned.name}", site=call_site(), store=planned))
         return self
 
-    def build(self, config: Mapping[str, Any] | None = None, epoch: int = 0) -> Topology:
+    def build(self, config: Mapping[str, object] | None = None, epoch: int = 0) -> Topology:
         """The topology of all steps so far. May be called again.
 
         ``config``: the application's configuration, for the keys that change a topology (see :meth:`Topology.configured`;

@@ -14,9 +14,8 @@ from typing import Any
 
 from topology.build.planned import PlannedStream
 from topology.dsl.stream_steps import process
-from topology.graph.nodes import AnySerde
 from topology.graph.operations import Function
-from topology.spec.codecs import long
+from topology.spec.codecs import AnySerde, long
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.functions import OF_RECORD, check_function
 from topology.spec.processor import FixedKeyProcessor, ProcessorContext, Record

@@ -9,8 +9,7 @@ Source: org.apache.kafka.streams.kstream.GlobalKTable.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from topology.build.materialize import (
     added_store,
@@ -23,11 +22,11 @@ from topology.build.materialize import (
 from topology.build.plan import GlobalStep, Plan, PlannedSerde, PlannedStore
 from topology.build.planned import PlannedGlobalTable
 from topology.graph.operations import Operation, Process, TableSource
-from topology.spec.codecs import Serde
+from topology.spec.codecs import AnySerde
 from topology.spec.errors import call_site
 from topology.spec.functions import NOTHING, check_function
 from topology.spec.names import check_name
-from topology.spec.processor import Processor
+from topology.spec.processor_wrapper import ProcessorSupplier
 from topology.spec.stores import Store
 
 K = TypeVar("K")
@@ -52,8 +51,8 @@ def add_global_table(
     plan: Plan,
     topic: str,
     store: str | Store | None,
-    key: Serde[Any] | None,
-    value: Serde[Any] | None,
+    key: AnySerde,
+    value: AnySerde,
     name: str | None,
 ) -> PlannedGlobalTable:
     """Adds the step of a global table."""
@@ -69,8 +68,8 @@ def add_global_store(
     plan: Plan,
     store: Store,
     topic: str,
-    supplier: Callable[[], Processor[Any, Any, Any, Any]],
-    serdes: tuple[Serde[Any] | None, Serde[Any] | None],
+    supplier: ProcessorSupplier,
+    serdes: tuple[AnySerde, AnySerde],
     name: str | None,
     source_name: str | None = None,
 ) -> None:
@@ -84,7 +83,7 @@ def _add(
     topic: str,
     planned: PlannedStore,
     operation: Operation,
-    serdes: tuple[Serde[Any] | None, Serde[Any] | None],
+    serdes: tuple[AnySerde, AnySerde],
     name: str | None,
     source_name: str | None = None,
 ) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from topology.build.plan import LateSource, OperatorStep, Plan
 from topology.build.planned import PlannedStream, PlannedTable, checked_step_name
-from topology.graph.nodes import AnySerde
 from topology.graph.operations import PassThrough
+from topology.spec.codecs import AnySerde
 from topology.spec.errors import TopologyError, call_site
 
 

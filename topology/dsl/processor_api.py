@@ -16,7 +16,7 @@ Source: org.apache.kafka.streams.Topology.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from topology.build.materialize import added_store, read_only_store
@@ -25,7 +25,7 @@ from topology.build.plan import OperatorStep, Plan, PlannedSerde, PlannedStore, 
 from topology.dsl.global_tables import add_global_store
 from topology.graph.operations import Process
 from topology.graph.topology import Topology
-from topology.spec.codecs import Serde
+from topology.spec.codecs import AnySerde
 from topology.spec.errors import NameInUseError, TopologyError, UnknownStoreError, call_site
 from topology.spec.functions import (
     NOTHING,
@@ -39,7 +39,7 @@ from topology.spec.functions import (
     reset_policy,
 )
 from topology.spec.names import check_name
-from topology.spec.processor import Processor
+from topology.spec.processor_wrapper import ProcessorSupplier
 from topology.spec.stores import Store
 from topology.spec.timestamps import timestamp_extractor as extractor_of
 
@@ -61,8 +61,8 @@ class TopologyBuilder:
         name: str,
         topics: Names | re.Pattern[str],
         *,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
+        key: AnySerde = None,
+        value: AnySerde = None,
         timestamp_extractor: TimestampExtractor | str | None = None,
         offset_reset: OffsetReset | None = None,
     ) -> TopologyBuilder:
@@ -91,7 +91,7 @@ class TopologyBuilder:
     def add_processor(
         self,
         name: str,
-        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        supplier: ProcessorSupplier,
         *,
         parents: Names,
         stores: Iterable[str | Store] = (),
@@ -121,8 +121,8 @@ class TopologyBuilder:
         topic: str | TopicExtractor[Any, Any],
         *,
         parents: Names,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
+        key: AnySerde = None,
+        value: AnySerde = None,
         partitioner: Partitioner[Any, Any] | None = None,
     ) -> TopologyBuilder:
         """Writes what ``parents`` forward to a topic, or to the one that ``topic(key, value, context)`` names.
@@ -163,9 +163,9 @@ class TopologyBuilder:
         source: str,
         topic: str,
         processor: str,
-        supplier: Callable[[], Processor[Any, Any, Any, Any]],
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
+        supplier: ProcessorSupplier,
+        key: AnySerde = None,
+        value: AnySerde = None,
     ) -> TopologyBuilder:
         """A store that every instance fills from all of ``topic``: see :meth:`topology.StreamsBuilder.add_global_store`.
 
@@ -193,10 +193,10 @@ class TopologyBuilder:
         source_name: str,
         topic: str,
         processor_name: str,
-        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        supplier: ProcessorSupplier,
         *,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
+        key: AnySerde = None,
+        value: AnySerde = None,
         timestamp_extractor: TimestampExtractor | str | None = None,
     ) -> TopologyBuilder:
         """A store that holds what a topic holds: ``supplier()``'s processor writes each record of it into the store.
@@ -210,7 +210,7 @@ class TopologyBuilder:
         self._add_store(planned)
         return self.connect(processor_name, planned.name)
 
-    def build(self, config: Mapping[str, Any] | None = None, epoch: int = 0) -> Topology:
+    def build(self, config: Mapping[str, object] | None = None, epoch: int = 0) -> Topology:
         """The topology of all that was added. See :meth:`topology.StreamsBuilder.build`."""
         return build(self._plan, config, epoch)
 

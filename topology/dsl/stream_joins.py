@@ -16,7 +16,6 @@ from topology.build.join_stores import JoinStores, side_suffix, stream_join_stor
 from topology.build.materialize import store_spec
 from topology.build.plan import LateSource, OperatorStep, Plan, PlannedSerde, PlannedStore, Step, StreamJoinStep
 from topology.build.planned import PlannedGlobalTable, PlannedStream, PlannedTable
-from topology.graph.nodes import AnySerde
 from topology.graph.operations import (
     Function,
     PassThrough,
@@ -27,7 +26,7 @@ from topology.graph.operations import (
     StreamTableJoin,
 )
 from topology.graph.operations.joins import JoinKind
-from topology.spec.codecs import bytes_, check_keys
+from topology.spec.codecs import AnySerde, bytes_, check_keys
 from topology.spec.errors import TopologyError, UnsupportedError, WindowError, call_site
 from topology.spec.functions import OF_RECORD, check_function, of_joined
 from topology.spec.join_windows import JoinWindows

@@ -18,8 +18,8 @@ from topology.build.planned import (
     repartition_step,
 )
 from topology.dsl.printing import Output, Printer, ShownTable
-from topology.graph.nodes import AnySerde
 from topology.graph.operations import Filter, ForEach, Function, MapValues, PassThrough, Process, SelectKey, TableSource
+from topology.spec.codecs import AnySerde
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.functions import NOTHING, OF_PARTITIONER, OF_RECORD, OF_TOPIC, FailedValue, check_function, of_values
 from topology.spec.names import check_name

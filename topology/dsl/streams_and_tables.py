@@ -37,9 +37,9 @@ from topology.dsl.grouping import Windowing
 from topology.dsl.printing import Output
 from topology.dsl.stream_joins import StreamJoin
 from topology.dsl.table_grouping import PlannedTableGroup
-from topology.graph.operations import Filter, FlatMap, FlatMapValues, ForEach, Map, Peek, SelectKey
+from topology.graph.operations import Filter, FlatMap, FlatMapValues, ForEach, Function, Map, Peek, SelectKey
 from topology.graph.operations.batches import Frame
-from topology.spec.codecs import Serde
+from topology.spec.codecs import AnySerde, Serde
 from topology.spec.count_windows import CountWindows
 from topology.spec.errors import TopologyError, UnsupportedError, call_site
 from topology.spec.functions import FailedValue, Partitioner, Predicate, TopicExtractor
@@ -139,7 +139,7 @@ class KStream(Generic[K, V]):
     def map_values(
         self, fn: Callable[[K, V], V2], *, with_key: Literal[True], name: str | None = None
     ) -> KStream[K, V2]: ...
-    def map_values(self, fn: Callable[..., Any], *, with_key: bool = False, name: str | None = None) -> KStream[K, Any]:
+    def map_values(self, fn: Function, *, with_key: bool = False, name: str | None = None) -> KStream[K, Any]:
         """Each value becomes ``fn(value)``, or ``fn(key, value)`` where ``with_key``."""
         return KStream(stream_steps.map_values(self._planned, fn, name, with_key=with_key))
 
@@ -199,8 +199,8 @@ class KStream(Generic[K, V]):
         self,
         topic: str | TopicExtractor[K, V],
         *,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
+        key: AnySerde = None,
+        value: AnySerde = None,
         partitioner: Partitioner[K, V] | None = None,
         name: str | None = None,
     ) -> None:
@@ -306,7 +306,7 @@ class KStream(Generic[K, V]):
         *,
         name: str | None = None,
         key: Serde[K] | None = None,
-        value: Serde[Any] | None = None,
+        value: AnySerde = None,
     ) -> KStream[K, Any]:
         """What the join of two streams that made this stream did not keep of one side, since it came too late.
 
@@ -362,7 +362,7 @@ class KStream(Generic[K, V]):
         self, fn: Callable[[K, V], V2], *, with_key: Literal[True], name: str | None = None
     ) -> tuple[KStream[K, V2], KStream[K, FailedValue[V]]]: ...
     def try_map_values(
-        self, fn: Callable[..., Any], *, with_key: bool = False, name: str | None = None
+        self, fn: Function, *, with_key: bool = False, name: str | None = None
     ) -> tuple[KStream[K, Any], KStream[K, FailedValue[V]]]:
         """Two streams: values mapped as by ``map_values``, and those for which ``fn`` raised, with the error.
 
@@ -524,7 +524,7 @@ class KStream(Generic[K, V]):
     def join(
         self,
         other: KStream[K, VO] | KTable[K, VT] | GlobalKTable[Any, VT],
-        joiner: Callable[..., Any],
+        joiner: Function,
         windows: JoinWindows | None = None,
         *,
         on: Callable[[K, V], Any] | None = None,
@@ -532,7 +532,7 @@ class KStream(Generic[K, V]):
         name: str | None = None,
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
-        other_value: Serde[Any] | None = None,
+        other_value: AnySerde = None,
         store: JoinStores = None,
         grace: Duration | None = None,
     ) -> KStream[K, Any]:
@@ -643,7 +643,7 @@ class KStream(Generic[K, V]):
     def left_join(
         self,
         other: KStream[K, VO] | KTable[K, VT] | GlobalKTable[Any, VT],
-        joiner: Callable[..., Any],
+        joiner: Function,
         windows: JoinWindows | None = None,
         *,
         on: Callable[[K, V], Any] | None = None,
@@ -651,7 +651,7 @@ class KStream(Generic[K, V]):
         name: str | None = None,
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
-        other_value: Serde[Any] | None = None,
+        other_value: AnySerde = None,
         store: JoinStores = None,
         grace: Duration | None = None,
     ) -> KStream[K, Any]:
@@ -706,7 +706,7 @@ class KStream(Generic[K, V]):
     def outer_join(
         self,
         other: KStream[K, VO],
-        joiner: Callable[..., Any],
+        joiner: Function,
         windows: JoinWindows,
         *,
         with_key: bool = False,
@@ -801,7 +801,7 @@ class KStream(Generic[K, V]):
     def join_asof(
         self,
         other: KStream[K, VO],
-        joiner: Callable[..., Any],
+        joiner: Function,
         within: Duration,
         *,
         how: How = "inner",
@@ -881,8 +881,8 @@ class KStream(Generic[K, V]):
     ) -> KStream[K, V2]: ...
     def join_lookup(
         self,
-        lookup: Callable[..., Any],
-        joiner: Callable[..., Any],
+        lookup: Function,
+        joiner: Function,
         *,
         on: Callable[[K, V], Any],
         how: Literal["inner", "left"] = "inner",
@@ -1017,13 +1017,13 @@ class KTable(Generic[K, V]):
     ) -> KTable[K, V2]: ...
     def map_values(
         self,
-        fn: Callable[..., Any],
+        fn: Function,
         *,
         with_key: bool = False,
         name: str | None = None,
         store: str | Store | None = None,
         key: Serde[K] | None = None,
-        value: Serde[Any] | None = None,
+        value: AnySerde = None,
     ) -> KTable[K, Any]:
         """The table with each value ``fn(value)``, or ``fn(key, value)`` where ``with_key``. Deletions stay deletions."""
         return KTable(table_steps.map_values(self._planned, fn, with_key, (name, store, key, value)))
@@ -1072,9 +1072,7 @@ class KTable(Generic[K, V]):
     def late(self, *, name: str | None = None, key: None = None, value: Serde[V2]) -> KStream[Any, V2]: ...
     @overload
     def late(self, *, name: str | None = None, key: Serde[K2], value: Serde[V2]) -> KStream[K2, V2]: ...
-    def late(
-        self, *, name: str | None = None, key: Serde[Any] | None = None, value: Serde[Any] | None = None
-    ) -> KStream[Any, Any]:
+    def late(self, *, name: str | None = None, key: AnySerde = None, value: AnySerde = None) -> KStream[Any, Any]:
         """The records that the windowed aggregation which made this table dropped as too late, as they came to it.
 
         A record belongs here where none of its windows took it. Behind ``suppress`` with ``idle_timeout``: the changes of

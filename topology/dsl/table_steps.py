@@ -25,7 +25,6 @@ from topology.build.plan import LateSource, OperatorStep, PlannedSerde, PlannedS
 from topology.build.planned import PlannedStream, PlannedTable, checked_step_name
 from topology.dsl.stream_steps import named_stores
 from topology.dsl.table_grouping import PlannedTableGroup
-from topology.graph.nodes import AnySerde
 from topology.graph.operations import (
     Function,
     GroupTable,
@@ -36,6 +35,7 @@ from topology.graph.operations import (
     TableToStream,
     TableTransformValues,
 )
+from topology.spec.codecs import AnySerde
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.functions import NOTHING, OF_RECORD, check_function, of_values
 from topology.spec.names import check_name

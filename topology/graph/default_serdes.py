@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from topology.graph.nodes import (
-    AnySerde,
     OpenSerde,
     ProcessorNode,
     Side,
@@ -20,7 +19,7 @@ from topology.graph.nodes import (
     StoreSpec,
     Subtopology,
 )
-from topology.spec.codecs import Serde, bytes_
+from topology.spec.codecs import AnySerde, Serde, bytes_
 from topology.spec.errors import MissingSerdeError
 
 SerdeOwner = TypeVar("SerdeOwner", bound=SourceNode | SinkNode | StoreSpec)

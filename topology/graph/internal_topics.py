@@ -12,7 +12,6 @@ Source: InternalTopicManager, WindowedChangelogTopicConfig, RepartitionTopicConf
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from topology.graph.nodes import InternalTopic, StoreSpec
 from topology.spec.windows import END_OF_TIME_MS
@@ -26,14 +25,14 @@ _ALL = {"message.timestamp.type": "CreateTime"}
 _REPARTITION = {"cleanup.policy": "delete", "segment.bytes": "52428800", "retention.ms": "-1"}
 
 
-def changelog_topic(store: StoreSpec, config: Mapping[str, Any]) -> InternalTopic:
+def changelog_topic(store: StoreSpec, config: Mapping[str, object]) -> InternalTopic:
     """The changelog of a store. ``config``: of the application."""
     settings = {**_ALL, "cleanup.policy": "compact"}
     if store.kind in ("window", "session"):
         settings["cleanup.policy"] = "delete" if store.retain_duplicates else "compact,delete"
     settings |= topic_settings(config)
     if store.kind in ("window", "session"):
-        additional_ms = int(config.get(ADDITIONAL_RETENTION_KEY, ADDITIONAL_RETENTION_MS))
+        additional_ms = int(str(config.get(ADDITIONAL_RETENTION_KEY, ADDITIONAL_RETENTION_MS)))
         settings["retention.ms"] = str(min((store.retention_ms or 0) + additional_ms, END_OF_TIME_MS))
     if store.kind == "versioned":
         settings["min.compaction.lag.ms"] = str((store.retention_ms or 0) + ADDITIONAL_COMPACTION_LAG_MS)
@@ -46,18 +45,18 @@ def changelog_topic(store: StoreSpec, config: Mapping[str, Any]) -> InternalTopi
     )
 
 
-def changelog_topics(stores: Iterable[StoreSpec], config: Mapping[str, Any]) -> tuple[InternalTopic, ...]:
+def changelog_topics(stores: Iterable[StoreSpec], config: Mapping[str, object]) -> tuple[InternalTopic, ...]:
     """The changelogs of those stores that have one, by name."""
     topics = [changelog_topic(store, config) for store in stores if store.logging or store.source_topic is not None]
     return tuple(sorted(topics, key=lambda topic: topic.name))
 
 
-def repartition_topic(name: str, partitions: int | None, config: Mapping[str, Any]) -> InternalTopic:
+def repartition_topic(name: str, partitions: int | None, config: Mapping[str, object]) -> InternalTopic:
     """A repartition topic. ``config``: of the application."""
     settings = {**_ALL, **_REPARTITION, **topic_settings(config)}
     return InternalTopic(name=name, kind="repartition", partitions=partitions, configs=tuple(sorted(settings.items())))
 
 
-def topic_settings(config: Mapping[str, Any]) -> dict[str, str]:
+def topic_settings(config: Mapping[str, object]) -> dict[str, str]:
     """The settings of the application for all of its internal topics."""
     return {key.removeprefix(TOPIC_PREFIX): str(value) for key, value in config.items() if key.startswith(TOPIC_PREFIX)}

@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from topology.graph.operations import Function, Operation
-from topology.spec.codecs import Serde
+from topology.spec.codecs import AnySerde, Serde
 from topology.spec.errors import CallSite
 
-AnySerde: TypeAlias = "Serde[Any] | None"
 Side: TypeAlias = Literal["key", "value", "other_value"]
 
 

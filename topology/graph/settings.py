@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from topology.graph.internal_topics import ADDITIONAL_RETENTION_KEY, TOPIC_PREFIX, changelog_topics, repartition_topic
 from topology.graph.nodes import Node, ProcessorNode, Subtopology
@@ -22,16 +21,16 @@ STORE_SUPPLIERS_KEY = "dsl.store.suppliers.class"
 UPGRADE_KEY = "upgrade.from"
 
 
-def settings_in(config: Mapping[str, Any]) -> dict[str, Any]:
+def settings_in(config: Mapping[str, object]) -> dict[str, object]:
     """Those of the configuration that are in a topology; others are passed over."""
     return {key: _as_setting(value) for key, value in config.items() if is_setting(key)}
 
 
-def _as_setting(value: Any) -> Any:
+def _as_setting(value: object) -> object:
     return value if callable(value) else str(value)
 
 
-def with_settings(subtopology: Subtopology, config: Mapping[str, Any]) -> Subtopology:
+def with_settings(subtopology: Subtopology, config: Mapping[str, object]) -> Subtopology:
     """The subtopology with the settings of :func:`settings_in`. Raises TopologyError for a value that makes no sense."""
     supplier = config.get(STORE_SUPPLIERS_KEY)
     own = supplier if callable(supplier) else None
@@ -59,7 +58,7 @@ def is_setting(key: str) -> bool:
     return key.startswith(TOPIC_PREFIX) or key in known
 
 
-def _upgrading(node: Node, config: Mapping[str, Any]) -> Node:
+def _upgrading(node: Node, config: Mapping[str, object]) -> Node:
     """Members up to version 3.4 do not know changes that hold both values."""
     if not isinstance(node, ProcessorNode) or not isinstance(node.operation, GroupTable):
         return node
@@ -70,13 +69,13 @@ def _upgrading(node: Node, config: Mapping[str, Any]) -> Node:
     return replace(node, operation=replace(node.operation, splits_changes=splits))
 
 
-def _with_headers_by_default(config: Mapping[str, Any]) -> bool:
+def _with_headers_by_default(config: Mapping[str, object]) -> bool:
     store_format = str(config.get(STORE_FORMAT_KEY, "default")).lower()
     if store_format not in ("default", "headers"):
         raise TopologyError(f"{STORE_FORMAT_KEY} is default or headers, not {store_format}")
     return store_format == "headers"
 
 
-def _in_memory_by_default(config: Mapping[str, Any]) -> bool:
+def _in_memory_by_default(config: Mapping[str, object]) -> bool:
     supplier = str(config.get(STORE_SUPPLIERS_KEY, ""))
     return supplier == "in_memory" or supplier.endswith("InMemoryDslStoreSuppliers")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from topology.graph.default_serdes import chosen_serdes, with_serdes
 from topology.graph.describe import describe, dot, mermaid
-from topology.graph.nodes import AnySerde, OpenSerde, Subtopology
+from topology.graph.nodes import OpenSerde, Subtopology
 from topology.graph.settings import settings_in, with_settings
+from topology.spec.codecs import AnySerde
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Topology:
     global_subtopologies: tuple[Subtopology, ...] = ()
     """Those that fill global stores: no tasks, and the group does not know of them."""
     open_serdes: tuple[OpenSerde, ...] = field(default=(), compare=False, repr=False)
-    settings: tuple[tuple[str, Any], ...] = field(default=(), compare=False, repr=False)
+    settings: tuple[tuple[str, object], ...] = field(default=(), compare=False, repr=False)
     """The settings of the application's configuration that are in its topics and stores."""
     is_wrapped: bool = field(default=False, compare=False, repr=False)
     """Whether a ``processor.wrapper.class`` was asked about its nodes."""
@@ -46,7 +46,7 @@ class Topology:
         """The graph in the language of Graphviz (``dot -Tsvg``), with digests as tooltips."""
         return dot(self.subtopologies, self.digest)
 
-    def configured(self, config: Mapping[str, Any]) -> Topology:
+    def configured(self, config: Mapping[str, object]) -> Topology:
         """The same topology with the settings of the application's configuration in its internal topics.
 
         Keys: ``topic.<topic setting>`` for all internal topics, ``windowstore.changelog.additional.retention.ms`` and

@@ -26,6 +26,8 @@ JUDGED = frozenset(
         "Awaitable",
         "Callable",
         "Duration",
+        "Function",
+        "ProcessorSupplier",
         "EmitStrategy",
         "JoinWindows",
         "KGroupedStream",

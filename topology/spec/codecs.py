@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, NoReturn, Protocol, TypeAlias, TypeVar, runtime_checkable
 from uuid import UUID
 
 import orjson
@@ -37,6 +37,10 @@ class Serde(Protocol[T]):
     def serialize(self, value: T, /) -> bytes: ...
 
     def deserialize(self, data: bytes, /) -> T: ...
+
+
+AnySerde: TypeAlias = Serde[Any] | None  # of a type that only the program knows
+"""A serde, or None for the application's default."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

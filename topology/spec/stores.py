@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
-from topology.spec.codecs import Serde
+from topology.spec.codecs import AnySerde, Serde
 from topology.spec.errors import UnsupportedError, WindowError, call_site
 from topology.spec.names import check_name
 from topology.spec.windows import Duration, Windowed, to_ms
@@ -48,8 +48,8 @@ class Store:
 
     name: str | None
     kind: Literal["key_value", "window", "session", "versioned"] = "key_value"
-    key: Serde[Any] | None = None
-    value: Serde[Any] | None = None
+    key: AnySerde = None
+    value: AnySerde = None
     retention_ms: int | None = None
     window_size_ms: int | None = None
     segment_interval_ms: int | None = None
@@ -70,8 +70,8 @@ class Store:
         name: str | None = None,
         *,
         kind: Literal["key_value", "window", "session", "versioned"] = "key_value",
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
+        key: AnySerde = None,
+        value: AnySerde = None,
         retention: Duration | None = None,
         window_size: Duration | None = None,
         segment_interval: Duration | None = None,

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from topology.spec.windows import Windows
 
-Function: TypeAlias = Callable[..., Any]
+Function: TypeAlias = Callable[..., Any]  # what it takes and returns is the program's business
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

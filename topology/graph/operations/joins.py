@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from topology.spec.codecs import Serde
+from topology.graph.operations.basic import Function
+from topology.spec.codecs import AnySerde
 
 JoinKind: TypeAlias = Literal["inner", "left", "outer"]
 Side: TypeAlias = Literal["left", "right"]
@@ -22,7 +22,7 @@ class TableTableJoin:
     """One side of a join of two tables: what a change of this side does to the result. ``table``: the other side's node."""
 
     table: str
-    joiner: Callable[..., Any]
+    joiner: Function
     kind: JoinKind
     side: Side
 
@@ -51,7 +51,7 @@ class StreamStreamJoin:
     """
 
     store: str
-    joiner: Callable[..., Any]
+    joiner: Function
     side: Side
     time: str
     before_ms: int
@@ -71,7 +71,7 @@ class StreamSelfJoin:
     """
 
     store: str
-    joiner: Callable[..., Any]
+    joiner: Function
     time: str
     before_ms: int
     after_ms: int
@@ -86,10 +86,10 @@ class SubscriptionSend:
     ``key_serde``, ``value_serde``: of this table; the foreign key's is that of the sink behind.
     """
 
-    foreign_key: Callable[..., Any]
+    foreign_key: Function
     left: bool = False
-    key_serde: Serde[Any] | None = None
-    value_serde: Serde[Any] | None = None
+    key_serde: AnySerde = None
+    value_serde: AnySerde = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class SubscriptionJoin:
     """Answers a subscription with the row of ``table`` as it is now. ``value_serde``: of that table."""
 
     table: str
-    value_serde: Serde[Any] | None = None
+    value_serde: AnySerde = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +112,8 @@ class ForeignTableJoin:
     """Tells a change of the right table to all that are subscribed in ``store``. The serdes are that table's."""
 
     store: str
-    key_serde: Serde[Any] | None = None
-    value_serde: Serde[Any] | None = None
+    key_serde: AnySerde = None
+    value_serde: AnySerde = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +124,10 @@ class ResponseJoin:
     """
 
     table: str
-    joiner: Callable[..., Any]
+    joiner: Function
     left: bool = False
-    value_serde: Serde[Any] | None = None
-    other_value_serde: Serde[Any] | None = None
+    value_serde: AnySerde = None
+    other_value_serde: AnySerde = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +135,8 @@ class StreamGlobalTableJoin:
     """Looks up in the global ``store`` the row under the key that ``on(key, value)`` returns."""
 
     store: str
-    on: Callable[..., Any]
-    joiner: Callable[..., Any]
+    on: Function
+    joiner: Function
     left: bool = False
     with_key: bool = False
 
@@ -149,13 +149,13 @@ class StreamTableGraceJoin:
     """
 
     table: str
-    joiner: Callable[..., Any]
+    joiner: Function
     buffer: str
     grace_ms: int
     left: bool = False
     with_key: bool = False
-    key_serde: Serde[Any] | None = None
-    value_serde: Serde[Any] | None = None
+    key_serde: AnySerde = None
+    value_serde: AnySerde = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +168,7 @@ class AsofJoin:
     """
 
     store: str
-    joiner: Callable[..., Any]
+    joiner: Function
     time: str
     within_ms: int
     keep_ms: int
@@ -176,8 +176,8 @@ class AsofJoin:
     waiting: str | None = None
     left: bool = False
     with_key: bool = False
-    key_serde: Serde[Any] | None = None
-    value_serde: Serde[Any] | None = None
+    key_serde: AnySerde = None
+    value_serde: AnySerde = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
