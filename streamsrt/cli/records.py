@@ -14,9 +14,11 @@ import typer
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.client.network import NetworkThread
+from streamsrt.client.unreadable import unreadable_batch
 from streamsrt.client.values import EARLIEST, LATEST, Fetched, TopicPartition
 from streamsrt.errors import ConfigError, DeserializationError, MissingTopicError
 from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import RecordColumns, iter_columns
 from topology import serdes
 
@@ -99,13 +101,23 @@ def consume(
     with cluster(bootstrap_servers) as network:
         shown = 0
         for fetched in _read(network, topic, follow=follow):
-            for columns in iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted):
+            for columns in _columns(fetched):
                 for row in _rows(fetched, columns, decode_key, decode_value):
                     _show(row, as_json=as_json)
                     shown += 1
                     if shown == limit:
                         return
             sys.stdout.flush()
+
+
+def _columns(fetched: Fetched) -> Iterator[RecordColumns]:
+    position = fetched.offset
+    try:
+        for columns in iter_columns(fetched.buffer, from_offset=position, aborted=fetched.aborted):
+            yield columns
+            position = columns.next_offset
+    except DecodeError as error:
+        raise unreadable_batch((fetched.topic, fetched.partition), position, error) from error
 
 
 def _format(name: str) -> Decode:

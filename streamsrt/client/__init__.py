@@ -16,6 +16,7 @@
                                 by topic name
 - ``producer``                  the idempotent producer of encoded record batches (KIP-98)
 - ``refused_batches``           what becomes of a record batch that the broker did not take: its records one by one,
+- ``unreadable``  what is told of a record batch that can't be read
                                 its halves, the rest of it
 - ``security``                  TLS and SASL of a connection: the settings of Kafka's and librdkafka's clients, done
                                 by ``ssl`` and aiokafka

@@ -12,8 +12,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from streamsrt.client.network import NetworkThread
+from streamsrt.client.unreadable import unreadable_batch
 from streamsrt.client.values import LATEST, ClientConfig, ProducerConfig, TopicPartition
 from streamsrt.errors import DeserializationError, MissingTopicError, UserError
+from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import Headers, iter_columns
 from topology.graph.topology import Topology
 from topology.spec.serdes import Serde
@@ -69,7 +71,11 @@ class Results:
                 for fetched in network.fetcher.poll(1.0):
                     if fetched.error is not None:
                         raise fetched.error
-                    found[fetched.topic] += self._records(fetched)
+                    try:
+                        found[fetched.topic] += self._records(fetched)
+                    except DecodeError as error:
+                        at = fetched.topic, fetched.partition
+                        raise unreadable_batch(at, fetched.offset, error) from error
                     place = (fetched.topic, fetched.partition)
                     if fetched.next_offset >= ends[place] and place in left:
                         left.discard(place)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from streamsrt.client.interface import Network
+from streamsrt.client.unreadable import unreadable_batch
 from streamsrt.client.values import (
     EARLIEST,
     LATEST,
@@ -19,7 +20,6 @@ from streamsrt.client.values import (
     OffsetOutOfRangeError,
     TopicPartition,
 )
-from streamsrt.errors import DeserializationError
 from streamsrt.tasks.input_buffer import InputBuffer
 from streamsrt.tasks.owned_task import OwnedTask
 from streamsrt.tasks.start_positions import StartPositionFinder
@@ -99,12 +99,7 @@ class TaskInputs:
                 try:
                     columns = buffer.next_columns()
                 except DecodeError as error:
-                    raise DeserializationError(
-                        f"{place[0]}-{place[1]} holds a corrupt batch behind offset {buffer.position}: {error}. Either the "
-                        "broker's log is damaged or what was written to it",
-                        *place,
-                        buffer.position,
-                    ) from error
+                    raise unreadable_batch(place, buffer.position, error) from error
                 if columns is None:
                     break
                 task.add_batch(*place, columns)

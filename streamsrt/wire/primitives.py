@@ -23,7 +23,12 @@ class WireError(ValueError):
 
 
 class DecodeError(WireError):
-    """The peer's bytes are not a message. The connection that they came from cannot be used any longer."""
+    """The peer's bytes are not a message. The connection that they came from cannot be used any longer.
+
+    ``next_offset``: of a record batch that can't be read, the offset behind it; -1 where that is not known.
+    """
+
+    next_offset = -1
 
 
 class UnsupportedVersionError(DecodeError):

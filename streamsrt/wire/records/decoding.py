@@ -282,19 +282,35 @@ def iter_columns(
     next_offset = -1
     for position, header in iter_headers(buffer):
         next_offset = max(header.next_offset, from_offset)
-        dropped = transactions is not None and transactions.drops(buffer, position, header, verify_crc)
-        if not (dropped or header.is_control or header.last_offset < from_offset or header.records_count == 0):
-            if columns:
-                yield columns
-            if verify_crc:
-                check_crc(buffer, position, header)
-            columns = decode_records(buffer, position, header, headers, limit_bytes).from_offset(from_offset)
+        try:
+            if _wanted(buffer, position, header, from_offset, transactions, verify_crc):
+                if columns:
+                    yield columns
+                if verify_crc:
+                    check_crc(buffer, position, header)
+                columns = decode_records(buffer, position, header, headers, limit_bytes).from_offset(from_offset)
+        except DecodeError as error:
+            error.next_offset = next_offset
+            raise
         if columns:
             columns.next_offset = next_offset
     if columns:
         yield columns
     elif next_offset >= 0:
         yield RecordColumns([], [], [], next_offset, next_offset)
+
+
+def _wanted(
+    buffer: Buffer,
+    position: int,
+    header: BatchHeader,
+    from_offset: int,
+    transactions: _AbortedTransactions | None,
+    verify_crc: bool,
+) -> bool:
+    """Whether the batch has records that a reader is to get. Has to be asked of every batch, in order."""
+    dropped = transactions is not None and transactions.drops(buffer, position, header, verify_crc)
+    return not (dropped or header.is_control or header.last_offset < from_offset or header.records_count == 0)
 
 
 class _AbortedTransactions:
@@ -318,11 +334,17 @@ class _AbortedTransactions:
 
 
 def find_timestamp(buffer: Buffer, position: int, target_ms: int, *, from_offset: int = 0) -> tuple[int, int] | None:
-    """(offset, timestamp) of the batch's first record at `target_ms` or later and `from_offset` or after, or None."""
+    """(offset, timestamp) of the batch's first record at `target_ms` or later and `from_offset` or after, or None.
+
+    A batch that can't be read answers by its header: who goes there finds out.
+    """
     header = read_header(buffer, position)
     if header.max_timestamp < target_ms or header.last_offset < from_offset:
         return None
-    columns = decode_records(buffer, position, header, False, DECOMPRESSED_LIMIT_BYTES)
+    try:
+        columns = decode_records(buffer, position, header, False, DECOMPRESSED_LIMIT_BYTES)
+    except DecodeError:
+        return max(header.base_offset, from_offset), header.max_timestamp
     for index, timestamp in enumerate(columns.timestamps):
         if timestamp >= target_ms and columns.offset_at(index) >= from_offset:
             return columns.offset_at(index), timestamp

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from streamsrt.client.values import FetchError, OffsetAndMetadata, RequestTimedOutError
-from streamsrt.errors import MissingTopicError, UserError
+from streamsrt.errors import DeserializationError, MissingTopicError, UserError
 from streamsrt.membership.values import NOTHING, Tasks
+from streamsrt.wire.records import read_header
+from tests.coordinator.broker.odd_batches import CASES
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number, two_sources
 from topology import Processor, Record, Store, StreamsBuilder, Topology, serdes
@@ -39,6 +41,21 @@ def test_tasks_start_at_the_committed_offsets_or_at_the_beginning(rig: Rig) -> N
     assert rig.move() == 1
     rig.commit()
     assert rig.counts() == {"a": 3, "b": 1}
+
+
+@pytest.mark.parametrize("name", ["garbage", "count 2, one record", "broken gzip", "codec 5", "wrong checksum"])
+def test_a_batch_that_can_not_be_read_is_named_with_what_to_do(rig: Rig, name: str) -> None:
+    rig.network.write(("in", 0), keys("a", "b"))
+    rig.start(Tasks(active=rig.tasks(0)))
+    assert rig.move() == 2
+    records = CASES[name].records
+    rig.network.logs["in", 0].append(records, read_header(records).records_count)
+    with pytest.raises(DeserializationError) as caught:
+        rig.move()
+    error, behind = caught.value, 2 + read_header(records).records_count
+    assert (error.topic, error.partition, error.offset) == ("in", 0, 2)
+    assert str(error).startswith("in-0 holds a record batch behind offset 2 that can't be read: ")
+    assert f"reset-offsets APPLICATION_ID --topic in:0 --to-offset {behind} --execute" in str(error)
 
 
 def test_a_task_that_stays_is_not_touched(rig: Rig) -> None:

@@ -1,0 +1,25 @@
+"""What is told of a record batch that can't be read: where it is, what is wrong with it, how to go on behind it."""
+
+from __future__ import annotations
+
+from streamsrt.client.values import TopicPartition
+from streamsrt.errors import DeserializationError
+from streamsrt.wire.primitives import DecodeError
+
+
+def unreadable_batch(place: TopicPartition, offset: int, error: DecodeError) -> DeserializationError:
+    """The error for a batch of an input topic that begins at ``offset`` or behind it."""
+    topic, partition = place
+    message = (
+        f"{topic}-{partition} holds a record batch behind offset {offset} that can't be read: {error}. It was written so, "
+        "or the broker's log is damaged"
+    )
+    if error.next_offset >= 0:
+        message += (
+            f". The next one begins at offset {error.next_offset}. To give this one up, stop the application and run: "
+            f"streamsrt groups reset-offsets APPLICATION_ID --topic {topic}:{partition} "
+            f"--to-offset {error.next_offset} --execute"
+        )
+    else:
+        message += ", and where the next batch begins is not known: repair the broker's log"
+    return DeserializationError(message, topic, partition, offset)
