@@ -43,6 +43,7 @@ from streamsrt.runtime.process_queries import ProcessQueries, QueryChannel, Quer
 from streamsrt.runtime.processes import StreamProcesses
 from streamsrt.runtime.results import ResultRecord, Results
 from streamsrt.runtime.supervisor import total_of
+from streamsrt.runtime.topology_lock import locked
 from streamsrt.runtime.topology_version import LocalVersion, check_group
 from streamsrt.runtime.tuning import tune_process
 from streamsrt.runtime.values import STATE_TRANSITIONS, Progress, State
@@ -89,7 +90,10 @@ class KafkaStreams(Queryable):
         self._standby_listener = standby_listener or NO_STANDBY_LISTENER
         self.config = StreamsConfig.of(config)
         self._given_topology = topology
-        self.topology = topology = ready_topology(topology, self.config)
+        topology = ready_topology(topology, self.config)
+        if self.config.topology_lock is not None:
+            topology = locked(topology, self.config.topology_lock, self.config.topology_epoch)
+        self.topology = topology
         self._listener = state_listener
         self._state = State.CREATED
         self._state_lock = threading.Lock()

@@ -163,6 +163,9 @@ class StreamsConfig(BaseModel):
     default_timestamp_extractor: Any = None
     topology_epoch: int | None = Field(default=None, ge=0)
     """Epoch of the topology (KIP-1071), over the one that it was built with: one more than the running version's."""
+    topology_lock: Path | None = None
+    """A file that holds the topology as it was agreed on (``streamsrt topology lock``): another one is refused, and the
+    epoch is the file's."""
     topology_optimization: str | None = None
     """What the topology was built with (``builder.build(config)``): given here only, it can't be done any more."""
     processor_wrapper_class: Any = None

@@ -6,7 +6,7 @@ module                  commands
 ``entry``               the entry point: collects the commands, turns errors into messages
 ``run``                 ``run``
 ``broker``              ``broker``
-``topology``            ``topology describe|diff|graph``
+``topology``            ``topology describe|diff|lock|graph``
 ``topology_versions``   what ``topology diff`` compares: modules, files, the group that runs
 ``topics``              ``topics list|create|describe|delete``
 ``records``             ``produce``, ``consume``

@@ -47,6 +47,9 @@ def run(
     http: Annotated[
         str | None, typer.Option("--http", help="HOST:PORT for queries, health and metrics over HTTP (http.listen)")
     ] = None,
+    lock: Annotated[
+        Path | None, typer.Option("--lock", help="file of `topology lock`: another topology is refused (topology.lock)")
+    ] = None,
     until: Annotated[
         str, typer.Option("--until", help="stopped, or quiet: all input that is there is processed")
     ] = "stopped",
@@ -69,10 +72,8 @@ def run(
     if config_file is not None:
         values.update(_read_properties(config_file))
     values.update(key_value_pairs(config or []))
-    if threads is not None:
-        values["num.stream.threads"] = threads
-    if http is not None:
-        values["http.listen"] = http
+    options = {"num.stream.threads": threads, "http.listen": http, "topology.lock": lock}
+    values.update({key: value for key, value in options.items() if value is not None})
     if bootstrap_servers is None:
         bootstrap_servers = values.get("bootstrap.servers", values.get("bootstrap_servers"))
     # What can be refused without a cluster is refused before one is started.

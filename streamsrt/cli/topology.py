@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
 from streamsrt.cli.topology_versions import RunningGroup, ready_application, running_group, version_of
 from streamsrt.errors import ConfigError
+from streamsrt.runtime.topology_lock import LOCK_FILE, read_lock, write_lock
 from topology.graph.diff import SubtopologyChange, TopologyDiff, Verdict
 from topology.graph.diff import diff as compare
 from topology.graph.outline import TopologyOutline, outline
@@ -137,6 +139,37 @@ def _show(found: TopologyDiff, running: RunningGroup | None, *, knows_bytes: boo
 def _numbers(change: SubtopologyChange) -> str:
     before, after = change.number_before, change.number_after
     return f"number {before} -> {after}" if None not in (before, after) and before != after else ""
+
+
+@app.command("lock")
+def lock(
+    application: Application,
+    file: Annotated[Path, typer.Option("--file", help="the file, to be checked in")] = Path(LOCK_FILE),
+    config: Settings = None,
+    check: Annotated[bool, typer.Option("--check", help="write nothing: exit codes as of `topology diff`")] = False,
+    force: Annotated[bool, typer.Option("--force", help="write it although state is incompatible")] = False,
+) -> None:
+    """Write down the topology that is agreed on, with its epoch, and what its change does to running state.
+
+    A changed topology gets the next epoch. `streamsrt run --lock FILE` (topology.lock) refuses any other one, and so does
+    assert_topology_locked() of streamsrt.testing.topology_lock in a test.
+    """
+    new = version_of(application, key_value_pairs(config or []))
+    agreed = read_lock(file)
+    if agreed is None:
+        if check:
+            raise ConfigError(f"there is no lock file {file}: run the command without --check")
+        write_lock(file, new)
+        note(f"locked with topology epoch {new.epoch}: check {file} in")
+        return
+    found = compare(agreed, new)
+    _show(found, None, knows_bytes=True)
+    is_refused = found.verdict is Verdict.INCOMPATIBLE and not force
+    if check or is_refused:
+        raise typer.Exit(int(found.verdict))
+    if found.verdict is not Verdict.SAME:
+        write_lock(file, replace(new, epoch=found.epoch_needed))
+        note(f"locked with topology epoch {found.epoch_needed}: check {file} in")
 
 
 @app.command("graph")

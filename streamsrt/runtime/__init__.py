@@ -25,6 +25,7 @@
                         few tasks at a time
 - ``supervisor``        ``num.stream.threads`` as processes: one supervisor, and a worker for each stream thread
 - ``task_metrics``      metrics of tasks, their nodes and their topics
+- ``topology_lock``     a topology that is checked in, which what runs must match
 - ``topology_version``  which version of the topology ran last: with this state directory, and in the other members of
                         the group
 - ``tracing``           OpenTelemetry: spans of what the processing thread does, where ``otel.spans`` asks for them

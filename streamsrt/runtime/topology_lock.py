@@ -1,0 +1,74 @@
+"""A topology that is agreed on: its outline in a file that is checked in, which what runs must match.
+
+1. The file is what ``streamsrt topology describe --json`` prints, with the topology epoch that the version runs with.
+   Whoever changes the topology writes it anew (``streamsrt topology lock``), and sees what becomes of the state.
+2. A topology matches where its digest is that of the file, and no generated name stands for something else.
+3. With a lock file the epoch is the file's, so it need not be set anywhere else; another one that is set is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+
+from streamsrt.errors import ConfigError, TopologyMismatchError
+from topology.graph.diff import TopologyDiff, Verdict, diff
+from topology.graph.outline import TopologyOutline, outline
+from topology.graph.topology import Topology
+
+LOCK_FILE = "topology.lock"
+
+
+def read_lock(path: Path) -> TopologyOutline | None:
+    """The version in the file; None where there is no file. Raises ConfigError."""
+    try:
+        return TopologyOutline.from_json(orjson.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"lock file {path} can't be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"lock file {path}: {error}; write it anew with `streamsrt topology lock`") from None
+
+
+def write_lock(path: Path, version: TopologyOutline) -> None:
+    """Writes the file. Raises ConfigError."""
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        made.write_bytes(orjson.dumps(version.to_json(), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
+        os.replace(made, path)
+    except OSError as error:
+        raise ConfigError(f"lock file {path} can't be written: {error.strerror}") from None
+
+
+def locked(topology: Topology, path: Path, epoch: int | None = None) -> Topology:
+    """The topology with the epoch of the lock file. ``epoch``: the one that is set.
+
+    Raises TopologyMismatchError where it is not the one in the file, ConfigError where there is no file.
+    """
+    agreed = read_lock(path)
+    if agreed is None:
+        raise ConfigError(f"there is no lock file {path}: write it with `streamsrt topology lock APPLICATION`")
+    if epoch is not None and epoch != agreed.epoch:
+        raise TopologyMismatchError(f"topology.epoch={epoch} is set, and lock file {path} has epoch {agreed.epoch}")
+    found = diff(agreed, outline(topology))
+    if found.verdict is not Verdict.SAME:
+        raise TopologyMismatchError(
+            f"The topology is not the one in lock file {path}:\n{changes_text(found)}\nWhere that is meant, run `streamsrt "
+            f"topology lock APPLICATION` and check the file in; it gets topology epoch {found.epoch_needed}."
+        )
+    return replace(topology, epoch=agreed.epoch)
+
+
+def changes_text(found: TopologyDiff) -> str:
+    """What differs, a line each."""
+    parts = [f"  subtopology {each.id}: {each.change}" for each in found.subtopologies if each.change != "same"]
+    state = [
+        f"  {each.kind} {each.name}: {each.fate}{f' ({each.reason})' if each.reason else ''}"
+        for each in found.state
+        if each.fate != "carried over" or each.reason
+    ]
+    return "\n".join([*parts, *state]) or "  steps in another order"

@@ -1,0 +1,103 @@
+"""``streamsrt topology lock``, and who refuses what is not locked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from streamsrt.app import KafkaStreams
+from streamsrt.errors import ConfigError, TopologyMismatchError
+from streamsrt.testing.topology_lock import assert_topology_locked
+from tests.streamsrt.cli.conftest import Command
+from topology import StreamsBuilder, serdes
+from topology.graph.topology import Topology
+
+PROGRAM = """
+from topology import StreamsBuilder, serdes
+
+def build(*topics, key=serdes.string):
+    builder = StreamsBuilder()
+    for topic in topics:
+        builder.stream(topic, key=key, value=serdes.string).group_by_key().count(store=topic + "-counts")
+    return builder.build()
+
+first, second, other = build("a"), build("a", "b"), build("a", key=serdes.long)
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str) -> str:
+    name = f"locked_{topic.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(PROGRAM, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return name
+
+
+def counting(*topics: str) -> Topology:
+    builder = StreamsBuilder()
+    for topic in topics:
+        builder.stream(topic, key=serdes.string, value=serdes.string).group_by_key().count(store=f"{topic}-counts")
+    return builder.build()
+
+
+def epoch(path: Path) -> int:
+    return int(orjson.loads(path.read_bytes())["epoch"])
+
+
+def test_each_change_is_shown_and_gets_the_next_epoch(command: Command, module: str, tmp_path: Path) -> None:
+    path = tmp_path / "topology.lock"
+    assert command("topology", "lock", f"{module}:first", "--check").code == 2
+    assert command("topology", "lock", f"{module}:first", "--config", "topology.epoch=4").code == 0
+    assert epoch(path) == 4
+    before = path.read_bytes()
+    again = command("topology", "lock", f"{module}:first")
+    assert (again.code, path.read_bytes()) == (0, before)
+    checked = command("topology", "lock", f"{module}:second", "--check")
+    assert (checked.code, path.read_bytes()) == (11, before)
+    assert "b-counts" in checked.out
+    assert command("topology", "lock", f"{module}:second").code == 0
+    assert epoch(path) == 5
+    assert command("topology", "diff", path, f"{module}:second").code == 0
+
+
+def test_what_is_incompatible_is_locked_by_force_only(command: Command, module: str, tmp_path: Path) -> None:
+    path = tmp_path / "shop.lock"
+    command("topology", "lock", f"{module}:first", "--file", path)
+    refused = command("topology", "lock", f"{module}:other", "--file", path)
+    assert (refused.code, epoch(path)) == (12, 0)
+    assert "key_serde string -> long" in refused.out
+    assert command("topology", "lock", f"{module}:other", "--file", path, "--force").code == 0
+    assert epoch(path) == 1
+
+
+def test_a_topology_that_is_not_locked_does_not_run(command: Command, module: str, tmp_path: Path) -> None:
+    path = tmp_path / "topology.lock"
+    command("topology", "lock", f"{module}:first", "--config", "topology.epoch=4")
+    done = command("run", f"{module}:second", "-a", "shop", "-b", "127.0.0.1:1", "--lock", path)
+    assert done.code == 2
+    assert "store b-counts: rebuilt" in done.err
+    assert "it gets topology epoch 5" in done.err
+    settings = {"application.id": "shop", "topology.lock": path, "state.dir": tmp_path}
+    assert KafkaStreams(counting("a"), settings).topology.epoch == 4
+    assert KafkaStreams(counting("a"), {**settings, "topology.epoch": 4}).topology.epoch == 4
+    with pytest.raises(TopologyMismatchError, match=r"topology.epoch=3 is set, and lock file .* has epoch 4"):
+        KafkaStreams(counting("a"), {**settings, "topology.epoch": 3})
+    with pytest.raises(ConfigError, match="there is no lock file"):
+        KafkaStreams(counting("a"), {**settings, "topology.lock": tmp_path / "none"})
+    (tmp_path / "bad").write_bytes(b"{")
+    with pytest.raises(ConfigError, match="write it anew with `streamsrt topology lock`"):
+        KafkaStreams(counting("a"), {**settings, "topology.lock": tmp_path / "bad"})
+
+
+def test_a_test_fails_for_what_is_not_locked(command: Command, module: str, tmp_path: Path) -> None:
+    path = tmp_path / "topology.lock"
+    command("topology", "lock", f"{module}:first")
+    assert_topology_locked(counting("a"))
+    assert_topology_locked(counting("a"), path, {"commit.interval.ms": 5})
+    with pytest.raises(AssertionError, match=r"subtopology \w+: new\n  store b-counts: rebuilt"):
+        assert_topology_locked(counting("a", "b"), path)
+    with pytest.raises(AssertionError, match="there is no lock file"):
+        assert_topology_locked(counting("a"), tmp_path / "none")
