@@ -13,7 +13,8 @@
 6. What the broker refuses is a whole batch. One that is too large goes out again in halves. Of what is refused otherwise, or
    alone, the records are shown to ``on_refused``, on the thread that sends; until it has answered nothing more is sent to
    the partition. Without the records that it drops the batch goes out again, and everything behind it is numbered anew:
-   the broker has none of it, as the sequence is broken. What may have been written is never dropped.
+   the broker has none of it, as the sequence is broken. What may have been written is never dropped. The records of a
+   partition are shown in their order: a batch that is refused before an earlier one is done goes out again behind that.
 7. The queue is shared with the processing thread under one lock.
 8. With a transactional id a partition is added to the transaction before anything is sent to it; after a failure nothing
    is taken until the producer was initialized again (:mod:`streamsrt.client.transactions`).
@@ -127,6 +128,12 @@ class _Partition:
     def waits(self) -> bool:
         """Whether answers have to come before more is sent."""
         return self.refused > 0 or (bool(self.in_flight) and (self.retrying or not self.is_known))
+
+    def is_behind_others(self, batch: _Batch) -> bool:
+        """Whether an earlier batch is not acknowledged, nor refused."""
+        return (bool(self.queue) and self.queue[0].number < batch.number) or any(
+            number < batch.number for number in self.in_flight
+        )
 
     def note_refused(self, batch: _Batch) -> None:
         """The batch was not written under its sequence, nor anything behind it."""
@@ -290,6 +297,12 @@ class Producer:
         try:
             while self._refused and self._error is None:
                 refused = self._refused.popleft()
+                if refused.partition.is_behind_others(refused.batch):
+                    # What was left of an earlier one may have to be judged again.
+                    refused.partition.refused -= 1
+                    self._put_back(refused.partition, refused.batch)
+                    self._wake_from_outside()
+                    continue
                 self._lock.release()
                 try:
                     outcome = self._judged(refused)
@@ -596,6 +609,9 @@ class Producer:
             if batch.count > 1 and refusal.is_of_whole_batch():
                 self._replace(partition, batch, halves(batch.data))
                 return
+            if partition.is_behind_others(batch):
+                self._put_back(partition, batch)
+                return
             partition.refused += 1
             self._refused.append(_Refused(self._generation, partition, batch, refusal))
             self._changed.notify_all()
@@ -613,15 +629,19 @@ class Producer:
     def _retry(self, partition: _Partition, batch: _Batch, reason: str) -> None:
         with self._lock:
             del partition.in_flight[batch.number]
-            partition.queued_bytes += len(batch.data)
-            self._unsent_bytes += len(batch.data)
             partition.retrying = True
             partition.reason = reason
             partition.not_before = self._loop.time() + backoff_s(self._cluster.config, 0)
-            before = []
-            while partition.queue and partition.queue[0].number < batch.number:
-                before.append(partition.queue.popleft())
-            partition.queue.extendleft(reversed([*before, batch]))
+            self._put_back(partition, batch)
+
+    def _put_back(self, partition: _Partition, batch: _Batch) -> None:
+        """Queues the batch where it was, to be sent once more. The lock is held."""
+        partition.queued_bytes += len(batch.data)
+        self._unsent_bytes += len(batch.data)
+        before = []
+        while partition.queue and partition.queue[0].number < batch.number:
+            before.append(partition.queue.popleft())
+        partition.queue.extendleft(reversed([*before, batch]))
 
     async def _give_up(self, error: StreamsError, generation: int) -> None:
         if generation == self._generation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection
 
 import pytest
@@ -92,6 +93,30 @@ def test_what_is_invalid_is_dropped_and_nothing_else(named: bool, bad: set[int],
     finally:
         network.stop()
         broker.stop()
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named by the broker", "found by halving"])
+def test_what_is_refused_first_is_shown_in_its_place(broker: ScriptedBroker, connect: Connect, named: bool) -> None:
+    """A batch of one record is refused at once, while an earlier one has to be halved, or has a rest to be tried."""
+    network = connect(broker.address)
+
+    def refuse(data: bytes) -> tuple[int, list[int]] | None:
+        found = [index for index, number in enumerate(numbers(data)) if number in {16, 17, 18}]
+        # The broker names one record at a time.
+        return (ErrorCode.INVALID_RECORD, found[:1] if named else []) if found else None
+
+    network.producer.on_refused = dropped = Dropping()
+    network.producer.send("t", 0, batch(range(10)), 10)
+    network.producer.flush(30.0)
+    arrived = threading.Event()
+    broker.refuse = lambda data: refuse(data) if arrived.wait(10) else None
+    # The first one keeps the connection busy, so that the others are in flight behind it together.
+    for values in ([10], [11, 16, 17], [18], [19]):
+        network.producer.send("t", 0, batch(values), len(values))
+    arrived.set()
+    network.producer.flush(30.0)
+    assert dropped.numbers == [16, 17, 18]
+    assert written(broker) == [*range(10), 10, 11, 19]
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
