@@ -118,6 +118,8 @@ class KafkaStreams(Queryable):
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._stop_requested = False
+        self.was_interrupted = False
+        """Whether SIGINT (Ctrl-C) has ended :meth:`run`."""
         self._claimed = False
         _check_optimization(topology, self.config)
         _check_wrapper(topology, self.config)
@@ -365,6 +367,7 @@ class KafkaStreams(Queryable):
 
         def on_signal(number: int, frame: FrameType | None) -> None:
             # It interrupts this very thread, anywhere: no lock may be taken here, and so nothing is logged.
+            self.was_interrupted = number == signal.SIGINT
             self._stop(wake=False)
             signal.signal(number, before[signal.Signals(number)])
 

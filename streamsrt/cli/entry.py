@@ -9,6 +9,7 @@ from contextlib import suppress
 import typer
 
 from streamsrt.cli import backfill, broker, groups, query, records, state, topics, topology
+from streamsrt.cli.output import INTERRUPTED
 from streamsrt.cli.run import run
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.wire.primitives import EncodeError
@@ -32,8 +33,6 @@ app.add_typer(groups.app, name="groups")
 app.add_typer(backfill.app, name="backfill")
 app.add_typer(state.app, name="state")
 app.add_typer(query.app, name="query")
-
-INTERRUPTED = 130
 
 
 def run_command_line(arguments: Sequence[str] | None = None) -> None:

@@ -18,7 +18,7 @@ from streamsrt.app import KafkaStreams
 from streamsrt.cli.application import load_application
 from streamsrt.cli.arguments import key_value_pairs
 from streamsrt.cli.live_table import LiveTable
-from streamsrt.cli.output import note, print_json
+from streamsrt.cli.output import INTERRUPTED, note, print_json
 from streamsrt.cli.session import BootstrapServers, bootstrap
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError
@@ -108,6 +108,7 @@ def run(
         finally:
             stop.set()
         _show(done, streams.state, as_json=as_json)
+    raise typer.Exit(INTERRUPTED if streams.was_interrupted else 0)
 
 
 def _set_up_logging(level: str) -> None:

@@ -5,6 +5,7 @@
 - ``asof_joins``         as-of joins of two streams, as processor nodes
 - ``batches``            operators over many records at once: functions over frames, and asynchronous functions side
                          by side
+- ``call_windows``       asynchronous calls that are under way at an operator, and what waits for their outcomes
 - ``closing``            which windows close as stream time moves on: what is emitted once, when nothing can change it
                          any more
 - ``compiler``           one generated function per source of a subtopology, and one per store whose cache forwards

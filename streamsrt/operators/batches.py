@@ -1,21 +1,23 @@
 """Operators over many records at once: functions over frames, and asynchronous functions side by side.
 
 1. Records gather while a run is processed, and are worked off when it ends: at the end of a source's run, of a flush, of a
-   punctuation. Nothing is left over then, so that a commit never covers a record that waits.
+   punctuation. Only asynchronous calls are under way beyond that, and a commit waits for them: it never covers a record
+   that waits.
 2. What a record's function raises is that record's failure, with its own topic, partition and offset, and as it was read.
    Where the handler skips it the others go on. Where it fails, other branches of the graph have seen records behind it
    already: the error says so (``is_in_order``), and nothing of the run is committed.
-3. Asynchronous functions are called by whoever runs the task; the processing thread waits for all outcomes of a batch.
+3. Asynchronous functions are called by whoever runs the task (:mod:`streamsrt.operators.call_windows`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, repeat
-from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from streamsrt.errors import RecordError, UserError
+from streamsrt.operators.call_windows import CallWindow
 from streamsrt.operators.environment import Environment, Outcome, SourceRecord
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
 from topology.graph import nodes
@@ -56,10 +58,16 @@ class Batch:
     def drain(self) -> None:
         """Works off what is there."""
         waiting, self._waiting = self._waiting, []
+        with self.apart():
+            self._work(waiting)
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Around what is done with records that have waited: not in the order in which records are read."""
         env = self._env
         before = env.metadata, env.source
         try:
-            self._work(waiting)
+            yield
         except RecordError as failure:
             failure.is_in_order = False
             raise
@@ -208,30 +216,32 @@ def _rows(columns: dict[str, list[Any]], name: str, *, unpack: bool) -> Rows:
 def _map_async(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, MapAsync)
-    call_all = builder.env.call_all
-    if call_all is None:
-        raise UserError(f"{node.name}: map_async() runs in a task only, and this program is not run by one")
+    waiting: dict[int, Waiting] = {}
+    ready: dict[int, Outcome] = {}
+    following = 0
 
     def work(records: list[Waiting]) -> None:
-        told: SimpleQueue[Outcome] = SimpleQueue()
-        call_all(op, [(each.key, each.value) if op.with_key else (each.value,) for each in records], told.put)
-        results: dict[int, Outcome] = {}
-        following = 0
-        for _ in records:
-            found = told.get()
+        first = window.begin([(each.key, each.value) if op.with_key else (each.value,) for each in records])
+        waiting.update(enumerate(records, first))
+
+    def settle(found: Outcome) -> None:
+        nonlocal following
+        with batch.apart():
             if not op.ordered:
-                finish(records[found.place], found)
-                continue
-            results[found.place] = found
-            while following in results:
-                finish(records[following], results.pop(following))
+                finish(found)
+                return
+            ready[found.place] = found
+            while following in ready:
+                finish(ready.pop(following))
                 following += 1
 
-    def finish(record: Waiting, found: Outcome) -> None:
+    def finish(found: Outcome) -> None:
+        record = waiting.pop(found.place)
         if found.error is not None:
             batch.failed(record, found.error)
         else:
             batch.forward(record, found.value)
 
     batch = Batch(builder.env, made, work)
+    window = CallWindow(builder.env, op, node.name, settle, waiting.__len__)
     return batch.gather

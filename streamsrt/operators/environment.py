@@ -38,8 +38,29 @@ SourceRecord: TypeAlias = tuple[bytes | None, bytes | None, Any, int]
 """Key, value, headers and timestamp of a record, as bytes the first two."""
 
 
-CallAll = Callable[[MapAsync, Sequence[tuple[Any, ...]], Callable[[Outcome], None]], None]
-"""Calls an operation's function with each of the arguments, and tells each outcome, from whatever thread."""
+class Calls(Protocol):
+    """Calls of an operation's function."""
+
+    def begin(self, first: int, arguments: Sequence[tuple[Any, ...]], /) -> None:
+        """Calls it with each of the arguments, whose places count from ``first``; returns at once."""
+
+    def cancel(self) -> None:
+        """Ends them; nothing is told of them any more."""
+
+
+OpenCalls = Callable[[MapAsync, Callable[[Outcome], None]], Calls]
+"""What calls an operation's function, and tells each outcome from whatever thread."""
+
+
+class Window(Protocol):
+    """Calls that are under way at a node (:class:`streamsrt.operators.call_windows.CallWindow`)."""
+
+    @property
+    def is_calling(self) -> bool: ...
+    @property
+    def room(self) -> int: ...
+    def advance(self, wait_s: float | None = 0.0) -> bool: ...
+    def cancel(self) -> None: ...
 
 
 def no_origin() -> RecordMetadata:
@@ -115,7 +136,9 @@ class Environment:
         """Whether the change that is being forwarded is its key's newest: False behind an older version only."""
         self.batches: list[Callable[[], None]] = []
         """What works off the records that wait at operators over batches."""
-        self.call_all: CallAll | None = None
+        self.open_calls: OpenCalls | None = None
+        self.windows: list[Window] = []
+        """Where asynchronous calls may be under way."""
         self.node_meters: Mapping[str, NodeMeter] = {}
         self.store_meters: Mapping[str, StoreMeter] = {}
         """Where single nodes and stores are measured."""
@@ -236,9 +259,37 @@ class Environment:
                 self.is_latest = True
 
     def finish_batches(self) -> None:
-        """Works off what waits for the end of a run; what that forwards may wait at other operators."""
+        """Works off what waits for the end of a run, and what calls have brought so far; what that forwards may wait at
+        other operators."""
+        self._work_off()
+        for window in self.windows:
+            if window.advance():
+                self._work_off()
+
+    def _work_off(self) -> None:
         while self.batches:
             self.batches.pop(0)()
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether asynchronous calls are under way."""
+        return any(window.is_calling for window in self.windows)
+
+    @property
+    def room(self) -> int | None:
+        """How many records more the operators with asynchronous calls take now; None where there are none of them."""
+        return min((window.room for window in self.windows), default=None)
+
+    def await_calls(self, wait_s: float | None) -> None:
+        """Waits for an outcome, for so long at most (None: for as long as it takes), and works it off."""
+        calling = next((window for window in self.windows if window.is_calling), None)
+        if calling is not None and calling.advance(wait_s):
+            self.finish_batches()
+
+    def finish_calls(self) -> None:
+        """Waits until no call is under way, and works off what comes of them."""
+        while self.is_calling:
+            self.await_calls(None)
 
     def schedule(self, schedule: Schedule) -> None:
         """Adds a punctuation."""

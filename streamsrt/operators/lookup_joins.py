@@ -1,28 +1,27 @@
 """Joins with what a function looks up elsewhere: many keys in a call, answers remembered for a time.
 
 1. Records gather as at every operator over batches (:mod:`streamsrt.operators.batches`); their keys are looked up when the
-   run ends, each once, and they go on in their order.
+   run ends, each once, and they go on in their order. Asynchronous lookups go on beyond that.
 2. The wall clock is the task's. An answer counts until its time is over; that of a key that is not there too.
 3. A call that fails is the failure of each record that waits for it. Nothing of it is remembered.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from queue import SimpleQueue
+from abc import ABC, abstractmethod
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from streamsrt.errors import UserError
 from streamsrt.operators.batches import Batch, Waiting
+from streamsrt.operators.call_windows import CallWindow
 from streamsrt.operators.environment import Outcome
 from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
 from topology.graph import nodes
 from topology.graph.operations.batches import JoinLookup, MapAsync
 
 _NOT_THERE = object()
-Answers = dict[Hashable, Any]
-"""By key what was found, ``_NOT_THERE``, or the exception of its call."""
 
 
 class _Failed:
@@ -35,8 +34,6 @@ class _Failed:
 
 
 _Found = Mapping[Hashable, Any]
-_Call = Callable[[Sequence[list[Hashable]]], list[_Found | _Failed]]
-"""``lists of keys -> what each call of the lookup returned``."""
 
 
 class AnswerCache:
@@ -71,71 +68,147 @@ class AnswerCache:
             self._answers.popitem(last=False)
 
 
-class _Lookup:
-    """The lookup join of one task."""
+class _Lookup(ABC):
+    """The lookup join of one task: what both kinds of lookups have."""
 
     def __init__(self, op: JoinLookup, builder: PathBuilder, made: PathNode) -> None:
-        self._op = op
-        self._env = builder.env
-        self._cache = AnswerCache(op.ttl_ms, op.max_entries)
-        self._call = _one_by_one(op, made.name) if op.calls is None else _side_by_side(op.calls, builder, made.name)
-        self._batch = Batch(builder.env, made, self._work)
+        self.op = op
+        self.env = builder.env
+        self.name = made.name
+        self.cache = AnswerCache(op.ttl_ms, op.max_entries)
+        self.batch = Batch(builder.env, made, self._work)
 
     def process(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
         if value is None:
-            self._env.counters.dropped_null += 1
+            self.env.counters.dropped_null += 1
             return
-        self._batch.gather(key, value, timestamp, headers, old)
+        self.batch.gather(key, value, timestamp, headers, old)
 
     def _work(self, records: list[Waiting]) -> None:
         wanted: list[tuple[Waiting, Hashable]] = []
-        keys: dict[Hashable, None] = {}
+        keys: set[Hashable] = set()
         for record in records:
             try:
-                key = self._op.on(record.key, record.value)
-                keys[key] = None
+                key = self.op.on(record.key, record.value)
+                # What can not be a key fails here.
+                keys.add(key)
             except Exception as error:  # noqa: BLE001  # a user's function may raise anything
-                self._batch.failed(record, error)
+                self.batch.failed(record, error)
             else:
                 wanted.append((record, key))
-        keys.pop(None, None)
-        answers = self._look_up(keys)
-        for record, key in wanted:
-            self._join(record, _NOT_THERE if key is None else answers[key])
+        self.look_up(wanted)
 
-    def _look_up(self, keys: Mapping[Hashable, None]) -> Answers:
-        now_ms, size = self._env.system_time_ms, self._op.batch
-        answers = {key: answer for key in keys if (answer := self._cache.get(key, now_ms)) is not None}
-        unknown = [key for key in keys if key not in answers]
-        chunks = [unknown[start : start + size] for start in range(0, len(unknown), size)]
-        for chunk, outcome in zip(chunks, self._call(chunks), strict=True):
-            for key in chunk:
-                if isinstance(outcome, _Failed):
-                    answers[key] = outcome
-                    continue
-                found = outcome.get(key)
-                answers[key] = _NOT_THERE if found is None else found
-                self._cache.put(key, answers[key], now_ms)
-        return answers
+    @abstractmethod
+    def look_up(self, wanted: Sequence[tuple[Waiting, Hashable]]) -> None:
+        """Joins each record with what is found under its key."""
 
-    def _join(self, record: Waiting, answer: Any) -> None:
+    def chunks(self, keys: Sequence[Hashable]) -> list[list[Hashable]]:
+        """The keys of each call."""
+        return [list(keys[start : start + self.op.batch]) for start in range(0, len(keys), self.op.batch)]
+
+    def answers(self, keys: Sequence[Hashable], found: _Found | _Failed, now_ms: int) -> Iterator[tuple[Hashable, Any]]:
+        """What a call says of each of its keys; remembers it."""
+        for key in keys:
+            if isinstance(found, _Failed):
+                yield key, found
+                continue
+            value = found.get(key)
+            answer = _NOT_THERE if value is None else value
+            self.cache.put(key, answer, now_ms)
+            yield key, answer
+
+    def join(self, record: Waiting, answer: Any) -> None:
+        """One record with what was found."""
         if isinstance(answer, _Failed):
-            self._batch.failed(record, answer.error)
+            self.batch.failed(record, answer.error)
             return
-        if answer is _NOT_THERE and not self._op.left:
+        if answer is _NOT_THERE and not self.op.left:
             return
         try:
-            joined = self._op.joiner(record.value, None if answer is _NOT_THERE else answer)
+            joined = self.op.joiner(record.value, None if answer is _NOT_THERE else answer)
         except Exception as error:  # noqa: BLE001  # a user's function may raise anything
-            self._batch.failed(record, error)
+            self.batch.failed(record, error)
         else:
-            self._batch.forward(record, joined)
+            self.batch.forward(record, joined)
+
+
+class _OneByOne(_Lookup):
+    """Calls the lookup when a run ends."""
+
+    def look_up(self, wanted: Sequence[tuple[Waiting, Hashable]]) -> None:
+        now_ms = self.env.system_time_ms
+        keys = {key: None for _, key in wanted if key is not None}
+        answers = {key: answer for key in keys if (answer := self.cache.get(key, now_ms)) is not None}
+        for chunk in self.chunks([key for key in keys if key not in answers]):
+            answers.update(self.answers(chunk, self._call(chunk), now_ms))
+        for record, key in wanted:
+            self.join(record, _NOT_THERE if key is None else answers[key])
+
+    def _call(self, keys: list[Hashable]) -> _Found | _Failed:
+        try:
+            found = self.op.lookup(list(keys))
+        except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+            return _Failed(error)
+        return _checked(found, self.name)
+
+
+class _Answer:
+    """What is found under a key; None until it is known."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+
+
+class _SideBySide(_Lookup):
+    """Calls go on while records come; each record goes on when what it and those before it wait for is there."""
+
+    def __init__(self, op: JoinLookup, calls: MapAsync, builder: PathBuilder, made: PathNode) -> None:
+        super().__init__(op, builder, made)
+        self._waiting: deque[tuple[Waiting, _Answer]] = deque()
+        self._asked: dict[Hashable, _Answer] = {}
+        self._keys_of: dict[int, list[Hashable]] = {}
+        self._window = CallWindow(self.env, calls, made.name, self._settle, self._waiting.__len__, op.batch)
+
+    def look_up(self, wanted: Sequence[tuple[Waiting, Hashable]]) -> None:
+        now_ms = self.env.system_time_ms
+        unknown: list[Hashable] = []
+        for record, key in wanted:
+            answer = self._asked.get(key)
+            if answer is None:
+                answer = _Answer(_NOT_THERE if key is None else self.cache.get(key, now_ms))
+                if answer.value is None:
+                    self._asked[key] = answer
+                    unknown.append(key)
+            self._waiting.append((record, answer))
+        chunks = self.chunks(unknown)
+        if chunks:
+            first = self._window.begin([(list(chunk),) for chunk in chunks])
+            self._keys_of.update(enumerate(chunks, first))
+        self._go_on()
+
+    def _settle(self, outcome: Outcome) -> None:
+        error = outcome.error
+        found = _checked(outcome.value, self.name) if error is None else _Failed(error)
+        for key, answer in self.answers(self._keys_of.pop(outcome.place), found, self.env.system_time_ms):
+            self._asked.pop(key).value = answer
+        with self.batch.apart():
+            self._go_on()
+
+    def _go_on(self) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][1].value is not None:
+            record, answer = waiting.popleft()
+            self.join(record, answer.value)
 
 
 @makes(JoinLookup)
 def _join_lookup(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
-    assert isinstance(node.operation, JoinLookup)
-    return _Lookup(node.operation, builder, made).process
+    op = node.operation
+    assert isinstance(op, JoinLookup)
+    found = _OneByOne(op, builder, made) if op.calls is None else _SideBySide(op, op.calls, builder, made)
+    return found.process
 
 
 def _checked(found: Any, name: str) -> Mapping[Hashable, Any]:
@@ -144,35 +217,3 @@ def _checked(found: Any, name: str) -> Mapping[Hashable, Any]:
             f"{name}: the lookup returned {type(found).__name__}, not a mapping from the keys that it found"
         )
     return found
-
-
-def _one_by_one(op: JoinLookup, name: str) -> _Call:
-    def call(chunks: Sequence[list[Hashable]]) -> list[_Found | _Failed]:
-        outcomes: list[_Found | _Failed] = []
-        for chunk in chunks:
-            try:
-                found = op.lookup(list(chunk))
-            except Exception as error:  # noqa: BLE001  # a user's function may raise anything
-                outcomes.append(_Failed(error))
-            else:
-                outcomes.append(_checked(found, name))
-        return outcomes
-
-    return call
-
-
-def _side_by_side(calls: MapAsync, builder: PathBuilder, name: str) -> _Call:
-    call_all = builder.env.call_all
-    if call_all is None:
-        raise UserError(f"{name}: an async lookup runs in a task only, and this program is not run by one")
-
-    def call(chunks: Sequence[list[Hashable]]) -> list[_Found | _Failed]:
-        if not chunks:
-            return []
-        told: SimpleQueue[Outcome] = SimpleQueue()
-        call_all(calls, [(list(chunk),) for chunk in chunks], told.put)
-        by_place = {found.place: found for found in (told.get() for _ in chunks)}
-        outcomes = [by_place[place] for place in range(len(chunks))]
-        return [_checked(each.value, name) if each.error is None else _Failed(each.error) for each in outcomes]
-
-    return call

@@ -45,9 +45,9 @@ from streamsrt.operators.compiler import Compiler, TooComplex
 from streamsrt.operators.counting import KeyCounting, WindowCounting, counting_of
 from streamsrt.operators.emitter import Generated
 from streamsrt.operators.environment import (
-    CallAll,
     Environment,
     GlobalStores,
+    OpenCalls,
     processing_error,
     production_error,
     where,
@@ -87,7 +87,7 @@ class Runner:
         task_dir: Callable[[], DirectoryPath],
         system_time_ms: int = 0,
         generate: bool = True,
-        call_all: CallAll | None = None,
+        open_calls: OpenCalls | None = None,
         global_stores: GlobalStores | None = None,
         node_meters: Mapping[str, NodeMeter] = MappingProxyType({}),
         store_meters: Mapping[str, StoreMeter] = MappingProxyType({}),
@@ -109,7 +109,7 @@ class Runner:
             task_dir=task_dir,
         )
         self.env.system_time_ms = system_time_ms
-        self.env.call_all = call_all
+        self.env.open_calls = open_calls
         self.env.node_meters, self.env.store_meters = node_meters, store_meters
         self._compiler = Compiler(self.env)
         self._path = PathBuilder(self.env)
@@ -117,6 +117,7 @@ class Runner:
         self._has_processors = any(
             isinstance(op, operations.Process | operations.TableTransformValues) for op in used
         ) or any(isinstance(n, nodes.ProcessorNode) and n.wrapped_by is not None for n in plan.subtopology.nodes)
+        self._calls = any(isinstance(op, operations.MapAsync | operations.JoinLookup) for op in used)
         self._expiry = Expiry(self._path)
         self._idle = IdleClosing(self._path)
         self._generate = generate and not self._has_processors and not self._expiry.stores
@@ -143,7 +144,8 @@ class Runner:
         for sink in self.plan.subtopology.sinks:
             self.plan.key_serde(sink)
             self.plan.value_serde(sink)
-        if self._has_processors:
+        if self._has_processors or self._calls:
+            # How many records may be taken is known when the nodes are there.
             for source in self.plan.subtopology.sources:
                 self._path.node(source.name)
         if self._generate:
@@ -173,7 +175,7 @@ class Runner:
             try:
                 self._run_path(source, topic, partition, columns)
             except RecordError as failure:
-                if self.env.batches:
+                if self.env.batches or self.env.is_calling:
                     # Records before this one still wait at an operator over batches: they are not done.
                     failure.is_in_order = False
                 raise
@@ -319,10 +321,12 @@ class Runner:
 
     def flush(self) -> None:
         """Logs and forwards what the caches hold back. Raises RecordError (offset -1) where that fails."""
+        self.env.finish_calls()
         while self.has_changes():
             for store in self.plan.flushed_stores:
                 meter = self.env.store_meters.get(store)
                 (self._flush_store if meter is None else meter.flushing(self._flush_store))(store)
+            self.env.finish_calls()
 
     def has_changes(self) -> bool:
         """Whether a cache has changes that were not flushed."""
@@ -437,7 +441,7 @@ class Runner:
         self.env.system_time_ms = system_time_ms
         ran = self.env.punctuate(PunctuationType.WALL_CLOCK_TIME, system_time_ms)
         self.env.finish_batches()
-        if self._idle and not is_behind and self._idle.is_due():
+        if self._idle and not is_behind and not self.env.is_calling and self._idle.is_due():
             # What caches hold back came before.
             self.flush()
             ran += self._idle.close()
@@ -445,7 +449,9 @@ class Runner:
         return ran
 
     def close(self) -> None:
-        """Lets the user's processors end."""
+        """Ends asynchronous calls, and lets the user's processors end."""
+        for window in self.env.windows:
+            window.cancel()
         for node in self._path.made:
             node.close()
 

@@ -2,13 +2,15 @@
 
 1. They run in one event loop of the process, in a thread of its own that ends with it: a program may keep a client session
    there from one call to the next, and a program that has an event loop itself (a notebook) is not disturbed.
-2. Outcomes are told as they come, in the thread of the loop. Every call has exactly one.
+2. Outcomes are told as they come, in the thread of the loop. Every call has exactly one, unless it is cancelled.
+3. At most ``concurrency`` calls of an operator are under way; the others wait in their order.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -24,32 +26,61 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def call_all(op: MapAsync, arguments: Sequence[tuple[Any, ...]], tell: Callable[[Outcome], None]) -> None:
-    """Begins to call the operation's function with each of the arguments; returns at once."""
-    asyncio.run_coroutine_threadsafe(_call_all(op, arguments, tell), _event_loop())
+class AsyncCalls:
+    """The calls of one operator of one task. ``tell`` gets each outcome."""
 
+    def __init__(self, op: MapAsync, tell: Callable[[Outcome], None]) -> None:
+        self._op = op
+        self._tell = tell
+        self._loop = _event_loop()
+        self._waiting: deque[tuple[int, tuple[Any, ...]]] = deque()
+        self._workers: set[asyncio.Task[None]] = set()
+        self._is_over = False
 
-async def _call_all(op: MapAsync, arguments: Sequence[tuple[Any, ...]], tell: Callable[[Outcome], None]) -> None:
-    waiting = iter(enumerate(arguments))
+    def begin(self, first: int, arguments: Sequence[tuple[Any, ...]]) -> None:
+        """Calls the function with each of the arguments; their places count from ``first``. Returns at once."""
+        self._loop.call_soon_threadsafe(self._add, first, arguments)
 
-    async def work() -> None:
-        for place, each in waiting:
+    def cancel(self) -> None:
+        """Ends what is under way and forgets what waits: none of it is told."""
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _add(self, first: int, arguments: Sequence[tuple[Any, ...]]) -> None:
+        self._waiting.extend(enumerate(arguments, first))
+        for _ in range(min(self._op.concurrency - len(self._workers), len(arguments))):
+            worker = self._loop.create_task(self._work())
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+
+    def _cancel(self) -> None:
+        self._is_over = True
+        self._waiting.clear()
+        for worker in self._workers:
+            worker.cancel()
+
+    async def _work(self) -> None:
+        while self._waiting:
+            place, arguments = self._waiting.popleft()
             try:
-                value = await _call(op, each)
+                value = await _call(self._op, arguments)
             except Exception as error:  # noqa: BLE001  # a user's function may raise anything
-                tell(Outcome(place, None, error))
-            except BaseException as error:  # noqa: BLE001  # else whoever waits for the outcome would wait for ever
-                tell(Outcome(place, None, RuntimeError(f"the call ended with {type(error).__name__}: {error}")))
+                self._tell(Outcome(place, None, error))
+            except BaseException as error:
+                if self._is_over:
+                    raise
+                # Else whoever waits for the outcome would wait for ever.
+                failure = RuntimeError(f"the call ended with {type(error).__name__}: {error}")
+                self._tell(Outcome(place, None, failure))
             else:
-                tell(Outcome(place, value, None))
-
-    await asyncio.gather(*(work() for _ in range(min(op.concurrency, len(arguments)))))
+                self._tell(Outcome(place, value, None))
 
 
 async def _call(op: MapAsync, arguments: tuple[Any, ...]) -> Any:
     timeout_s = None if op.timeout_ms is None else op.timeout_ms / 1000
     for attempt in range(op.retries + 1):
         try:
+            if timeout_s is None:
+                return await op.fn(*arguments)
             async with asyncio.timeout(timeout_s):
                 return await op.fn(*arguments)
         except Exception:

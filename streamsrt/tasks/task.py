@@ -32,7 +32,7 @@ from streamsrt.operators.user_metrics import UserMetrics
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.kinds import Cache, cache_over
 from streamsrt.state.passing_directory import PassingDirectory
-from streamsrt.tasks.async_calls import call_all
+from streamsrt.tasks.async_calls import AsyncCalls
 from streamsrt.tasks.offset_metadata import full_names, parse_mark, parse_partition_metadata, partition_metadata
 from streamsrt.tasks.partition_group import PartitionGroup, Run, TopicPartition
 from streamsrt.tasks.record_collector import Collector
@@ -170,7 +170,7 @@ class Task:
             task_dir=task_dir or PassingDirectory(),
             system_time_ms=now_ms,
             generate=config.generate,
-            call_all=call_all,
+            open_calls=AsyncCalls,
             global_stores=global_stores,
             node_meters=self.meter.nodes,
             store_meters=self.meter.stores,
@@ -312,15 +312,25 @@ class Task:
 
     # ------------------------------------------------------------------------------------------------- work
 
-    def process(self, limit_records: int, now_ms: int) -> int:
-        """Processes up to about ``limit_records`` buffered records and returns how many. Raises RecordError."""
+    def process(self, limit_records: int, now_ms: int, *, finishes: bool = True) -> int:
+        """Processes up to about ``limit_records`` buffered records and returns how many. Raises RecordError.
+
+        ``finishes`` False: asynchronous calls may still be under way (:meth:`await_calls`), and while they take no more
+        records it does not wait for them.
+        """
         self._runner.begin(now_ms)
         self._runner.env.system_time_ms = now_ms
         began_ns = self.meter.clock_ns()
         done = 0
         measured = 0
         while done < limit_records and not self.commit_requested and self._group.is_ready(now_ms):
-            run = self._group.next_run(limit_records - done)
+            room = self._runner.env.room
+            if room == 0:
+                self._runner.env.await_calls(None if finishes else 0.0)
+                room = self._runner.env.room
+                if room == 0 and finishes:
+                    continue
+            run = None if room == 0 else self._group.next_run(min(limit_records - done, room or limit_records))
             if run is None:
                 break
             done += self._process_run(run)
@@ -330,11 +340,22 @@ class Task:
                 self._request_commit_if_full()
         if done > measured:
             self._request_commit_if_full()
+        if finishes:
+            self._runner.env.finish_calls()
         if done:
             self.meter.turned(began_ns, done, now_ms)
             if self.meter.exact:
                 self.meter.look_at_buffers(self.caches, now_ms)
         return done
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether asynchronous calls are under way."""
+        return self._runner.env.is_calling
+
+    def await_calls(self, wait_s: float) -> None:
+        """Waits up to so long for an asynchronous call to end, and works off what has. Raises RecordError."""
+        self._runner.env.await_calls(wait_s)
 
     @property
     def processing(self) -> str:
@@ -463,7 +484,8 @@ class Task:
 
         A store behind another one's cache holds what that had at the last flush.
         """
-        return self._flushed_offsets if store in self._behind_caches else self._offsets
+        is_behind = store in self._behind_caches or self.is_calling
+        return self._flushed_offsets if is_behind else self._offsets
 
     def restore_partition_time(self, topic: str, partition: int, metadata: str) -> None:
         """Takes over what a committed offset's metadata knows: the partition time, and the windowed operators' stream times.

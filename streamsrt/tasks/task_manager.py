@@ -61,6 +61,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS = 500
 CLEAN_INTERVAL_MS = 60_000
+CALLS_PATIENCE_S = 0.01
+"""How long a turn waits for asynchronous calls where nothing else is to be done."""
 
 
 class TaskManager:
@@ -530,13 +532,19 @@ class TaskManager:
 
     def process(self, limit_records: int, now_ms: int) -> int:
         """Lets every running task process some of its input; how many records. Raises RecordError."""
-        return sum(self._process_task(owned, limit_records, now_ms) for owned in self.running())
+        running = self.running()
+        done = sum(self._process_task(owned, limit_records, now_ms) for owned in running)
+        if not done:
+            calling = next((owned for owned in running if owned.task.is_calling), None)
+            if calling is not None:
+                calling.task.await_calls(CALLS_PATIENCE_S)
+        return done
 
     def _process_task(self, owned: OwnedTask, limit_records: int, now_ms: int) -> int:
         task, done = owned.task, 0
         while done < limit_records:
             self._inputs.refill(owned)
-            count = task.process(limit_records - done, now_ms)
+            count = task.process(limit_records - done, now_ms, finishes=False)
             self._between_batches()
             done += count
             if not count:
@@ -544,8 +552,12 @@ class TaskManager:
         return done
 
     def has_work(self) -> bool:
-        """Whether some running task has input that was fetched and not processed."""
-        return any(owned.has_input for owned in self.running())
+        """Whether some running task has input that was fetched and not processed, or calls that are under way."""
+        return any(owned.has_input or owned.task.is_calling for owned in self.running())
+
+    def is_calling(self) -> bool:
+        """Whether asynchronous calls are under way in some running task."""
+        return any(owned.task.is_calling for owned in self.running())
 
     def positions(self) -> dict[TopicPartition, int]:
         """For each input of the running tasks, the offset up to which everything was handed to the task."""

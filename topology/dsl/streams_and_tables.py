@@ -432,8 +432,10 @@ class KStream(Generic[K, V]):
         """Each value becomes ``await fn(value)``; ``concurrency`` calls are under way at a time, within a task.
 
         ``ordered``: results go on in the order of the records, else as they come. A call that raises or takes longer than
-        ``timeout`` is made again ``retries`` times, after ``backoff`` that doubles; then the exception handler is asked. No
-        offset is committed before everything that was read has its result; a record that is read again is asked again.
+        ``timeout`` is made again ``retries`` times, after ``backoff`` that doubles; then the exception handler is asked. A
+        call that takes long holds up no other one: while it lasts more is read, and results that come after it in order
+        wait. A commit, and so an end, waits for the calls that are under way, at most twice ``concurrency``; a record that
+        is read again is asked again.
         """
         return KStream(
             batches.map_async(

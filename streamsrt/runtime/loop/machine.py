@@ -1,8 +1,9 @@
 """Decides what the processing thread does next: ``step(state, event, now_ms) -> (state, actions)``.
 
 1. Nothing here reads a clock, touches a task or waits; ``now_ms`` is a clock that never goes back.
-2. A turn waits for input only if the last one found nothing to process: no longer than ``poll.ms``, and not beyond the next
-   commit. Input alone is no reason to hurry, for a task may wait for its other partitions (``max.task.idle.ms``).
+2. A turn waits for input only if the last one found nothing to process, and no asynchronous calls are under way: no longer
+   than ``poll.ms``, and not beyond the next commit. Input alone is no reason to hurry, for a task may wait for its other
+   partitions (``max.task.idle.ms``).
 3. Outputs are sent every ``linger.ms``. Tasks are committed every ``commit.interval.ms``, counted from the end of the last
    commit, or when one of them asks for it; repartition topics are purged after a commit.
 4. A loop that is told to stop tells the group, and processes until the group has taken note, for fifteen seconds at the
@@ -123,8 +124,8 @@ def step(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
             return replace(state, turn=replace(state.turn, at_ms=now_ms, polled_ms=now_ms - state.turn.at_ms)), ()
         case InputTaken(is_paused):
             return _advance(state, is_paused, now_ms)
-        case Processed(records, commit_requested):
-            return _after_processing(state, records, commit_requested, now_ms)
+        case Processed():
+            return _after_processing(state, event, now_ms)
         case Committed():
             return _after_commit(state, now_ms)
         case TurnEnded(is_settled):
@@ -174,7 +175,8 @@ def _advance(state: LoopState, is_paused: bool, now_ms: int) -> Step:
     return taken, (AdvanceTasks(),) if is_paused else (AdvanceTasks(), Process(taken.limit_records))
 
 
-def _after_processing(state: LoopState, records: int, commit_requested: bool, now_ms: int) -> Step:
+def _after_processing(state: LoopState, event: Processed, now_ms: int) -> Step:
+    records, commit_requested = event.records, event.commit_requested
     took_ms = now_ms - state.turn.at_ms
     turn = replace(state.turn, at_ms=now_ms, processed_ms=took_ms)
     schedule, actions = state.schedule, list[Action]()
@@ -198,7 +200,7 @@ def _after_processing(state: LoopState, records: int, commit_requested: bool, no
         state,
         turn=turn,
         schedule=schedule,
-        advanced=records > 0,
+        advanced=records > 0 or event.is_calling,
         late_commit=late,
         limit_records=_next_limit(state, took_ms) if records else state.limit_records,
     )

@@ -198,7 +198,7 @@ class StreamThread:
         if self._has_ended():
             return
         requested = any(owned.task.commit_requested for owned in self._manager.running())
-        self._hear(Processed(self._processed_now, requested))
+        self._hear(Processed(self._processed_now, requested, self._manager.is_calling()))
         settled = self._manager.is_settled and self._member.member_epoch > 0
         self._hear(TurnEnded(settled))
 

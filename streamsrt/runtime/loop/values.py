@@ -123,10 +123,14 @@ class InputTaken:
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """The tasks have processed. ``commit_requested``: one of them asks for a commit (a user's ``context.commit()``)."""
+    """The tasks have processed. ``commit_requested``: one of them asks for a commit (a user's ``context.commit()``).
+
+    ``is_calling``: asynchronous calls are under way, for which it waited a little.
+    """
 
     records: int
     commit_requested: bool
+    is_calling: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def values(running: Running, *numbers: Any) -> list[Any]:
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 def test_each_key_of_a_run_is_asked_for_once_in_batches(asynchronous: bool) -> None:
     table = Table()
-    running = started(joined(table.find_async if asynchronous else table.find, batch=2, concurrency=1))
+    running = started(joined(table.find_async if asynchronous else table.find, batch=2, concurrency=2))
     assert values(running, 1, 2, 1, 9, 3, 2) == [[1, "one"], [2, "two"], [1, "one"], [3, "three"], [2, "two"]]
     assert table.calls == [[1, 2], [9, 3]]
     assert values(running, 3, 9, 1) == [[3, "three"], [1, "one"]]

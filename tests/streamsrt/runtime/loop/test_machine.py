@@ -119,6 +119,12 @@ def test_while_fetched_input_is_processed_nothing_is_waited_for() -> None:
     assert "skipped" in report(loop.state, loop.now_ms).poll
 
 
+def test_while_calls_are_under_way_only_they_are_waited_for() -> None:
+    loop = Loop()
+    loop.hear(Processed(0, commit_requested=False, is_calling=True))
+    assert loop.hear(TurnBegan(has_work=True)) == (AnswerQueries(),)
+
+
 def test_input_that_waits_for_other_partitions_is_no_reason_to_hurry() -> None:
     loop = Loop()
     loop.turn(records=0)
