@@ -20,6 +20,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import GivenUpError
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, MissingTopicError, StreamsError, UserError
 from streamsrt.queries.errors import (
@@ -548,10 +549,12 @@ class KafkaStreams(Queryable):
 
         loop: StreamThread | None = None
         network = NetworkThread(
-            client_config(config, str(directory.process_id), self._worker or 1), restores_apart=True
+            client_config(config, str(directory.process_id), self._worker or 1),
+            restores_apart=True,
+            given_up=lambda: self._stop_requested and loop is None,
         )
-        network.start(config.default_api_timeout_ms / 1000)
         try:
+            network.start(config.default_api_timeout_ms / 1000)
             self._check_topics(network)
             # Before joining: a member in the group would keep the backfill from ending.
             refuse_running_backfill(config.application_id, network.admin.committed(config.application_id))
@@ -578,6 +581,8 @@ class KafkaStreams(Queryable):
                 loop.run(until)
             if loop.was_shut_down and self._worker is None:
                 raise application_shutdown()
+        except GivenUpError:
+            logger.info("stopped before the cluster has answered")
         except StreamsError as error:
             if loop is None or loop.response is not Response.REPLACE_THREAD or self._stop_requested:
                 raise

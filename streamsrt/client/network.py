@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ from streamsrt.client.transactions import ANSWER_SLACK_S, Transactions
 from streamsrt.client.values import (
     ClientConfig,
     ClusterInfo,
+    GivenUpError,
     GroupListing,
     NewTopic,
     OffsetAndMetadata,
@@ -42,6 +44,8 @@ from streamsrt.errors import BrokerUnreachableError, NotABrokerError, StreamsErr
 
 log = logging.getLogger(__name__)
 
+_LOOK_S = 0.1
+
 T = TypeVar("T")
 
 
@@ -50,7 +54,8 @@ class NetworkThread:
     as well where the producer has a transactional id.
 
     ``restores_apart``: another thread than the processing one takes what the ``restorer`` brings; it waits with
-    ``restore_signal``, and :meth:`wait` is not about it.
+    ``restore_signal``, and :meth:`wait` is not about it. ``given_up``: asked again and again while a call waits for an
+    answer; when it holds, the call raises :class:`GivenUpError`.
     """
 
     fetcher: Fetcher
@@ -59,7 +64,14 @@ class NetworkThread:
     transactions: Transactions
     admin: BlockingAdmin
 
-    def __init__(self, config: ClientConfig, blocking: Blocking = THREADS, *, restores_apart: bool = False) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        blocking: Blocking = THREADS,
+        *,
+        restores_apart: bool = False,
+        given_up: Callable[[], bool] | None = None,
+    ) -> None:
         self._config = config
         self.blocking = blocking
         self._signal = Signal(blocking)
@@ -71,6 +83,7 @@ class NetworkThread:
         self._metadata_task: asyncio.Task[None] | None = None
         self._groups: list[GroupDriver] = []
         self._started = False
+        self._given_up = given_up
 
     # ----------------------------------------------------------------------------------------------- start and stop
 
@@ -132,6 +145,7 @@ class NetworkThread:
         if not self._started:
             return
         self._started = False
+        self._given_up = None
         try:
             self._call(self._close(), timeout_s)
         except (FutureTimeoutError, RequestTimedOutError):
@@ -172,10 +186,24 @@ class NetworkThread:
     def _call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return self.blocking.result(future, timeout_s)
+            return self._result(future, timeout_s)
         except FutureTimeoutError as error:
             future.cancel()
             raise RequestTimedOutError(f"The network thread did not answer within {timeout_s:g} s.") from error
+
+    def _result(self, future: Future[T], timeout_s: float) -> T:
+        if self._given_up is None:
+            return self.blocking.result(future, timeout_s)
+        ends_s = time.monotonic() + timeout_s
+        while not self._given_up():
+            left_s = ends_s - time.monotonic()
+            try:
+                return self.blocking.result(future, min(left_s, _LOOK_S))
+            except FutureTimeoutError:
+                if future.done() or left_s <= _LOOK_S:
+                    raise
+        future.cancel()
+        raise GivenUpError("the answer is not waited for any longer: the application is to stop")
 
     def request(
         self,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from streamsrt.errors import BrokerError, ProductionError, RequestFailedError
+from streamsrt.errors import BrokerError, ProductionError, RequestFailedError, StreamsError
 from streamsrt.wire.records import Headers
 
 TopicPartition: TypeAlias = tuple[str, int]
@@ -265,6 +265,10 @@ class StaleMemberEpochError(CommitError):
 
 class UnknownMemberError(CommitError):
     """The group does not know this member any more: its tasks belong to others, and nothing may be committed."""
+
+
+class GivenUpError(StreamsError):
+    """Who asked does not wait for the answer any longer."""
 
 
 class RequestTimedOutError(BrokerError):
