@@ -9,9 +9,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from topology.build.planned import PlannedStream
 from topology.dsl.stream_steps import process
 from topology.graph.operations import Function
@@ -19,23 +16,23 @@ from topology.spec.codecs import AnySerde, long
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.functions import OF_RECORD, check_function
 from topology.spec.processor import FixedKeyProcessor, ProcessorContext, Record
-from topology.spec.stores import Store
+from topology.spec.stores import KeyValueStore, Store
 from topology.spec.windows import Duration, to_ms
 
 
-class Deduplicator(FixedKeyProcessor[Any, Any, Any]):
+class Deduplicator(FixedKeyProcessor[object, object, object]):
     """Forwards the first record of each id. Times in milliseconds."""
 
-    def __init__(self, store: str, id_of: Callable[[Any, Any], Any], ttl_ms: int) -> None:
+    def __init__(self, store: str, id_of: Function, ttl_ms: int) -> None:
         self._name = store
         self._id_of = id_of
         self._ttl_ms = ttl_ms
 
-    def init(self, context: ProcessorContext[Any, Any]) -> None:
+    def init(self, context: ProcessorContext[object, object]) -> None:
         self._context = context
-        self._seen: Any = context.get_state_store(self._name)
+        self._seen: KeyValueStore[object, int] = context.get_state_store(self._name)
 
-    def process(self, record: Record[Any, Any]) -> None:
+    def process(self, record: Record[object, object]) -> None:
         found = self._id_of(record.key, record.value)
         if found is not None:
             passed: int | None = self._seen.get(found)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, TextIO, TypeAlias
+from typing import TextIO, TypeAlias
 from weakref import WeakKeyDictionary
 
 from topology.graph.nodes import ProcessorNode
@@ -48,7 +48,9 @@ def _write(output: Output, text: str) -> None:
 class Printer:
     """``[label]: key, value`` for the first record and each ``every``-th one after it."""
 
-    def __init__(self, label: str, mapper: Callable[[Any, Any], object] | None, output: Output, every: int) -> None:
+    def __init__(
+        self, label: str, mapper: Callable[[object, object], object] | None, output: Output, every: int
+    ) -> None:
         check_output(output, "print")
         if every < 1:
             raise TopologyError(f"print(every={every}): 1 prints all records, n each n-th one", call_site())
@@ -58,7 +60,7 @@ class Printer:
         self._every = every
         self._skipped = every - 1
 
-    def __call__(self, key: Any, value: Any) -> None:
+    def __call__(self, key: object, value: object) -> None:
         self._skipped += 1
         if self._skipped < self._every:
             return
@@ -115,7 +117,7 @@ class ShownTable:
         self.changed = False
         self._by_key = by_key
         self._output = output
-        self._rows: deque[tuple[TablePrinter, Any, dict[str, str]]] = deque(maxlen=size)
+        self._rows: deque[tuple[TablePrinter, object, dict[str, str]]] = deque(maxlen=size)
         self._printers: set[TablePrinter] = set()
 
     def printer(self) -> TablePrinter:
@@ -144,7 +146,7 @@ class ShownTable:
         if self.is_on_terminal():
             self._screen().enter(self)
 
-    def add(self, printer: TablePrinter, key: Any, value: Any) -> None:
+    def add(self, printer: TablePrinter, key: object, value: object) -> None:
         """A record of a task."""
         row = {"key": _text(key), **_cells(value)}
         if not self.is_on_terminal():
@@ -187,18 +189,18 @@ class ShownTable:
         return _screens.setdefault(self._output or sys.stdout, Screen())
 
 
-class TablePrinter(Processor[Any, Any, Any, Any]):
+class TablePrinter(Processor[object, object, object, object]):
     """A task's part of a table."""
 
     def __init__(self, table: ShownTable) -> None:
         self._table = table
 
-    def init(self, context: ProcessorContext[Any, Any]) -> None:
+    def init(self, context: ProcessorContext[object, object]) -> None:
         self._table.begin(self)
         if self._table.is_on_terminal():
             context.schedule(REDRAW_INTERVAL_MS, PunctuationType.WALL_CLOCK_TIME, self._table.redraw)
 
-    def process(self, record: Record[Any, Any]) -> None:
+    def process(self, record: Record[object, object]) -> None:
         self._table.add(self, record.key, record.value)
 
     def close(self) -> None:
@@ -216,13 +218,13 @@ def draws_tables(topology: Topology) -> bool:
     return any(isinstance(getattr(supplier, "__self__", None), ShownTable) for supplier in suppliers)
 
 
-def _cells(value: Any) -> dict[str, str]:
+def _cells(value: object) -> dict[str, str]:
     """A mapping's fields are columns; anything else is one."""
     if isinstance(value, Mapping):
         return {str(name): _text(each) for name, each in value.items()}
     return {"value": _text(value)}
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     text = str(value).replace("\n", " ")
     return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."

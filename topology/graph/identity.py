@@ -15,7 +15,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from hashlib import sha256
-from typing import Any
 
 from topology.graph.nodes import InternalTopic, Node, StoreSpec, Subtopology
 from topology.spec.codecs import Serde
@@ -56,11 +55,11 @@ def topology_digest(subtopologies: tuple[Subtopology, ...]) -> str:
     return _hash([subtopology.digest for subtopology in subtopologies], DIGEST_DIGITS)
 
 
-def _hash(value: Any, digits: int) -> str:
+def _hash(value: object, digits: int) -> str:
     return sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:digits]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, CallSite):

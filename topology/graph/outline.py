@@ -70,7 +70,7 @@ class TopologyOutline:
     repartition_topics: Mapping[str, int | None]
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """A value for a JSON file."""
         return {"format": FORMAT, **asdict(self)}
 

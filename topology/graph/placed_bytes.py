@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class PlacedBytes(bytes):
     """Bytes that know which partition they belong to."""
@@ -11,7 +9,6 @@ class PlacedBytes(bytes):
     to_partition: int
 
 
-def to_its_partition(topic: str, key: Any, value: Any, partitions: int) -> int | None:
+def to_its_partition(topic: str, key: object, value: PlacedBytes, partitions: int) -> int | None:
     """The partition of a :class:`PlacedBytes`."""
-    placed: PlacedBytes = value
-    return placed.to_partition
+    return value.to_partition

@@ -22,11 +22,12 @@ from typing import Any, TypeAlias
 
 from topology.spec.errors import TopologyError, call_site
 
-Of: TypeAlias = "str | Callable[[Any], Any] | None"
-Row: TypeAlias = dict[str, Any]
+Value: TypeAlias = Any  # what is aggregated, and what an aggregate keeps: types that only the program knows
+Of: TypeAlias = "str | Callable[[Value], Value] | None"
+Row: TypeAlias = dict[str, Value]
 
 
-def _reader(of: Of) -> Callable[[Any], Any]:
+def _reader(of: Of) -> Callable[[Value], Value]:
     if of is None:
         return lambda value: value
     if callable(of):
@@ -41,7 +42,7 @@ class NamedAggregate:
     ``add(state, value)`` and ``merge(state, state)`` return the next state. A subclass of your own works like those here.
     """
 
-    start: Any = None
+    start: Value = None
     can_subtract = False
 
     def __init__(self, of: Of = None) -> None:
@@ -49,23 +50,23 @@ class NamedAggregate:
             raise TopologyError(f"an aggregate is of a field or of a function, not of {of!r}", call_site())
         self._read = _reader(of)
 
-    def step(self, state: Any, value: Any) -> Any:
+    def step(self, state: Value, value: Value) -> Value:
         """The next state with a value of a record."""
         seen = None if value is None else self._read(value)
         return state if seen is None else self.add(state, seen)
 
-    def back(self, state: Any, value: Any) -> Any:
+    def back(self, state: Value, value: Value) -> Value:
         """The state without a value that was added before."""
         seen = None if value is None else self._read(value)
         return state if seen is None else self.subtract(state, seen)
 
-    def add(self, state: Any, value: Any) -> Any:
+    def add(self, state: Value, value: Value) -> Value:
         raise TypeError(f"{type(self).__name__} does not say how a value is added: define add(state, value)")
 
-    def merge(self, one: Any, other: Any) -> Any:
+    def merge(self, one: Value, other: Value) -> Value:
         raise TypeError(f"{type(self).__name__} does not say how two states are merged: define merge(one, other)")
 
-    def subtract(self, state: Any, value: Any) -> Any:
+    def subtract(self, state: Value, value: Value) -> Value:
         raise TypeError(f"{type(self).__name__} can't take a value back")
 
 
@@ -79,19 +80,19 @@ class Count(NamedAggregate):
         super().__init__(of)
         self._every = of is None
 
-    def step(self, state: Any, value: Any) -> Any:
+    def step(self, state: Value, value: Value) -> Value:
         return state + 1 if self._every else super().step(state, value)
 
-    def back(self, state: Any, value: Any) -> Any:
+    def back(self, state: Value, value: Value) -> Value:
         return state - 1 if self._every else super().back(state, value)
 
-    def add(self, state: Any, value: Any) -> Any:
+    def add(self, state: Value, value: Value) -> Value:
         return state + 1
 
-    def merge(self, one: Any, other: Any) -> Any:
+    def merge(self, one: Value, other: Value) -> Value:
         return one + other
 
-    def subtract(self, state: Any, value: Any) -> Any:
+    def subtract(self, state: Value, value: Value) -> Value:
         return state - 1
 
 
@@ -101,53 +102,53 @@ class Sum(NamedAggregate):
     start = 0
     can_subtract = True
 
-    def add(self, state: Any, value: Any) -> Any:
+    def add(self, state: Value, value: Value) -> Value:
         return state + value
 
-    def merge(self, one: Any, other: Any) -> Any:
+    def merge(self, one: Value, other: Value) -> Value:
         return one + other
 
-    def subtract(self, state: Any, value: Any) -> Any:
+    def subtract(self, state: Value, value: Value) -> Value:
         return state - value
 
 
 class Min(NamedAggregate):
     """The smallest value; None before the first."""
 
-    def add(self, state: Any, value: Any) -> Any:
+    def add(self, state: Value, value: Value) -> Value:
         return value if state is None or value < state else state
 
-    def merge(self, one: Any, other: Any) -> Any:
+    def merge(self, one: Value, other: Value) -> Value:
         return one if other is None else self.add(one, other)
 
 
 class Max(NamedAggregate):
     """The largest value; None before the first."""
 
-    def add(self, state: Any, value: Any) -> Any:
+    def add(self, state: Value, value: Value) -> Value:
         return value if state is None or value > state else state
 
-    def merge(self, one: Any, other: Any) -> Any:
+    def merge(self, one: Value, other: Value) -> Value:
         return one if other is None else self.add(one, other)
 
 
 class First(NamedAggregate):
     """The first value in the order of arrival."""
 
-    def add(self, state: Any, value: Any) -> Any:
+    def add(self, state: Value, value: Value) -> Value:
         return value if state is None else state
 
-    def merge(self, one: Any, other: Any) -> Any:
+    def merge(self, one: Value, other: Value) -> Value:
         return other if one is None else one
 
 
 class Last(NamedAggregate):
     """The last value in the order of arrival."""
 
-    def add(self, state: Any, value: Any) -> Any:
+    def add(self, state: Value, value: Value) -> Value:
         return value
 
-    def merge(self, one: Any, other: Any) -> Any:
+    def merge(self, one: Value, other: Value) -> Value:
         return one if other is None else other
 
 
@@ -157,24 +158,24 @@ class Mean(NamedAggregate):
     start = {"mean": None, "count": 0, "sum": 0}  # noqa: RUF012  # never changed: every state is a new one
     can_subtract = True
 
-    def add(self, state: Any, value: Any) -> Any:
+    def add(self, state: Value, value: Value) -> Value:
         return _mean(state["count"] + 1, state["sum"] + value)
 
-    def merge(self, one: Any, other: Any) -> Any:
+    def merge(self, one: Value, other: Value) -> Value:
         return _mean(one["count"] + other["count"], one["sum"] + other["sum"])
 
-    def subtract(self, state: Any, value: Any) -> Any:
+    def subtract(self, state: Value, value: Value) -> Value:
         return _mean(state["count"] - 1, state["sum"] - value)
 
 
-def _mean(count: int, total: Any) -> dict[str, Any]:
+def _mean(count: int, total: Value) -> dict[str, Value]:
     return {"mean": total / count if count else None, "count": count, "sum": total}
 
 
 class Collect(NamedAggregate):
     """The values as a list, in the order of arrival; ``limit``: no more than the last so many."""
 
-    start: tuple[Any, ...] | list[Any] = ()
+    start: tuple[Value, ...] | list[Value] = ()
 
     def __init__(self, of: Of = None, *, limit: int | None = None) -> None:
         super().__init__(of)
@@ -182,13 +183,13 @@ class Collect(NamedAggregate):
             raise TopologyError(f"Collect(limit={limit}): give at least 1", call_site())
         self._limit = limit
 
-    def add(self, state: Any, value: Any) -> Any:
+    def add(self, state: Value, value: Value) -> Value:
         return self._cut([*state, value])
 
-    def merge(self, one: Any, other: Any) -> Any:
+    def merge(self, one: Value, other: Value) -> Value:
         return self._cut([*one, *other])
 
-    def _cut(self, values: list[Any]) -> list[Any]:
+    def _cut(self, values: list[Value]) -> list[Value]:
         return values if self._limit is None else values[-self._limit :]
 
 
@@ -205,16 +206,16 @@ class NamedAggregates:
         """The row before the first record."""
         return dict(self._start)
 
-    def add(self, key: Any, value: Any, row: Row) -> Row:
+    def add(self, key: Value, value: Value, row: Row) -> Row:
         """The row with one record more: an aggregator."""
         return {name: each.step(row[name], value) for name, each in self._of}
 
-    def merge(self, key: Any, one: Row, other: Row) -> Row:
+    def merge(self, key: Value, one: Row, other: Row) -> Row:
         """Two rows of one key as one: a merger of session windows."""
         return {name: each.merge(one[name], other[name]) for name, each in self._of}
 
     @property
-    def subtract(self) -> Callable[[Any, Any, Row], Row]:
+    def subtract(self) -> Callable[[Value, Value, Row], Row]:
         """The row with one record less: a subtractor of grouped tables. Raises TopologyError where one of the aggregates
         can't forget."""
         stuck = [f"{name}={type(each).__name__}(...)" for name, each in self._of if not each.can_subtract]

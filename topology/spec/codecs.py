@@ -103,7 +103,7 @@ def _to_uuid(data: bytes) -> UUID:
     return UUID(data.decode())
 
 
-def _no_value(value: Any) -> NoReturn:
+def _no_value(value: object) -> NoReturn:
     raise ValueError("serdes.void has null only")
 
 
@@ -248,7 +248,7 @@ _DIFFERENT_BYTES = frozenset(each.name for each in (string, short, integer, long
 """Serdes of which no two give the same bytes for keys that are equal."""
 
 
-def check_keys(operator: str, key: Serde[Any] | None, other: Serde[Any] | None) -> None:
+def check_keys(operator: str, key: AnySerde, other: AnySerde) -> None:
     """Raises TopologyError where keys of the two serdes, as far as they are known, never meet in a join."""
     if key is None or other is None or key.name == other.name or not {key.name, other.name} <= _DIFFERENT_BYTES:
         return

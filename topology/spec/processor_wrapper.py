@@ -19,7 +19,8 @@ from topology.spec.processor import Headers, Processor, ProcessorContext, Record
 
 PROCESSOR_WRAPPER_KEY = "processor.wrapper.class"
 
-AnyProcessor: TypeAlias = Processor[Any, Any, Any, Any]
+AnyProcessor: TypeAlias = Processor[Any, Any, Any, Any]  # of types that only the program knows
+AnyRecord: TypeAlias = Record[Any, Any]  # likewise
 ProcessorSupplier: TypeAlias = Callable[[], AnyProcessor]
 
 
@@ -39,7 +40,7 @@ class TableRecord(Record[Any, Any]):
     old_value: Any
 
     @classmethod
-    def of(cls, record: Record[Any, Any], old_value: Any) -> TableRecord:
+    def of(cls, record: AnyRecord, old_value: Any) -> TableRecord:
         """The record, with the value that it replaces."""
         made = cls(*record)
         made.old_value = old_value
@@ -67,10 +68,10 @@ class OperatorProcessor:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._process: Callable[[Record[Any, Any]], None] = self._too_early
+        self._process: Callable[[AnyRecord], None] = self._too_early
         self._close: Callable[[], None] = _nothing
 
-    def init(self, context: ProcessorContext[Any, Any]) -> None:
+    def init(self, context: ProcessorContext[object, object]) -> None:
         begin = getattr(context, "begin_operator", None)
         if begin is None:
             raise TopologyError(
@@ -79,13 +80,13 @@ class OperatorProcessor:
             )
         self._process, self._close = begin(context)
 
-    def process(self, record: Record[Any, Any]) -> None:
+    def process(self, record: AnyRecord) -> None:
         self._process(record)
 
     def close(self) -> None:
         self._close()
 
-    def _too_early(self, record: Record[Any, Any]) -> None:
+    def _too_early(self, record: AnyRecord) -> None:
         raise TopologyError(f"{PROCESSOR_WRAPPER_KEY}: init(context) of {self.name!r} was not called before process()")
 
 

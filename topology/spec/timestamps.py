@@ -16,13 +16,23 @@ WallclockTimestampExtractor of Kafka Streams, whose class names are known here t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.functions import TimestampExtractor, check_function
 
 
-def fail_on_invalid(record: Any, partition_time_ms: int) -> int:
+class _Stamped(Protocol):
+    """What is looked at of a record."""
+
+    @property
+    def timestamp(self) -> int: ...
+
+    @property
+    def system_time_ms(self) -> int: ...
+
+
+def fail_on_invalid(record: _Stamped, partition_time_ms: int) -> int:
     """The record's timestamp. Raises ValueError where it is negative."""
     timestamp: int = record.timestamp
     if timestamp < 0:
@@ -30,13 +40,13 @@ def fail_on_invalid(record: Any, partition_time_ms: int) -> int:
     return timestamp
 
 
-def log_and_skip(record: Any, partition_time_ms: int) -> int:
+def log_and_skip(record: _Stamped, partition_time_ms: int) -> int:
     """The record's timestamp; negative: the record is dropped."""
     timestamp: int = record.timestamp
     return timestamp
 
 
-def use_partition_time(record: Any, partition_time_ms: int) -> int:
+def use_partition_time(record: _Stamped, partition_time_ms: int) -> int:
     """The record's timestamp, or where it is negative that of the partition. Raises ValueError where there is none yet."""
     timestamp: int = record.timestamp
     if timestamp >= 0:
@@ -46,7 +56,7 @@ def use_partition_time(record: Any, partition_time_ms: int) -> int:
     return partition_time_ms
 
 
-def wallclock(record: Any, partition_time_ms: int) -> int:
+def wallclock(record: _Stamped, partition_time_ms: int) -> int:
     """The time on the wall, whatever the record says."""
     now_ms: int = record.system_time_ms
     return now_ms
