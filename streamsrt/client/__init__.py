@@ -16,7 +16,6 @@
                                 by topic name
 - ``producer``                  the idempotent producer of encoded record batches (KIP-98)
 - ``refused_batches``           what becomes of a record batch that the broker did not take: its records one by one,
-- ``unreadable``  what is told of a record batch that can't be read
                                 its halves, the rest of it
 - ``security``                  TLS and SASL of a connection: the settings of Kafka's and librdkafka's clients, done
                                 by ``ssl`` and aiokafka
@@ -25,6 +24,7 @@
                                 KIP-447; transaction.version 1)
 - ``transactions``              transactions as the thread that sends uses them: the producer and the coordination of
                                 its transactional id in step
+- ``unreadable``                what is told of a record batch that can't be read
 - ``values``                    settings of the client and the values that cross between the network thread and the
                                 processing thread
 """

@@ -186,8 +186,8 @@ def _compacted_columns(batch: DefaultRecordBatch, header: BatchHeader, headers: 
 def _plain_columns(view: memoryview, header: BatchHeader, headers: bool) -> RecordColumns:
     records = read_plain(view, header)
     columns = RecordColumns(
-        [record.key for record in records],
-        [record.value for record in records],
+        [None if record.key is None else bytes(record.key) for record in records],
+        [None if record.value is None else bytes(record.value) for record in records],
         [record.timestamp for record in records],
         header.base_offset,
         header.next_offset,

@@ -1,6 +1,7 @@
-"""Records that the quick readers refuse though Java's takes them: header keys that are no UTF-8.
+"""Records that the quick readers refuse though Java's takes them: header keys that are no UTF-8; and very long ones.
 
-Such bytes are read as Java reads them, with U+FFFD in the place of what is no text. All else is as strict as there.
+Such bytes are read as Java reads them, with U+FFFD in the place of what is no text. All else is as strict as there. Keys
+and values are not copied: where records are long, that is what costs, and it keeps all threads waiting.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ class PlainRecord(NamedTuple):
 
     offset: int
     timestamp: int
-    key: bytes | None
-    value: bytes | None
+    key: memoryview | None
+    value: memoryview | None
     headers: Headers
 
 
 def read_plain(batch: memoryview, header: BatchHeader) -> list[PlainRecord]:
     """The records of a batch that is not compressed. DecodeError for broken ones."""
-    data = bytes(batch[HEADER_SIZE_BYTES:])
+    data = batch[HEADER_SIZE_BYTES:]
     try:
         records, end = _records(data, header)
     except IndexError:
@@ -36,7 +37,7 @@ def read_plain(batch: memoryview, header: BatchHeader) -> list[PlainRecord]:
     return records
 
 
-def _records(data: bytes, header: BatchHeader) -> tuple[list[PlainRecord], int]:
+def _records(data: memoryview, header: BatchHeader) -> tuple[list[PlainRecord], int]:
     records = []
     at = 0
     for _ in range(header.records_count):
@@ -55,7 +56,7 @@ def _records(data: bytes, header: BatchHeader) -> tuple[list[PlainRecord], int]:
             if name is None:
                 raise DecodeError("a header has no key")
             content, at = _sized(data, at)
-            headers.append((name.decode(errors="replace"), content))
+            headers.append((bytes(name).decode(errors="replace"), _bytes(content)))
         if at != end:
             raise DecodeError(f"a record of {size} bytes ends {at - end} bytes behind them")
         timestamp = header.max_timestamp if header.is_log_append_time else _long(header.base_timestamp + delta_ms)
@@ -63,7 +64,7 @@ def _records(data: bytes, header: BatchHeader) -> tuple[list[PlainRecord], int]:
     return records, at
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
+def _number(data: memoryview, at: int) -> tuple[int, int]:
     """The varint at that place, and what stands behind it. IndexError behind the end."""
     value = 0
     for shift in range(0, 7 * _NUMBER_BYTES_MAX, 7):
@@ -75,12 +76,16 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
     raise DecodeError("a number has too many bytes")
 
 
+def _bytes(view: memoryview | None) -> bytes | None:
+    return None if view is None else bytes(view)
+
+
 def _long(number: int) -> int:
     """As 64 bits hold it."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
+def _sized(data: memoryview, at: int) -> tuple[memoryview | None, int]:
     size, at = _number(data, at)
     if size < 0:
         return None, at

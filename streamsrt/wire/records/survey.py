@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
@@ -25,6 +25,10 @@ from streamsrt.wire.records.uniform import RECORDS_MIN, survey_uniform
 STEP_RECORDS = 4096
 """So many are read in one go, in which no other thread gets its turn."""
 
+LONG_RECORD_BYTES = 1 << 14
+"""Longer ones cost more to copy than to walk over."""
+
+_Row: TypeAlias = "tuple[int, int | None, bytes | memoryview | None]"
 _timestamp = attrgetter("timestamp")
 _row = attrgetter("offset", "timestamp", "key")
 
@@ -51,6 +55,8 @@ def largest_timestamp(buffer: Buffer, header: BatchHeader) -> int:
         uniform = survey_uniform(memoryview(buffer)[HEADER_SIZE_BYTES:], *_shape(header))
         if uniform is not None:
             return int(uniform[0].max())
+    if _are_long(header, len(buffer)):
+        return max(record.timestamp for record in read_plain(memoryview(buffer), header))
     view = readable(buffer, 0, header, DECOMPRESSED_LIMIT_BYTES)
     check_count(header, len(view))
     try:
@@ -72,7 +78,9 @@ def survey_batch(buffer: Buffer, header: BatchHeader, *, limit_bytes: int = DECO
         uniform = survey_uniform(view[HEADER_SIZE_BYTES:], *_shape(header))
         if uniform is not None:
             return Survey(view, uniform[0].tolist(), uniform[1], True)
-    rows: Iterator[tuple[int, int | None, bytes | None]] = map(_row, DefaultRecordBatch(view))
+    if _are_long(header, len(view)):
+        return _surveyed(view, iter([record[:3] for record in read_plain(view, header)]), header)
+    rows: Iterator[_Row] = map(_row, DefaultRecordBatch(view))
     try:
         return _surveyed(view, rows, header)
     except UnicodeDecodeError:
@@ -81,7 +89,7 @@ def survey_batch(buffer: Buffer, header: BatchHeader, *, limit_bytes: int = DECO
         raise DecodeError(f"batch at offset {header.base_offset} holds broken records: {error}") from error
 
 
-def _surveyed(view: memoryview, rows: Iterator[tuple[int, int | None, bytes | None]], header: BatchHeader) -> Survey:
+def _surveyed(view: memoryview, rows: Iterator[_Row], header: BatchHeader) -> Survey:
     timestamps: list[int] = []
     keyless: list[int] = []
     is_in_order = True
@@ -95,6 +103,10 @@ def _surveyed(view: memoryview, rows: Iterator[tuple[int, int | None, bytes | No
         is_in_order = is_in_order and offsets == tuple(range(first, first + len(offsets)))
     next(rows, None)  # The reader says now that bytes are left.
     return Survey(view, timestamps, keyless, is_in_order)
+
+
+def _are_long(header: BatchHeader, size_bytes: int) -> bool:
+    return size_bytes > header.records_count * LONG_RECORD_BYTES and not header.is_log_append_time
 
 
 def _steps(count: int) -> Iterator[int]:

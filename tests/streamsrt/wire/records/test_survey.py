@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streamsrt.wire.compression import Compression, TooLargeError
@@ -19,6 +19,8 @@ from streamsrt.wire.records import (
     renumbered_records,
     survey_batch,
 )
+from streamsrt.wire.records.plain import read_plain
+from streamsrt.wire.records.survey import LONG_RECORD_BYTES
 from streamsrt.wire.records.uniform import RECORDS_MIN
 from tests.coordinator.broker.odd_batches import batch, record, several, sized, varint
 from tests.streamsrt.wire.records.reference import resealed
@@ -37,6 +39,48 @@ def test_a_survey_and_decoding_agree(
     if is_damaged:
         data[HEADER_SIZE_BYTES + place % (len(data) - HEADER_SIZE_BYTES)] = byte
     check(resealed(data))
+
+
+@given(rows, st.booleans(), st.integers(0, 1 << 30), st.integers(0, 255))
+def test_the_plain_reader_is_as_strict_as_the_quick_one(
+    made: list[tuple[bytes | None, bytes | None, int]], is_damaged: bool, place: int, byte: int
+) -> None:
+    data = bytearray(encode_batch(*zip(*made, strict=True), headers=[(("h", b"v"),)] * len(made)))
+    if is_damaged:
+        place = HEADER_SIZE_BYTES + place % (len(data) - HEADER_SIZE_BYTES)
+        # The quick reader takes the attributes of a record, which nobody uses, for a number of several bytes.
+        assume(byte < 0x80 or place not in attributes_of(data))
+        data[place] = byte
+    whole = resealed(data)
+    try:
+        columns = decode_batch(whole)
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            read_plain(memoryview(whole), read_header(whole))
+        return
+    found = read_plain(memoryview(whole), read_header(whole))
+    assert [(each.key, each.value, each.timestamp) for each in found] == list(
+        zip(columns.keys, columns.values, columns.timestamps, strict=True)
+    )
+
+
+def attributes_of(data: bytearray) -> list[int]:
+    """Where they stand, in records with lengths of one byte."""
+    found, at = [], HEADER_SIZE_BYTES
+    while at < len(data):
+        found.append(at + 1)
+        at += 1 + (data[at] >> 1)
+    return found
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+@pytest.mark.parametrize("key", [None, b"k"])
+def test_long_records(codec: Compression, key: bytes | None) -> None:
+    values = [bytes(LONG_RECORD_BYTES), bytes(3 * LONG_RECORD_BYTES)]
+    data = encode_batch([key] * 2, values, [T0 + 5, T0], compression=codec)
+    check(data)
+    if codec is Compression.NONE:
+        check(resealed(bytearray(data[:-1] + b"\x02")))
 
 
 @pytest.mark.parametrize("has_keys", [True, False])
