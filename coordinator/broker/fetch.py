@@ -8,7 +8,8 @@
    requests always; an incremental one is refused.
 5. A fetch of many partitions is collected in slices, each partition once. While it waits, only the partitions that got
    something are looked at.
-6. ``read_committed`` stops at the last stable offset and lists the aborted transactions of what is given.
+6. While too many answers wait to be sent (``queued.max.request.bytes``), a fetch gives little.
+7. ``read_committed`` stops at the last stable offset and lists the aborted transactions of what is given.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from streamsrt.wire.types import (
 TOPIC_ID_VERSION = 13
 PARTITIONS_AT_ONCE = 500
 PARTITIONS_PER_STEP = 32
-_WAIT_FOR_ROOM_S = 1.0
+_BYTES_UNDER_PRESSURE = 1 << 16
 _READ_COMMITTED = 1
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
@@ -45,9 +46,11 @@ def handle_fetch(broker: Broker, request: Request) -> Answer:
         return refused
     by_id = request.header.api_version >= TOPIC_ID_VERSION
     message.max_bytes = min(message.max_bytes, broker.integer("fetch.max.bytes"))
+    if broker.memory.is_full:
+        message.max_bytes = min(message.max_bytes, _BYTES_UNDER_PRESSURE)
     message.min_bytes = min(message.min_bytes, message.max_bytes)
     count = sum(len(each.partitions) for each in message.topics)
-    if count > PARTITIONS_AT_ONCE or broker.memory.is_full:
+    if count > PARTITIONS_AT_ONCE:
         return _fetch_later(broker, message, by_id=by_id)
     found = whole(_collect(broker, message, by_id=by_id))
     if found.is_enough(message) or message.max_wait_ms <= 0:
@@ -56,18 +59,12 @@ def handle_fetch(broker: Broker, request: Request) -> Answer:
 
 
 async def _fetch_later(broker: Broker, message: FetchRequest, *, by_id: bool) -> FetchResponse:
-    """Of many partitions, or when too many answers wait to be sent."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + message.max_wait_ms / 1000
-    has_room = await broker.memory.room(max(message.max_wait_ms / 1000, _WAIT_FOR_ROOM_S))
-    if not has_room:
-        message.max_bytes = message.min_bytes = 0
+    """Of many partitions."""
     async with broker.slices:
         await broker.slices.run(_fold(message))
         looked = broker.purgatory.round
-        found = await broker.slices.run(_collect(broker, message, by_id=by_id, or_nothing=not has_room))
-    message.max_wait_ms = max(0, int((deadline - loop.time()) * 1000))
-    if not has_room or found.is_enough(message) or message.max_wait_ms <= 0:
+        found = await broker.slices.run(_collect(broker, message, by_id=by_id))
+    if found.is_enough(message) or message.max_wait_ms <= 0:
         return found.answer
     return await _wait(broker, message, looked, found, by_id=by_id)
 
@@ -185,10 +182,8 @@ def whole(steps: Generator[None, None, _Found]) -> _Found:
             return found
 
 
-def _collect(
-    broker: Broker, message: FetchRequest, *, by_id: bool, or_nothing: bool = False
-) -> Generator[None, None, _Found]:
-    """What there is now, a few partitions at a time. ``or_nothing``: not even one batch above the limits."""
+def _collect(broker: Broker, message: FetchRequest, *, by_id: bool) -> Generator[None, None, _Found]:
+    """What there is now, a few partitions at a time."""
     budget = message.max_bytes
     committed = message.isolation_level == _READ_COMMITTED
     responses: list[FetchResponse.FetchableTopicResponse] = []
@@ -207,8 +202,7 @@ def _collect(
                 partitions.append(_failed(data.partition, missing))
                 found.is_settled = True
                 continue
-            first = found.size == 0 and not or_nothing
-            answer, read = _read(log, data, budget - found.size, first=first, committed=committed)
+            answer, read = _read(log, data, budget - found.size, first=found.size == 0, committed=committed)
             if answer.error_code or answer.diverging_epoch.epoch >= 0:
                 found.is_settled = True
             found.size += read

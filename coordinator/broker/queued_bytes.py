@@ -4,7 +4,7 @@
    waits in the order of arrival.
 2. A large request has its whole size granted before it is read. One that is larger than the bound is granted when nobody
    else holds anything. Requests that fit the receive buffer of a connection are not counted: they never wait.
-3. While too much waits to be sent, no fetch is answered with records.
+3. While too much waits to be sent, a fetch gives little; of twice as much, somebody has to go.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ class QueuedBytes:
         """Set when somebody begins to wait, or too much waits to be sent: time to look for connections that stand still."""
         self._unsent: dict[Hashable, int] = {}
         self._waiting: dict[Hashable, tuple[int, Callable[[], None]]] = {}
-        self._room: list[asyncio.Future[None]] = []
 
     # --------------------------------------------------------------------------------------------------------- requests
 
@@ -70,11 +69,6 @@ class QueuedBytes:
             self._unsent[who] = size
         if self.is_full:
             self.pressed.set()
-        elif self._room:
-            waiting, self._room = self._room, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
 
     @property
     def is_full(self) -> bool:
@@ -85,22 +79,6 @@ class QueuedBytes:
     def is_overfull(self) -> bool:
         """Whether twice as much as allowed waits to be sent."""
         return self.limit_bytes is not None and self.answers >= 2 * self.limit_bytes
-
-    async def room(self, timeout_s: float) -> bool:
-        """Waits until there is room for an answer; False when the time is over first."""
-        if not self.is_full:
-            return True
-        future = asyncio.get_running_loop().create_future()
-        self._room.append(future)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await future
-        except TimeoutError:
-            return False
-        finally:
-            if future in self._room:
-                self._room.remove(future)
-        return True
 
     # --------------------------------------------------------------------------------------------------------- pressure
 

@@ -3,11 +3,13 @@
 1. Work is a generator that yields after every small step. A slice of it lasts :data:`SLICE_S`; then the event loop turns.
 2. One request is worked on at a time; the others wait in the order of their arrival. What long requests take of memory is
    so that of one of them.
+3. Meanwhile there is no garbage collection: it would look at all the elements of the request, in one go and for nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Generator
 from typing import TypeVar
 
@@ -21,13 +23,18 @@ class Slices:
 
     def __init__(self) -> None:
         self._gate = asyncio.Lock()
+        self._collects = False
         self.turns = 0
         """How often others were given their turn."""
 
     async def __aenter__(self) -> None:
         await self._gate.acquire()
+        self._collects = gc.isenabled()
+        gc.disable()
 
     async def __aexit__(self, *_: object) -> None:
+        if self._collects:
+            gc.enable()
         self._gate.release()
 
     async def run(self, steps: Generator[None, None, Result]) -> Result:

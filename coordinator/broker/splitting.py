@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from streamsrt.wire.schema import ApiKey
 
-ELEMENTS_MAX = 100_000
-"""How many elements the arrays of one request may have together: ten times what a request may create."""
+ELEMENTS_MAX = 50_000
+"""How many elements the arrays of one request may have together: five times what a request may create."""
 WHOLE_ELEMENTS_MAX = 20_000
 _FOLDED_AT_ONCE = 64
 _BATCHED_FETCH_VERSION = 8
@@ -226,6 +226,15 @@ def joined(split: Split, answers: list[Any]) -> Any:
         for each in answers[1:]:
             _join(answer, each, split.levels)
     return answer
+
+
+def released(message: Any) -> Generator[None, None, None]:
+    """Empties the arrays of a message that nobody needs any more: to free it at once would take long."""
+    for field in message.SCHEMA.root.fields:
+        entries = getattr(message, field.attribute)
+        while isinstance(entries, list) and entries:
+            del entries[-_FOLDED_AT_ONCE:]
+            yield
 
 
 def _join(answer: Any, further: Any, levels: tuple[Level, ...]) -> None:

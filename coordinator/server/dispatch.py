@@ -23,7 +23,7 @@ from coordinator.broker.authorization.rules import guarded
 from coordinator.broker.broker import Broker, DisconnectError, Handler, Request
 from coordinator.broker.refusals import refusal
 from coordinator.broker.repeated_heartbeats import RepeatedHeartbeats
-from coordinator.broker.splitting import SPLITS, Split, elements_max, in_pieces, is_long, joined
+from coordinator.broker.splitting import SPLITS, Split, elements_max, in_pieces, is_long, joined, released
 from coordinator.security.acls import ANONYMOUS
 from coordinator.server.tcp import Answer, Parts, ProtocolViolationError
 from streamsrt.wire.error_codes import ErrorCode
@@ -171,6 +171,7 @@ class Dispatcher:
                 part = Request(request.header, piece, request.client_host, request.access)
                 answers.append(self._handlers[request.header.api_key](self._broker, part))
             yield
+        yield from released(request.message)
         return answers
 
     async def _when_ready(self, header: RequestHeader, answer: Awaitable[Any]) -> Parts | None:
@@ -206,7 +207,9 @@ def at_once(decoded: tuple[RequestHeader, Any]) -> Decoding:
 
 
 def _encode_in_steps(header: RequestHeader, answer: Any) -> Generator[None, None, Parts]:
-    return (yield from encode_response_in_steps(answer, header.api_key, header.api_version, header.correlation_id))
+    parts = yield from encode_response_in_steps(answer, header.api_key, header.api_version, header.correlation_id)
+    yield from released(answer)
+    return parts
 
 
 def _encode(header: RequestHeader, answer: Any) -> Parts:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import ssl
 from collections import Counter
@@ -28,6 +29,7 @@ logger = logging.getLogger("coordinator.server")
 DRAIN_TIMEOUT_S = 10.0
 HANDSHAKE_TIMEOUT_S = 15.0
 BACKLOG = 1024
+ACCEPTED_PER_TURN = 8
 _DRAIN_POLL_S = 0.01
 _STALLED_CHECK_S = 0.5
 _REFUSALS_LOGGED_EVERY_S = 1.0
@@ -80,8 +82,16 @@ class Listener:
         self._turns = turns_of(loop)
         # One address only: with port 0, each of several would get a port of its own.
         family, _, _, _, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))[0]
-        self._server = await loop.create_server(self._protocol, str(address[0]), port, family=family, backlog=BACKLOG)
-        bound = self._server.sockets[0].getsockname()
+        self._server = await loop.create_server(
+            self._protocol, str(address[0]), port, family=family, backlog=ACCEPTED_PER_TURN
+        )
+        listening = self._server.sockets[0]
+        descriptor = getattr(listening, "fileno", None)
+        if descriptor is not None:
+            # asyncio takes as many connections in one turn as may wait: few and many are wanted.
+            with socket.socket(fileno=os.dup(descriptor())) as same:
+                same.listen(BACKLOG)
+        bound = listening.getsockname()
         return bound[0], bound[1]
 
     def _protocol(self) -> asyncio.BaseProtocol:

@@ -36,6 +36,10 @@ STALLED_AFTER_S = 5.0
 STALLED_BYTES_PER_S = 256 << 10
 _FRAME_BYTES_MIN = 8
 _FIRST_BLOCK_BYTES = 5 << 18
+_BLOCK_BYTES = 4 << 20
+OTHER_FRAME_BYTES_MAX = 8 << 20
+"""No request but a Produce is larger."""
+_PRODUCE = bytes(2)
 _SIZE = struct.Struct(">i")
 
 
@@ -158,6 +162,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None and self._large_filled < self._large_size:
+            if self._large_filled == len(self._large):
+                # In place, so that nothing is copied; nobody has a view of it at this moment.
+                self._large += bytes(min(self._large_size - self._large_filled, _BLOCK_BYTES))
             return memoryview(self._large)[self._large_filled :]
         if self._view is None:
             self._view = _spare.pop() if _spare else memoryview(bytearray(RECEIVE_BUFFER_BYTES))
@@ -166,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.was_active = True
         if self._large is not None and self._large_filled < self._large_size:
-            self._fill_large(nbytes)
+            self._large_filled += nbytes
             if self._large_filled < self._large_size:
                 return
         else:
@@ -201,10 +208,20 @@ class Connection(asyncio.BufferedProtocol):
                 f"a frame of {size} bytes is announced, allowed are {_FRAME_BYTES_MIN} to {self.frame_bytes_max} "
                 "(socket.request.max.bytes; less before the login); does the client speak another protocol?"
             )
+        if size > OTHER_FRAME_BYTES_MAX and self._view is not None and self._end - self._start >= 6:
+            self._check_large(size, bytes(self._view[self._start + 4 : self._start + 6]))
         return size
 
+    def _check_large(self, size: int, api_key: bytes) -> None:
+        if api_key != _PRODUCE:
+            raise ProtocolViolationError(
+                f"a request of {size} bytes for API {int.from_bytes(api_key, 'big')}: "
+                f"requests other than Produce have at most {OTHER_FRAME_BYTES_MAX}"
+            )
+
     def _may_begin(self, size: int) -> bool:
-        return size + 4 > RECEIVE_BUFFER_BYTES and not self._is_waiting_for_memory
+        # With the API key at hand it is known how large the frame may be.
+        return size + 4 > RECEIVE_BUFFER_BYTES and self._end - self._start >= 6 and not self._is_waiting_for_memory
 
     def _next_frame(self) -> memoryview | bytes | None:
         """Cuts out the next frame, if it is whole and somebody would get the answer."""
@@ -243,14 +260,6 @@ class Connection(asyncio.BufferedProtocol):
         self._granted = size
         self._is_waiting_for_memory = False
         self._turns.enter(self)
-
-    def _fill_large(self, nbytes: int) -> None:
-        assert self._large is not None
-        self._large_filled += nbytes
-        if self._large_filled == len(self._large) < self._large_size:
-            grown = bytearray(min(self._large_size, 4 * len(self._large)))
-            grown[: self._large_filled] = self._large
-            self._large = grown
 
     def _end_large(self) -> memoryview:
         assert self._large is not None

@@ -239,6 +239,7 @@ def skip_tags(frame: Buffer, offset: int) -> int:
 
 
 HEADER_TAGS_MAX: Final = 1000
+JOINED_PARTS: Final = 4096
 
 
 @cache
@@ -293,8 +294,15 @@ def encode_response_in_steps(
     """As :func:`encode_response_parts`, a few elements at a time."""
     parts: list[Any] = []
     marks: list[int] = []
+    # To join all parts at the end would be a long step. Those of records are the caller's buffers.
+    is_joined = type(message).SCHEMA.name not in WITH_RECORDS
+    whole = 0
     try:
-        yield from step_writer(type(message), version)(message, parts, marks)
+        for _ in step_writer(type(message), version)(message, parts, marks):
+            if is_joined and len(parts) - whole > JOINED_PARTS:
+                parts[whole:] = [b"".join(parts[whole:])]
+                whole += 1
+            yield
     except WRITE_FAULTS as error:
         raise refusal(message, version, error) from error
     body = joined(parts, marks)

@@ -16,6 +16,7 @@ import trustme
 from coordinator.broker.queued_bytes import QueuedBytes
 from coordinator.server.listener import Limits, Listener
 from coordinator.server.tcp import (
+    OTHER_FRAME_BYTES_MAX,
     RECEIVE_BUFFER_BYTES,
     STALLED_AFTER_S,
     Answer,
@@ -145,6 +146,24 @@ class TestFraming:
 
         over_socket(scenario)
         assert f"a frame of {announced} bytes is announced" in caplog.text
+
+    @pytest.mark.parametrize(("api_key", "is_read"), [(0, True), (3, False)])
+    def test_only_a_produce_may_be_very_large(
+        self, api_key: int, is_read: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        size = OTHER_FRAME_BYTES_MAX + 1
+
+        async def run() -> None:
+            async with listening(echo, frame_bytes_max=2 * size) as (_, port), connected(port) as (reader, writer):
+                writer.write(size.to_bytes(4, "big") + api_key.to_bytes(2, "big"))
+                if is_read:
+                    writer.write(bytes(size - 2))
+                    assert len(await read_frame(reader)) == size
+                else:
+                    assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
+
+        asyncio.run(run())
+        assert ("requests other than Produce" in caplog.text) is not is_read
 
     def test_an_announced_frame_costs_no_more_than_a_block_until_it_comes(self) -> None:
         async def scenario(listener: Listener, streams: Streams) -> None:
