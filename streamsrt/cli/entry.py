@@ -1,67 +1,121 @@
-"""The entry point: collects the commands, and turns errors into one message and an exit code."""
+"""The entry point: collects the commands, and turns errors into one message and an exit code.
+
+Only the module of the command that is called is imported: help, completion and short commands don't wait for the runtime.
+"""
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.metadata import version
+from typing import Annotated, NamedTuple
 
 import typer
 
-from streamsrt.cli import backfill, broker, groups, query, records, state, topics, topology
-from streamsrt.cli.output import INTERRUPTED
-from streamsrt.cli.run import run
-from streamsrt.errors import StreamsError, UserError
-from streamsrt.wire.primitives import EncodeError
-from topology.spec.errors import TopologyError
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C has ended."""
+_USERS_MISTAKE = 2
 
-app = typer.Typer(
-    name="streamsrt",
-    help="Runs stream applications on Kafka's streams protocol, and looks at what they run on.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command("run")(run)
-app.command("broker")(broker.broker)
-app.command("produce")(records.produce)
-app.command("consume")(records.consume)
-app.add_typer(topology.app, name="topology")
-app.add_typer(topics.app, name="topics")
-app.add_typer(groups.app, name="groups")
-app.add_typer(backfill.app, name="backfill")
-app.add_typer(state.app, name="state")
-app.add_typer(query.app, name="query")
+
+class _Command(NamedTuple):
+    """Where a command is, and what the list of commands says of it: the first sentence of its own help."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS = {
+    "run": _Command(
+        "run", "run", "Run an application as one member of its group; start it again elsewhere to share the work."
+    ),
+    "broker": _Command(
+        "broker", "broker", "Run the bundled broker until it is told to stop; its address is the first line on stdout."
+    ),
+    "produce": _Command("records", "produce", "Write the lines of stdin as records, one each."),
+    "consume": _Command(
+        "records", "consume", "Print the records of a topic from its start, partition by partition as they arrive."
+    ),
+    "topology": _Command("topology", "app", "What an application computes."),
+    "topics": _Command("topics", "app", "Topics of the cluster."),
+    "groups": _Command("groups", "app", "Streams groups: one per application."),
+    "backfill": _Command("backfill", "app", "State out of history: plan, run, hand over."),
+    "state": _Command("state", "app", "State stores."),
+    "query": _Command("query", "app", "Asks a running application (started with --http) for its state."),
+}
+
+
+def command_line(called: str | None = None) -> typer.Typer:
+    """The command line, of which only the command ``called`` can be run: of the others it has the help. None: none can."""
+    app = typer.Typer(
+        name="streamsrt",
+        help="Runs stream applications on Kafka's streams protocol, and looks at what they run on.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_options)
+    for name, command in COMMANDS.items():
+        if name != called:
+            app.command(name, help=command.help)(_options)
+            continue
+        found = getattr(importlib.import_module(f"streamsrt.cli.{command.module}"), command.attribute)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
+    return app
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"streamsrt {version('streamsrt')} (Python {'.'.join(map(str, sys.version_info[:3]))})")
+        raise typer.Exit
+
+
+def _options(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version, and that of Python.", is_eager=True, callback=_show_version),
+    ] = False,
+) -> None:
+    """Runs stream applications on Kafka's streams protocol, and looks at what they run on."""
 
 
 def run_command_line(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits. An expected error is one message on stderr, never a traceback."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(list(arguments) if arguments is not None else None)
-    except (StreamsError, TopologyError) as error:
-        _tell(str(error))
-        sys.exit(error.exit_code)
+        command_line(next((each for each in given if not each.startswith("-")), None))(given)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
-    except EncodeError as error:
-        _tell(f"a number is too large for Kafka's protocol, or a text too long: {error}")
-        sys.exit(UserError.exit_code)
-    except OSError as error:
-        if error.filename is None:
+    except Exception as error:
+        message, code = _told(error)
+        if message is None:
             raise
-        _tell(f"{error.filename}: {error.strerror}")
-        sys.exit(UserError.exit_code)
+        with suppress(OSError):
+            sys.stderr.write(f"streamsrt: {message}\n")
+        sys.exit(code)
     finally:
         _give_up_on_a_full_log()
 
 
-def _tell(message: str) -> None:
-    with suppress(OSError):
-        sys.stderr.write(f"streamsrt: {message}\n")
+def _told(error: Exception) -> tuple[str | None, int]:
+    """What is said of an error, and its exit code; None for one that nobody expected."""
+    code = getattr(error, "exit_code", None)
+    if isinstance(code, int) and type(error).__module__.partition(".")[0] in ("streamsrt", "topology"):
+        return str(error), code
+    if type(error).__name__ == "EncodeError":
+        return f"a number is too large for Kafka's protocol, or a text too long: {error}", _USERS_MISTAKE
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}", _USERS_MISTAKE
+    return None, 1
 
 
 def _give_up_on_a_full_log() -> None:

@@ -11,9 +11,6 @@ from rich.table import Table
 
 _WIDE = 10_000
 
-INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C has ended."""
-
 
 def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
     """One line a row: a table with these columns, or a JSON object with all that a row has."""

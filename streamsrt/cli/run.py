@@ -17,8 +17,9 @@ from rich.table import Table
 from streamsrt.app import KafkaStreams
 from streamsrt.cli.application import load_application
 from streamsrt.cli.arguments import key_value_pairs
+from streamsrt.cli.entry import INTERRUPTED
 from streamsrt.cli.live_table import LiveTable
-from streamsrt.cli.output import INTERRUPTED, note, print_json
+from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import BootstrapServers, bootstrap
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError

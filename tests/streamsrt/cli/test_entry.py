@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from streamsrt.cli.entry import COMMANDS as LISTED
 from tests.kafka_server import free_ports
 from tests.streamsrt.cli.conftest import Command
 from tests.system.processes import COMMAND_LINE, ROOT, environment
@@ -26,6 +29,40 @@ def test_every_command_has_help(command: Command, name: str) -> None:
     done = command(name, "--help")
     assert done.code == 0
     assert "Usage" in done.out
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_the_list_of_commands_says_what_their_own_help_says(command: Command, name: str) -> None:
+    own = command(name, "--help").out.split("Options:")[0].split("Arguments:")[0]
+    assert " ".join(LISTED[name].help.split()) in " ".join(own.split())
+
+
+def test_the_version_is_told(command: Command) -> None:
+    done = command("--version")
+    assert done.code == 0
+    assert re.fullmatch(r"streamsrt \d+\.\d+\.\d+ \(Python 3\.\d+\.\d+\)\n", done.out)
+
+
+HEAVY = {"aiokafka", "asyncio", "numpy", "orjson", "pyarrow", "pydantic", "rocksdict", "streamsrt.app", "topology"}
+"""What takes long to import, and is needed by what runs only."""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import streamsrt",
+        "from streamsrt.cli.entry import run_command_line as run\ntry: run(['--help'])\nexcept SystemExit: pass",
+        "from streamsrt.cli.entry import run_command_line as run\ntry: run(['--version'])\nexcept SystemExit: pass",
+    ],
+    ids=["import", "help", "version"],
+)
+def test_nothing_heavy_is_imported_for_help(program: str, tmp_path: Path) -> None:
+    told = f"{program}\nimport sys\nprint(*sys.modules, file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", told], capture_output=True, text=True, cwd=tmp_path, env=environment(ROOT), check=True
+    )
+    assert not HEAVY & set(done.stderr.split())
+    assert "streamsrt" in done.stderr.split()
 
 
 def test_an_unknown_command_is_the_users_mistake(command: Command) -> None:
