@@ -295,6 +295,9 @@ class Connection(asyncio.BufferedProtocol):
         """Has frames answered if they can be; else sees to it that reading stops and goes on in time."""
         if self._task is None and self._writable and self._transport is not None:
             self._turns.serve(self)
+            if self.is_in_line:
+                # More may arrive before its turn than there is room for.
+                self._settle()
             return
         try:
             self._check_size()

@@ -280,7 +280,7 @@ class TestPressure:
 
 
 class TestFairness:
-    def test_a_quiet_client_is_answered_beside_floods(self) -> None:
+    def test_a_quiet_client_is_answered_beside_floods(self, caplog: pytest.LogCaptureFixture) -> None:
         """Counted: how much of the flood is answered before the quiet client's request is."""
         answered = {"flood": 0, "quiet": 0}
 
@@ -294,21 +294,23 @@ class TestFairness:
 
         async def run() -> None:
             async with (
-                listening(handler) as (_, port),
+                listening(handler) as (listener, port),
                 connected(port) as (reader, writer),
                 AsyncExitStack() as stack,
             ):
                 for _ in range(20):
                     _, flooding = await stack.enter_async_context(connected(port))
-                    flooding.write(framed(b"flood me") * 500)
+                    flooding.write(framed(b"flood me") * 20_000)
                 await until(lambda: answered["flood"] > 100)
                 for _ in range(5):
                     before = answered["flood"]
                     writer.write(framed(b"quiet one"))
                     assert await read_frame(reader) == b"quiet one"
                     assert answered["flood"] - before < 1000
+                assert len(listener) == 21
 
         asyncio.run(run())
+        assert "empty buffer" not in caplog.text
 
     def test_a_client_that_is_gone_is_not_served(self, caplog: pytest.LogCaptureFixture) -> None:
         handled = 0
