@@ -35,7 +35,7 @@ demo-backfill: $(STAMP)
 # Two at once, on any machine: half of the time the tests wait for brokers and processes. PYTEST_ADDOPTS takes options.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 
-# Neither brokers, nor processes, nor other programs: what a change breaks first shows here.
+# Neither brokers, nor processes, nor properties over many examples: what a change breaks first shows here.
 quick: $(STAMP)
 	$(PYTEST) --layer quick
 

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, settings
 
 # How long one example takes says more about the machine, and what else runs on it, than about the code.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("any machine"), max_examples=10)
 settings.load_profile("any machine")
 
 pytest_plugins = ["tests.fixtures_brokers"]
@@ -34,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--layer",
         choices=LAYERS,
         default="all",
-        help="quick: no broker, no process; test: nothing long; all: everything",
+        help="quick: no broker, process or property; test: nothing long; all: everything",
     )
 
 
@@ -42,7 +41,7 @@ LAYERS = ("quick", "test", "all")
 LONG = {"kafka", "long", "slow", "spark"}
 """Markers of what only the whole suite has."""
 PROCESSES = {"system"}
-BROKERS = {"apache_kafka", "bundled_broker"}
+BROKERS = {"apache_kafka", "bootstrap_servers", "bundled_broker", "on_broker", "scene", "cluster"}
 """Fixtures that start a broker."""
 LONG_FOLDERS = {"interop": "other people's clients", "bench": "measurements"}
 SLOWER_FOLDERS = {"backfill", "examples", "http", "security", "server", "simulator", "system"}
@@ -58,12 +57,8 @@ def _is_in(item: pytest.Item, layer: str) -> bool:
     if marks & LONG or folders & LONG_FOLDERS.keys():
         return False
     fixtures = set(getattr(item, "fixturenames", ()))
-    return layer == "test" or not (marks & PROCESSES or fixtures & BROKERS or folders & SLOWER_FOLDERS)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--layer") == "quick":
-        settings.load_profile("quick")
+    has_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    return layer == "test" or not (marks & PROCESSES or fixtures & BROKERS or folders & SLOWER_FOLDERS or has_examples)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from streamsrt.errors import UserError
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from topology import (
     FixedKeyProcessor,
@@ -19,6 +18,7 @@ from topology import (
     Store,
     StreamsBuilder,
     Topology,
+    TopologyError,
     WindowError,
     serdes,
 )
@@ -116,7 +116,7 @@ def test_a_start_that_is_no_time_is_refused(start_time: Any, what: str) -> None:
 
 
 def test_an_interval_of_nothing_is_refused() -> None:
-    with pytest.raises(UserError, match="at least 1 ms"):
+    with pytest.raises(TopologyError, match="at least 1 ms"):
         TopologyTestDriver(beating(False, 0, 5))
 
 
