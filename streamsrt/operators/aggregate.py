@@ -7,21 +7,17 @@ without a key is dropped before it can advance it, one without a value is aggreg
 
 from __future__ import annotations
 
-from struct import Struct
-
 from streamsrt.operators.closing import closing_windows
-from streamsrt.operators.compiler import Compiler, emits
+from streamsrt.operators.compiler import Compiler
 from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.tables import mark_last
+from streamsrt.state.windowed import pack_start
 from topology.graph import operations
 from topology.graph.nodes import Node, ProcessorNode
 from topology.graph.operations import TableMerge
 from topology.spec.windows import TimeWindows, UnlimitedWindows, Windows
 
-pack_start = Struct(">q").pack
 
-
-@emits(operations.Aggregate)
 def emit_aggregate(c: Compiler, node: ProcessorNode, op: operations.Aggregate, flow: Flow) -> None:
     e = c.emitter
     dropped = e.counter(c.counters, "dropped_null")
@@ -42,7 +38,6 @@ def emit_aggregate(c: Compiler, node: ProcessorNode, op: operations.Aggregate, f
             _emit_windows(c, node, op, windows, inside)
 
 
-@emits(TableMerge)
 def emit_table_merge(c: Compiler, node: ProcessorNode, op: TableMerge, flow: Flow) -> None:
     c.children(node, flow)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from streamsrt.operators.closing import ClosingWindows, closing_windows
 from streamsrt.operators.plan import StreamTime
-from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.state.versioned_cache import VersionPut
 from topology.graph import nodes, operations
-from topology.graph.operations import SessionAggregate, SlidingAggregate, TableMerge
+from topology.graph.operations import SessionAggregate, SlidingAggregate
 from topology.spec.windows import TimeWindows, UnlimitedWindows, Windowed
 
 
@@ -46,7 +46,6 @@ Update = Callable[[Any, bytes, Any, int, Any, int], None]
 """``(key, its bytes, value, timestamp, headers, start of the window or -1)``."""
 
 
-@makes(operations.Aggregate)
 def make_aggregate(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, operations.Aggregate)
@@ -64,7 +63,6 @@ def make_aggregate(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNo
     return process
 
 
-@makes(TableMerge)
 def make_table_merge(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
     return made.forward
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from streamsrt.operators.environment import SourceRecord
 from streamsrt.operators.plan import StreamTime
-from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.duplicates import DuplicatesCache
 from topology.graph.nodes import ProcessorNode
@@ -173,7 +173,6 @@ def _asof(builder: PathBuilder, node: ProcessorNode) -> _Asof:
     return found
 
 
-@makes(AsofJoin)
 def make_asof_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     asof, forward, counters = _asof(builder, node), made.forward, builder.env.counters
     op, time, waiting = asof.op, asof.time, asof.waiting
@@ -199,7 +198,6 @@ def make_asof_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) ->
     return process
 
 
-@makes(AsofKeep)
 def make_asof_keep(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, AsofKeep)

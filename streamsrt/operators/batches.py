@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from streamsrt.errors import RecordError, UserError
 from streamsrt.operators.call_windows import CallWindow
 from streamsrt.operators.environment import Environment, Outcome, SourceRecord
-from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
 from topology.graph import nodes
 from topology.graph.operations.batches import MapAsync, MapBatches
 from topology.spec.processor import RecordMetadata
@@ -91,8 +91,7 @@ class Batch:
 # -------------------------------------------------------------------------------------------------------------- frames
 
 
-@makes(MapBatches)
-def _map_batches(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
+def make_map_batches(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, MapBatches)
     to_frame, to_rows = _frames(op, node.name)
@@ -212,8 +211,7 @@ def _rows(columns: dict[str, list[Any]], name: str, *, unpack: bool) -> Rows:
 # -------------------------------------------------------------------------------------------------------- asynchronous
 
 
-@makes(MapAsync)
-def _map_async(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
+def make_map_async(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, MapAsync)
     waiting: dict[int, Waiting] = {}

@@ -10,56 +10,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import repeat
 from typing import Any, Literal
 
 from streamsrt.operators.emitter import Emitter, Flow, Generated, Slot, WindowedSlot
 from streamsrt.operators.environment import Environment
 from streamsrt.operators.handlers import fail
-from streamsrt.operators.plan import StreamTime, has_sessions, window_size_ms
+from streamsrt.operators.plan import StreamTime
 from topology import serdes
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode
-from topology.graph.operations import GroupTable, SessionAggregate, SlidingAggregate, Suppress
-from topology.spec.windows import TimeWindows
+from topology.graph.operations.traits import Reads, has_one_result, has_sessions, traits_of, window_size_ms
 
-_SEVERAL_RESULTS = (
-    GroupTable,
-    SlidingAggregate,
-    SessionAggregate,
-    Suppress,
-    operations.StreamStreamJoin,
-    operations.StreamSelfJoin,
-)
 _FAR = 2**63
 NODES_MAX = 300
 DEPTH_MAX = 60
 
 Emit = Callable[["Compiler", ProcessorNode, Any, Flow], None]
-_EMITS: dict[type, Emit] = {}
+"""Writes the code of one operation; the third argument is the node's operation."""
 
 
 class TooComplex(Exception):
     """This part of the graph runs on processor nodes."""
 
 
-def emits(*operations: type) -> Callable[[Emit], Emit]:
-    """Registers the code of operations."""
-
-    def register(emit: Emit) -> Emit:
-        for operation in operations:
-            _EMITS[operation] = emit
-        return emit
-
-    return register
-
-
 class Compiler:
-    """Compiles functions for one task, which share its ``env`` with the processor nodes."""
+    """Compiles functions for one task, which share its ``env`` with the processor nodes.
 
-    def __init__(self, env: Environment) -> None:
+    ``emits``: the code of each operation that has some.
+    """
+
+    def __init__(self, env: Environment, emits: Mapping[type, Emit]) -> None:
         self.env = env
+        self._emits = emits
         self.plan = env.plan
         self.caches = env.caches
         self.counters = env.counters
@@ -139,11 +123,7 @@ class Compiler:
         """Whether skipping the record is skipping the failing child: there is never more than one."""
         node = self.plan.node(name)
         while not isinstance(node, SinkNode):
-            if isinstance(node, ProcessorNode) and isinstance(
-                node.operation, operations.FlatMap | operations.FlatMapValues
-            ):
-                return False
-            if len(node.children) > 1 or not has_one_result(node):
+            if len(node.children) > 1 or (isinstance(node, ProcessorNode) and not has_one_result(node.operation)):
                 return False
             if not node.children:
                 return True
@@ -180,7 +160,7 @@ class Compiler:
             assert isinstance(node, ProcessorNode)
             if not all(self.plan.is_plain(store) for store in node.stores):
                 raise TooComplex(f"{name}: its store is kept record by record")
-            emit = _EMITS.get(type(node.operation))
+            emit = self._emits.get(type(node.operation))
             if emit is None:
                 raise TooComplex(f"{name}: {type(node.operation).__name__}")
             self._count(name, flow.time)
@@ -227,23 +207,19 @@ class Compiler:
         node = self.plan.node(name)
         if not isinstance(node, ProcessorNode):
             return (False, False)
-        match node.operation:
-            case operations.MapValues(with_key=with_key) | operations.FlatMapValues(with_key=with_key):
-                return (with_key or any(self._reads(child)[0] for child in node.children), True)
-            case operations.PassThrough() | operations.KeyNotNull() | operations.TableToStream():
+        match traits_of(node.operation).reads:
+            case Reads.NOTHING:
+                return (False, False)
+            case Reads.VALUE:
+                return (False, True)
+            case Reads.BOTH:
+                return (True, True)
+            case Reads.MAPPED_VALUE:
+                assert isinstance(node.operation, operations.MapValues | operations.FlatMapValues)
+                return (node.operation.with_key or any(self._reads(child)[0] for child in node.children), True)
+            case Reads.AS_CHILDREN:
                 below = [self._reads(child) for child in node.children]
                 return (any(key for key, _ in below), any(value for _, value in below))
-            case (
-                operations.Aggregate()
-                | operations.TableSource()
-                | operations.StreamTableJoin()
-                | SessionAggregate()
-                | SlidingAggregate()
-            ):
-                return (False, False)
-            case operations.StreamJoinWindow():
-                return (False, True)
-        return (True, True)
 
     def dirty_list(self, store: str) -> str:
         """The local that appends to the store's list of changed entries."""
@@ -338,15 +314,6 @@ class Compiler:
             columns["i"] = flow.key.inner.raw or key
             call += ", partition_keys={i}"
         self._append(topic, columns, call)
-
-
-def has_one_result(node: SourceNode | ProcessorNode) -> bool:
-    """Whether one record in gives one result at most."""
-    op = node.operation if isinstance(node, ProcessorNode) else None
-    if isinstance(op, operations.Aggregate):
-        hops = isinstance(op.windows, TimeWindows) and op.windows.advance_ms < op.windows.size_ms
-        return not hops and not op.emit_on_close
-    return not isinstance(op, _SEVERAL_RESULTS)
 
 
 def _store_of(node: ProcessorNode) -> str:

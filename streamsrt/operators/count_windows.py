@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
 from topology.graph import nodes
 from topology.graph.operations import CountWindowAggregate
 from topology.spec.count_windows import OpenWindow, OpenWindows
@@ -36,8 +36,7 @@ def step_of(op: CountWindowAggregate) -> Step:
     return step
 
 
-@makes(CountWindowAggregate)
-def _aggregate(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
+def make_count_window_aggregate(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
     op, env = node.operation, builder.env
     assert isinstance(op, CountWindowAggregate)
     cache: Any = env.caches[op.store]

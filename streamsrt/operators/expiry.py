@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamsrt.operators.plan import own_store
 from streamsrt.operators.processor_nodes import PathBuilder
 from streamsrt.state.cache import Entry
 from streamsrt.state.expiring import ExpiringCache
 from topology.graph.nodes import ProcessorNode
+from topology.graph.operations.traits import own_store
 
 
 class Expiry:

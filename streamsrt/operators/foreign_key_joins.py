@@ -23,7 +23,7 @@ from typing import Any
 
 from streamsrt.errors import UserError
 from streamsrt.operators.murmur3 import hash_bytes
-from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.table_views import table_view
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.store import after_prefix
@@ -105,7 +105,6 @@ def combined_prefix(foreign_key: bytes) -> bytes:
 # --------------------------------------------------------------------------------------------------------- left side
 
 
-@makes(operations.SubscriptionSend)
 def make_subscription_send(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, operations.SubscriptionSend)
@@ -151,7 +150,6 @@ def make_subscription_send(builder: PathBuilder, node: ProcessorNode, made: Path
     return process
 
 
-@makes(operations.ResponseJoin)
 def make_response_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, operations.ResponseJoin)
@@ -220,7 +218,6 @@ def _subscriptions(builder: PathBuilder, store: str) -> Subscriptions:
     return known
 
 
-@makes(operations.SubscriptionReceive)
 def make_subscription_receive(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, operations.SubscriptionReceive)
@@ -243,7 +240,6 @@ def make_subscription_receive(builder: PathBuilder, node: ProcessorNode, made: P
     return process
 
 
-@makes(operations.SubscriptionJoin)
 def make_subscription_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, operations.SubscriptionJoin)
@@ -265,7 +261,6 @@ def make_subscription_join(builder: PathBuilder, node: ProcessorNode, made: Path
     return process
 
 
-@makes(operations.ForeignTableJoin)
 def make_foreign_table_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, operations.ForeignTableJoin)

@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from streamsrt.errors import UserError
-from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 
 
-@makes(operations.StreamGlobalTableJoin)
 def make_stream_global_table_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, operations.StreamGlobalTableJoin)

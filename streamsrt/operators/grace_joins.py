@@ -20,7 +20,7 @@ from struct import Struct
 from typing import Any
 
 from streamsrt.operators.plan import StreamTime
-from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.table_views import table_view_as_of
 from streamsrt.state.buffer import Held, HeldFormat, held_record
 from streamsrt.state.cache import KeyValueCache
@@ -79,7 +79,6 @@ class _Buffer:
             env.collect(self._changelog, [place], [row], [env.system_time_ms], None, env.task_partition)
 
 
-@makes(operations.StreamTableGraceJoin)
 def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, operations.StreamTableGraceJoin)

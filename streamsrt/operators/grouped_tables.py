@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from streamsrt.errors import UserError
-from streamsrt.operators.compiler import Compiler, emits
+from streamsrt.operators.compiler import Compiler
 from streamsrt.operators.emitter import Flow, Slot
-from streamsrt.operators.processor_nodes import Context, PathBuilder, PathNode, Process, makes
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.tables import change_entry, log_and_forward
+from streamsrt.operators.user_processors import Context
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import GroupTable, TableAggregate, TableTransformValues
 from topology.spec.changes import Change
@@ -46,8 +47,7 @@ def regrouping(op: GroupTable) -> Callable[[Any, Any, Any], Changes]:
     return regroup
 
 
-@makes(GroupTable)
-def group_table(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+def make_group_table(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     assert isinstance(node.operation, GroupTable)
     env, regroup = builder.env, regrouping(node.operation)
     newest_only = builder.plan.is_versioned(node.parents[0])
@@ -61,7 +61,6 @@ def group_table(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Pr
     return process
 
 
-@emits(GroupTable)
 def emit_group_table(c: Compiler, node: ProcessorNode, op: GroupTable, flow: Flow) -> None:
     e = c.emitter
     group, change = e.temp("k"), e.temp("v")
@@ -92,8 +91,7 @@ def _adding(op: TableAggregate) -> tuple[Callable[[Any, Any, Any], Any], Callabl
     return (lambda key, value, before: adder(key, value, initializer() if before is None else before)), subtractor
 
 
-@makes(TableAggregate)
-def aggregate_table(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+def make_table_aggregate(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, TableAggregate)
     add, subtract = _adding(op)
@@ -122,7 +120,6 @@ def aggregate_table(builder: PathBuilder, node: ProcessorNode, made: PathNode) -
     return process
 
 
-@emits(TableAggregate)
 def emit_table_aggregate(c: Compiler, node: ProcessorNode, op: TableAggregate, flow: Flow) -> None:
     e = c.emitter
     add, subtract = _adding(op)
@@ -160,8 +157,7 @@ class _TransformerContext(Context):
         raise UserError(f"{self.node_name}: a transformer of values returns its result, it does not forward()")
 
 
-@makes(TableTransformValues)
-def transform_values(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+def make_table_transform_values(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, TableTransformValues)
     transformer = op.supplier()

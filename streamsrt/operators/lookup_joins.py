@@ -17,7 +17,7 @@ from streamsrt.errors import UserError
 from streamsrt.operators.batches import Batch, Waiting
 from streamsrt.operators.call_windows import CallWindow
 from streamsrt.operators.environment import Outcome
-from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
 from topology.graph import nodes
 from topology.graph.operations.batches import JoinLookup, MapAsync
 
@@ -203,8 +203,7 @@ class _SideBySide(_Lookup):
             self.join(record, answer.value)
 
 
-@makes(JoinLookup)
-def _join_lookup(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
+def make_join_lookup(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, JoinLookup)
     found = _OneByOne(op, builder, made) if op.calls is None else _SideBySide(op, op.calls, builder, made)

@@ -6,8 +6,9 @@ It costs generated code a local integer per node and record, and nothing where i
 from __future__ import annotations
 
 from streamsrt.measures import Spread
-from streamsrt.operators.plan import Plan, own_store
+from streamsrt.operators.plan import Plan
 from topology.graph.nodes import ProcessorNode
+from topology.graph.operations.traits import own_store
 
 
 class NodeMeter:

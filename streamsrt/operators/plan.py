@@ -15,9 +15,8 @@ from streamsrt.errors import ConfigError
 from streamsrt.operators.handlers import ExceptionHandlers
 from topology.graph import nodes, operations
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
-from topology.graph.operations import Operation
+from topology.graph.operations.traits import Row, own_store, traits_of
 from topology.spec.serdes import Serde
-from topology.spec.windows import SessionWindows
 
 
 class Counters:
@@ -153,9 +152,7 @@ class Plan:
         store = own_store(node.operation)
         if store is not None:
             return self.specs[store].kind == "versioned"
-        if not isinstance(node.operation, operations.TableFilter | operations.TableMapValues):
-            return False
-        return self.is_versioned(node.parents[0])
+        return traits_of(node.operation).row is Row.PARENT and self.is_versioned(node.parents[0])
 
     def serde_or_default(self, own: Serde[Any] | None, what: Literal["key", "value"], where: str) -> Serde[Any]:
         """A serde that an operation itself needs. Raises ConfigError where there is none."""
@@ -197,49 +194,6 @@ def stores_behind_caches(plan: Plan) -> frozenset[str]:
     return frozenset(found)
 
 
-def own_store(operation: Operation) -> str | None:
-    """The store that an operation keeps its result in."""
-    match operation:
-        case (
-            operations.TableSource(store=store)
-            | operations.TableFilter(store=store)
-            | operations.TableMapValues(store=store)
-        ):
-            return store
-        case (
-            operations.Aggregate(store=store)
-            | operations.TableJoinMerge(store=store)
-            | operations.TableAggregate(store=store)
-        ):
-            return store
-        case operations.SlidingAggregate(store=store) | operations.SessionAggregate(store=store):
-            return store
-        case operations.TableMerge(store=store):
-            return store
-        case operations.TableTransformValues(store=store):
-            return store
-    return None
-
-
-def window_size_ms(operation: Operation) -> int | None:
-    """How long the windows of an operation's own rows are; None where rows have none, or are sessions."""
-    windows = getattr(operation, "windows", None)
-    if own_store(operation) is None or windows is None or isinstance(windows, SessionWindows):
-        return None
-    size_ms: int = windows.size_ms
-    return size_ms
-
-
-def has_sessions(operation: Operation) -> bool:
-    """Whether an operation's own rows are sessions."""
-    return own_store(operation) is not None and isinstance(getattr(operation, "windows", None), SessionWindows)
-
-
-def emits_on_close(operation: Operation) -> bool:
-    """Whether an operation forwards its rows when their windows close, and not when its cache is flushed."""
-    return bool(getattr(operation, "emit_on_close", False))
-
-
 def same_bytes(one: Serde[Any] | None, other: Serde[Any] | None) -> bool:
     """Whether what one serde wrote is what the other one writes for the same value."""
     return one is other or (
@@ -263,7 +217,7 @@ def table_lookup(plan: Plan, table: str) -> TableLookup | None:
         store = own_store(node.operation)
         if store is not None:
             return TableLookup(store, tuple(reversed(steps)))
-        if isinstance(node.operation, operations.TableJoinMerge | operations.Suppress):
+        if traits_of(node.operation).row is Row.NOWHERE:
             return None
         if not isinstance(node.operation, operations.TableFilter | operations.TableMapValues):
             break

@@ -9,30 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from streamsrt.config import below
 from streamsrt.errors import RecordError, StateError, UserError
-from streamsrt.operators.aggregate import pack_start
 from streamsrt.operators.environment import Environment
 from streamsrt.operators.node_meter import NodeMeter
-from streamsrt.operators.plan import own_store
-from streamsrt.operators.punctuation_queue import Schedule, anchored
-from streamsrt.operators.store_access import store_access
-from streamsrt.operators.table_views import derived, table_view, table_view_as_of
-from streamsrt.operators.user_metrics import NodeMetrics
 from streamsrt.state.cache import Entry
 from streamsrt.state.lru import LruCache
 from streamsrt.state.sessions import session_key
 from streamsrt.state.versioned_cache import VersionPut
-from topology.graph import nodes, operations
-from topology.spec.errors import TopologyError, UnknownStoreError
-from topology.spec.functions import check_schedule
-from topology.spec.processor import PunctuationType, Record, RecordContext, RecordMetadata
+from streamsrt.state.windowed import pack_start
+from topology.graph import nodes
+from topology.spec.processor import Record, RecordContext
 from topology.spec.processor_wrapper import TableRecord
 from topology.spec.serdes import Serde
-from topology.spec.windows import Duration, Time, Windowed, to_epoch_ms
+from topology.spec.windows import Windowed
 
 if TYPE_CHECKING:
-    from pydantic import DirectoryPath
+    pass
 
 Process = Callable[[Any, Any, int, Any, Any], None]
 
@@ -121,25 +113,21 @@ def _nothing() -> None:
 
 
 Maker = Callable[["PathBuilder", nodes.ProcessorNode, PathNode], Process]
-_MAKERS: dict[type, Maker] = {}
+"""Makes what runs an operation, ``node.operation``, record by record; the last argument is where it forwards."""
 
 
-def makes(*operations: type) -> Callable[[Maker], Maker]:
-    """Registers what runs operations of these types; ``node.operation`` is one of them."""
-
-    def register(maker: Maker) -> Maker:
-        for operation in operations:
-            _MAKERS[operation] = maker
-        return maker
-
-    return register
+Wrap = Callable[["PathBuilder", nodes.ProcessorNode, PathNode, WrappedNode, Process], Process]
+"""Makes what runs the processor around an operator: the node, what forwards, the operator within and its own step."""
 
 
 class PathBuilder:
-    """Makes the nodes of a task, each once."""
+    """Makes the nodes of a task, each once. ``makers``: what runs each operation; ``wrap``: what runs a processor that the
+    application put around an operator."""
 
-    def __init__(self, env: Environment) -> None:
+    def __init__(self, env: Environment, makers: Mapping[type, Maker], wrap: Wrap) -> None:
         self.env = env
+        self._makers = makers
+        self._wrap = wrap
         self.plan = env.plan
         self._made: dict[str, PathNode] = {}
 
@@ -169,33 +157,18 @@ class PathBuilder:
     # ------------------------------------------------------------------------------------------------- operations
 
     def _process(self, node: nodes.ProcessorNode, made: PathNode) -> Process:
-        op = node.operation
-        maker = _MAKERS.get(type(op))
-        if maker is not None:
-            return maker(self, node, made)
-        match op:
-            case operations.TableSource() | operations.TableFilter() | operations.TableMapValues():
-                return self._table(node, op, made)
-            case operations.StreamTableJoin():
-                return self._join(op, made)
-            case operations.Process():
-                return self._user(node, op, made)
-            case operations.Branch():
-                return self._branch(op, made)
-        return stateless(op, made)
+        maker = self._makers.get(type(node.operation))
+        if maker is None:
+            raise UserError(
+                f"{made.name}: the runtime does not know the operation {type(node.operation).__name__}; install a newer "
+                "streamsrt"
+            )
+        return maker(self, node, made)
 
-    def _branch(self, op: operations.Branch, made: PathNode) -> Process:
-        targets = [
-            (predicate, made.to(self.node(child))) for predicate, child in zip(op.predicates, op.children, strict=True)
-        ]
-
-        def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
-            for predicate, to_child in targets:
-                if predicate is None or predicate(key, value):
-                    to_child(key, value, timestamp, headers)
-                    return
-
-        return process
+    def _wrapped(self, node: nodes.ProcessorNode, made: PathNode) -> Process:
+        """What the application put around an operator; the operator's own step is behind it."""
+        inner = WrappedNode(made)
+        return self._wrap(self, node, made, inner, self._process(node, inner))
 
     def change(self, store: str) -> Callable[[bytes, Any, int, Any, int], Entry | VersionPut]:
         """Writes a row, and logs it unless the store is cached: ``change(raw, value, timestamp, headers, start)``."""
@@ -248,95 +221,6 @@ class PathBuilder:
 
         return log_row
 
-    def _table(
-        self,
-        node: nodes.ProcessorNode,
-        op: operations.TableSource | operations.TableFilter | operations.TableMapValues,
-        made: PathNode,
-    ) -> Process:
-        env, store = self.env, own_store(op)
-        sends_old = node.sends_old_values
-        computed = derived(op)
-        cache = None if store is None else env.caches[store]
-        serialize = None if store is None else self.plan.key_serde(self.plan.specs[store]).serialize
-        change = None if store is None else self.change(store)
-        cached = store is not None and self.plan.is_cached(store)
-        is_source = isinstance(op, operations.TableSource)
-        versions = not is_source and self.plan.is_versioned(node.parents[0])
-        suppresses = isinstance(op, operations.TableFilter) and sends_old and not versions
-
-        def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
-            if is_source and key is None:
-                env.counters.dropped_null += 1
-                return
-            new = computed(key, value)
-            before = None
-            if sends_old:
-                if cache is not None and serialize is not None:
-                    before = cache[serialize(key)].value
-                else:
-                    before = computed(key, old)
-            if suppresses and new is None and before is None:
-                return
-            put = None
-            if change is not None and serialize is not None:
-                put = change(serialize(key), new, timestamp, headers, -1)
-            if isinstance(put, VersionPut):
-                env.forward_version(put, made.forward, key, new, timestamp, headers, before)
-            elif not cached:
-                made.forward(key, new, timestamp, headers, before)
-
-        return process
-
-    def _join(self, op: operations.StreamTableJoin, made: PathNode) -> Process:
-        env = self.env
-        row_of = table_view(self.plan, env.caches, op.table)
-        row_as_of = table_view_as_of(self.plan, env.caches, op.table)
-
-        def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
-            if value is None or (key is None and not op.left):
-                env.counters.dropped_null += 1
-                return
-            row = None
-            if key is not None:
-                row = row_of(key)[0] if row_as_of is None else row_as_of(key, timestamp)
-            if row is not None or op.left:
-                joined = op.joiner(key, value, row) if op.with_key else op.joiner(value, row)
-                made.forward(key, joined, timestamp, headers)
-
-        return process
-
-    def _user(self, node: nodes.ProcessorNode, op: operations.Process, made: PathNode) -> Process:
-        processor = op.supplier()
-        if not (callable(getattr(processor, "init", None)) and callable(getattr(processor, "process", None))):
-            raise TopologyError(f"the supplier of {node.name} made {processor!r}, which is no Processor", node.site)
-        return self._runs(processor, Context(self, node, made, fixed_key=op.fixed_key), made)
-
-    def _wrapped(self, node: nodes.ProcessorNode, made: PathNode) -> Process:
-        """What the application put around an operator; the operator's own step is behind it."""
-        assert node.wrapped_by is not None
-        inner = WrappedNode(made)
-        step = self._process(node, inner)
-        return self._runs(node.wrapped_by(), OperatorContext(self, node, made, inner, step), made)
-
-    def _runs(self, processor: Any, context: Context, made: PathNode) -> Process:
-        def begin() -> None:
-            processor.init(context)
-            made.close = getattr(processor, "close", _nothing)
-
-        self.env.at_the_beginning(begin)
-
-        def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
-            before = context.current
-            record: Record[Any, Any] = Record(key, value, timestamp, tuple(headers))
-            context.current = record if old is None else TableRecord.of(record, old)
-            try:
-                processor.process(context.current)
-            finally:
-                context.current = before
-
-        return process
-
     # ------------------------------------------------------------------------------------------------- sinks
 
     def _sink(self, node: nodes.SinkNode) -> Process:
@@ -380,198 +264,3 @@ def _inner_key(serde: Serde[Any], key: Any) -> bytes:
     inner = getattr(serde, "inner", None)
     raw: bytes = serde.serialize(key) if inner is None else inner.serialize(key.key)
     return raw
-
-
-def stateless(op: operations.Operation, made: PathNode) -> Process:
-    """The operations that look at one record only."""
-    forward = made.forward
-    match op:
-        case operations.Filter(predicate=predicate, negate=negate):
-            return lambda k, v, t, h, o: None if bool(predicate(k, v)) is negate else forward(k, v, t, h)
-        case operations.KeyNotNull():
-            return lambda k, v, t, h, o: None if k is None else forward(k, v, t, h)
-        case operations.SelectKey(fn=fn):
-            return lambda k, v, t, h, o: forward(fn(k, v), v, t, h)
-        case operations.MapValues(fn=fn, with_key=with_key):
-            return lambda k, v, t, h, o: forward(k, fn(k, v) if with_key else fn(v), t, h)
-        case operations.TableToStream():
-            return lambda k, v, t, h, o: forward(k, v, t, h)
-    if isinstance(op, operations.Peek | operations.ForEach):
-        return _peek(op, made)
-    return forward if isinstance(op, operations.PassThrough) else _several(op, made)
-
-
-def _peek(op: operations.Peek | operations.ForEach, made: PathNode) -> Process:
-    def peek(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
-        op.fn(key, value)
-        made.forward(key, value, timestamp, headers)
-
-    return peek
-
-
-def _several(op: operations.Operation, made: PathNode) -> Process:
-    forward = made.forward
-    match op:
-        case operations.Map(fn=fn):
-
-            def map_pair(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
-                new_key, new_value = fn(key, value)
-                forward(new_key, new_value, timestamp, headers)
-
-            return map_pair
-        case operations.FlatMap(fn=fn):
-
-            def flat_map(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
-                for new_key, new_value in fn(key, value):
-                    forward(new_key, new_value, timestamp, headers)
-
-            return flat_map
-        case operations.FlatMapValues(fn=fn, with_key=with_key):
-
-            def flat_map_values(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
-                for new_value in fn(key, value) if with_key else fn(value):
-                    forward(key, new_value, timestamp, headers)
-
-            return flat_map_values
-    raise UserError(
-        f"{made.name}: the runtime does not know the operation {type(op).__name__}; install a newer streamsrt"
-    )
-
-
-class Context:
-    """What a user's processor gets (:class:`topology.spec.processor.ProcessorContext`)."""
-
-    def __init__(self, builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode, *, fixed_key: bool) -> None:
-        self._builder = builder
-        self._env = builder.env
-        self._node = node
-        self._made = made
-        self._fixed_key = fixed_key
-        self.node_name = node.name
-        self.current: Record[Any, Any] | None = None
-
-    @property
-    def application_id(self) -> str:
-        return self._env.plan.application_id
-
-    @property
-    def task_id(self) -> str:
-        return self._env.task_id
-
-    @property
-    def record_metadata(self) -> RecordMetadata | None:
-        return self._env.metadata
-
-    @property
-    def key_serde(self) -> Serde[Any]:
-        return self._env.plan.serde_or_default(None, "key", self._node.name)
-
-    @property
-    def value_serde(self) -> Serde[Any]:
-        return self._env.plan.serde_or_default(None, "value", self._node.name)
-
-    @property
-    def state_dir(self) -> DirectoryPath:
-        return self._env.task_dir()
-
-    @property
-    def metrics(self) -> NodeMetrics:
-        return self._env.user_metrics.of_node(self._node.name)
-
-    def app_configs(self) -> Mapping[str, Any]:
-        return self._env.plan.settings
-
-    def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
-        return below(prefix, self._env.plan.given_settings)
-
-    def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
-        if self._fixed_key and self.current is not None and record.key != self.current.key:
-            raise UserError(f"{self._node.name}: process_values must not change the key; use process")
-        old = record.old_value if isinstance(record, TableRecord) else None
-        if child is None:
-            self._made.forward(*record, old)
-            return
-        for known in self._made.children:
-            if known.name == child:
-                known.accept(*record, old)
-                return
-        names = ", ".join(self._node.children) or "none"
-        raise UserError(f"{self._node.name} has no child {child!r}; its children: {names}")
-
-    def get_state_store(self, name: str) -> Any:
-        shared = None if self._env.global_stores is None else self._env.global_stores.read_only(name)
-        if shared is not None:
-            return shared
-        if name not in self._node.stores:
-            raise UnknownStoreError(
-                f"{self._node.name} is not connected to a store {name!r}: name it here, in stores=", self._node.site
-            )
-        spec = self._env.plan.specs[name]
-        cache = self._env.caches[name]
-        on_change = self._builder.log(name)
-        if isinstance(cache, LruCache):
-            cache.on_drop = on_change
-        serde = self._env.plan.key_serde(spec)
-        access = store_access(spec, cache, serde, self._now, on_change, timestamped=not spec.bare_values)
-        meter = self._env.store_meters.get(name)
-        return access if meter is None else meter.before_access(access)
-
-    def _now(self) -> tuple[int, Any, int]:
-        if self.current is None:
-            time = self._env.punctuation_time_ms
-            return max(self._env.stream_time_ms, 0) if time is None else time, (), next(self._env.sequence)
-        return self.current.timestamp, self.current.headers, next(self._env.sequence)
-
-    def schedule(
-        self,
-        interval: Duration,
-        punctuation_type: PunctuationType,
-        callback: Callable[[int], None],
-        *,
-        start_time: Time | None = None,
-    ) -> Schedule:
-        interval_ms = check_schedule(interval, punctuation_type, callback, self._node.name)
-        env = self._env
-        wall = punctuation_type is PunctuationType.WALL_CLOCK_TIME
-        if start_time is not None:
-            now_ms = env.system_time_ms if wall else env.stream_time_ms
-            first = anchored(to_epoch_ms(start_time, "start_time"), interval_ms, now_ms)
-        else:
-            first = env.system_time_ms + interval_ms if wall else 0
-        schedule = Schedule(punctuation_type, first, interval_ms, callback, self._node.name)
-        env.schedule(schedule)
-        return schedule
-
-    def commit(self) -> None:
-        self._env.commit_requested = True
-
-    def current_stream_time_ms(self) -> int:
-        return self._env.stream_time_ms
-
-    def current_system_time_ms(self) -> int:
-        return self._env.system_time_ms
-
-
-class OperatorContext(Context):
-    """What the processor around an operator gets; it gives the operator's own step to what stands for it."""
-
-    def __init__(
-        self, builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode, inner: WrappedNode, step: Process
-    ) -> None:
-        super().__init__(builder, node, made, fixed_key=False)
-        self._inner = inner
-        self._step = step
-
-    def begin_operator(self, context: Any) -> tuple[Callable[[Record[Any, Any]], None], Callable[[], None]]:
-        """The operator's step, and what ends it. ``context``: what its results are forwarded through."""
-        inner, step = self._inner, self._step
-        inner.context = context
-
-        def process(record: Record[Any, Any]) -> None:
-            step(*record, record.old_value if isinstance(record, TableRecord) else None)
-
-        def close() -> None:
-            # What there is to close is known when the operator has begun.
-            inner.close()
-
-        return process, close

@@ -21,26 +21,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from streamsrt.errors import DeserializationError, ProductionError, RecordError, StateError
-from streamsrt.operators import (  # noqa: F401  # they register their operations
-    aggregate,
-    aggregate_nodes,
-    asof_joins,
-    batches,
-    count_windows,
-    foreign_key_joins,
-    global_joins,
-    grace_joins,
-    grouped_tables,
-    lookup_joins,
-    sessions,
-    sliding,
-    stateless,
-    stream_join_code,
-    stream_joins,
-    suppress,
-    table_joins,
-    tables,
-)
 from streamsrt.operators.compiler import Compiler, TooComplex
 from streamsrt.operators.counting import KeyCounting, WindowCounting, counting_of
 from streamsrt.operators.emitter import Generated
@@ -57,13 +37,16 @@ from streamsrt.operators.expiry import Expiry
 from streamsrt.operators.handlers import ErrorContext, HandlerResponse
 from streamsrt.operators.idle import IdleClosing
 from streamsrt.operators.node_meter import NodeMeter
-from streamsrt.operators.plan import Counters, Plan, emits_on_close, own_store, window_size_ms
+from streamsrt.operators.plan import Counters, Plan
 from streamsrt.operators.processor_nodes import PathBuilder
+from streamsrt.operators.table import EMITS, MAKERS
+from streamsrt.operators.user_processors import wrap_operator
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import Flushed, UnwritableValueError
 from streamsrt.state.timed import StoreMeter
 from streamsrt.wire.records import RecordColumns
-from topology.graph import nodes, operations
+from topology.graph import nodes
+from topology.graph.operations.traits import Code, emits_on_close, own_store, traits_of, window_size_ms
 from topology.spec.processor import PunctuationType, RecordMetadata
 from topology.spec.windows import Windowed
 
@@ -111,18 +94,18 @@ class Runner:
         self.env.system_time_ms = system_time_ms
         self.env.open_calls = open_calls
         self.env.node_meters, self.env.store_meters = node_meters, store_meters
-        self._compiler = Compiler(self.env)
-        self._path = PathBuilder(self.env)
+        self._compiler = Compiler(self.env, EMITS)
+        self._path = PathBuilder(self.env, MAKERS, wrap_operator)
         used = [n.operation for n in plan.subtopology.nodes if isinstance(n, nodes.ProcessorNode)]
-        self._has_processors = any(
-            isinstance(op, operations.Process | operations.TableTransformValues) for op in used
-        ) or any(isinstance(n, nodes.ProcessorNode) and n.wrapped_by is not None for n in plan.subtopology.nodes)
+        self._has_processors = any(traits_of(op).code is Code.PROCESSOR for op in used) or any(
+            isinstance(node, nodes.ProcessorNode) and node.wrapped_by is not None for node in plan.subtopology.nodes
+        )
         self._calls = any(isinstance(op, operations.MapAsync | operations.JoinLookup) for op in used)
         self._expiry = Expiry(self._path)
         self._idle = IdleClosing(self._path)
         self._generate = generate and not self._has_processors and not self._expiry.stores
         # What a suppression holds back may have headers from before a restart.
-        self._headers = any(isinstance(op, operations.Suppress) for op in used)
+        self._headers = any(traits_of(op).holds_back for op in used)
         self._compiled: dict[tuple[str, bool, bool], Generated | None] = {}
         self._counting: dict[str, KeyCounting | WindowCounting] = {}
         self._owners = {

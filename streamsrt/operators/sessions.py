@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from streamsrt.operators.aggregate_nodes import computation
 from streamsrt.operators.closing import closing_sessions
-from streamsrt.operators.compiler import Compiler, emits
+from streamsrt.operators.compiler import Compiler
 from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.plan import Counters, StreamTime
-from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.state.session_cache import SessionCache, SessionEntry
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import SessionAggregate
@@ -134,7 +134,6 @@ class Sessions:
         return changes
 
 
-@makes(SessionAggregate)
 def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, SessionAggregate)
@@ -170,7 +169,6 @@ def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
     return process
 
 
-@emits(SessionAggregate)
 def emit_session_aggregate(c: Compiler, node: ProcessorNode, op: SessionAggregate, flow: Flow) -> None:
     e = c.emitter
     time = c.stream_time_of(node.name)

@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from streamsrt.operators.aggregate import pack_start
 from streamsrt.operators.aggregate_nodes import computation, emission
 from streamsrt.operators.closing import closing_windows
-from streamsrt.operators.compiler import Compiler, emits
+from streamsrt.operators.compiler import Compiler
 from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.environment import Environment
 from streamsrt.operators.plan import StreamTime
-from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.state.cache import Entry
 from streamsrt.state.window_cache import WindowCache
+from streamsrt.state.windowed import pack_start
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import SlidingAggregate
 from topology.spec.windows import Windowed
@@ -197,7 +197,6 @@ class Sliding:
         self._change(self._cache.add_window(raw, start), value, None, latest, latest, headers)
 
 
-@makes(SlidingAggregate)
 def make_sliding_aggregate(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, SlidingAggregate)
@@ -235,7 +234,6 @@ def make_sliding_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
     return process
 
 
-@emits(SlidingAggregate)
 def emit_sliding_aggregate(c: Compiler, node: ProcessorNode, op: SlidingAggregate, flow: Flow) -> None:
     e = c.emitter
     told: list[SlidingChange] = []

@@ -1,17 +1,18 @@
-"""Code of the operations that look at one record only."""
+"""The operations that look at one record only: their code, and what runs them record by record."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from types import FunctionType
+from typing import Any
 
-from streamsrt.operators.compiler import Compiler, emits
+from streamsrt.operators.compiler import Compiler
 from streamsrt.operators.emitter import Flow, Slot
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, SinkNode
 
 
-@emits(operations.Filter)
 def emit_filter(c: Compiler, node: ProcessorNode, op: operations.Filter, flow: Flow) -> None:
     e = c.emitter
     test = f"{e.bind('predicate', op.predicate)}({e.obj(flow.key)}, {e.obj(flow.value)})"
@@ -19,7 +20,6 @@ def emit_filter(c: Compiler, node: ProcessorNode, op: operations.Filter, flow: F
         c.children(node, flow)
 
 
-@emits(operations.KeyNotNull)
 def emit_key_not_null(c: Compiler, node: ProcessorNode, op: operations.KeyNotNull, flow: Flow) -> None:
     with c.emitter.block(f"if {flow.key.any} is not None:"):
         inside = flow.copy()
@@ -27,7 +27,6 @@ def emit_key_not_null(c: Compiler, node: ProcessorNode, op: operations.KeyNotNul
         c.children(node, inside)
 
 
-@emits(operations.Map)
 def emit_map(c: Compiler, node: ProcessorNode, op: operations.Map, flow: Flow) -> None:
     e = c.emitter
     key, value = e.temp("k"), e.temp("v")
@@ -35,7 +34,6 @@ def emit_map(c: Compiler, node: ProcessorNode, op: operations.Map, flow: Flow) -
     c.children(node, Flow(Slot(obj=key), Slot(obj=value), flow.time, flow.headers))
 
 
-@emits(operations.SelectKey)
 def emit_select_key(c: Compiler, node: ProcessorNode, op: operations.SelectKey, flow: Flow) -> None:
     e = c.emitter
     if gives_its_second_argument(op.fn):
@@ -64,14 +62,12 @@ def _call(c: Compiler, op: operations.MapValues | operations.FlatMapValues, flow
     return f"{e.bind('mapper', op.fn)}({arguments})"
 
 
-@emits(operations.MapValues)
 def emit_map_values(c: Compiler, node: ProcessorNode, op: operations.MapValues, flow: Flow) -> None:
     value = c.emitter.temp("v")
     c.emitter.line(f"{value} = {_call(c, op, flow)}")
     c.children(node, Flow(flow.key, Slot(obj=value), flow.time, flow.headers))
 
 
-@emits(operations.FlatMap)
 def emit_flat_map(c: Compiler, node: ProcessorNode, op: operations.FlatMap, flow: Flow) -> None:
     e = c.emitter
     key, value = e.temp("k"), e.temp("v")
@@ -80,7 +76,6 @@ def emit_flat_map(c: Compiler, node: ProcessorNode, op: operations.FlatMap, flow
         c.children(node, Flow(Slot(obj=key), Slot(obj=value), flow.time, flow.headers))
 
 
-@emits(operations.FlatMapValues)
 def emit_flat_map_values(c: Compiler, node: ProcessorNode, op: operations.FlatMapValues, flow: Flow) -> None:
     e = c.emitter
     sink = _sink_of_words(c, node)
@@ -128,19 +123,16 @@ def _emit_words(c: Compiler, sink: SinkNode, call: str, flow: Flow) -> None:
         c.write_all(sink, raw, flow)
 
 
-@emits(operations.Peek, operations.ForEach)
 def emit_peek(c: Compiler, node: ProcessorNode, op: operations.Peek | operations.ForEach, flow: Flow) -> None:
     e = c.emitter
     e.line(f"{e.bind('action', op.fn)}({e.obj(flow.key)}, {e.obj(flow.value)})")
     c.children(node, flow)
 
 
-@emits(operations.PassThrough)
 def emit_pass_through(c: Compiler, node: ProcessorNode, op: operations.PassThrough, flow: Flow) -> None:
     c.children(node, flow)
 
 
-@emits(operations.Branch)
 def emit_branch(c: Compiler, node: ProcessorNode, op: operations.Branch, flow: Flow) -> None:
     e = c.emitter
     key, value = e.obj(flow.key), e.obj(flow.value)
@@ -158,6 +150,107 @@ def emit_branch(c: Compiler, node: ProcessorNode, op: operations.Branch, flow: F
         word = "elif"
 
 
-@emits(operations.TableToStream)
 def emit_to_stream(c: Compiler, node: ProcessorNode, op: operations.TableToStream, flow: Flow) -> None:
     c.children(node, Flow(flow.key, flow.value, flow.time, flow.headers))
+
+
+# ------------------------------------------------------------------------------------------------------ record by record
+
+
+def make_filter(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op, forward = node.operation, made.forward
+    assert isinstance(op, operations.Filter)
+    predicate, negate = op.predicate, op.negate
+    return lambda k, v, t, h, o: None if bool(predicate(k, v)) is negate else forward(k, v, t, h)
+
+
+def make_key_not_null(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    forward = made.forward
+    return lambda k, v, t, h, o: None if k is None else forward(k, v, t, h)
+
+
+def make_select_key(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op, forward = node.operation, made.forward
+    assert isinstance(op, operations.SelectKey)
+    fn = op.fn
+    return lambda k, v, t, h, o: forward(fn(k, v), v, t, h)
+
+
+def make_map_values(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op, forward = node.operation, made.forward
+    assert isinstance(op, operations.MapValues)
+    fn, with_key = op.fn, op.with_key
+    return lambda k, v, t, h, o: forward(k, fn(k, v) if with_key else fn(v), t, h)
+
+
+def make_to_stream(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    forward = made.forward
+    return lambda k, v, t, h, o: forward(k, v, t, h)
+
+
+def make_pass_through(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    return made.forward
+
+
+def make_peek(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op, forward = node.operation, made.forward
+    assert isinstance(op, operations.Peek | operations.ForEach)
+    fn = op.fn
+
+    def peek(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        fn(key, value)
+        forward(key, value, timestamp, headers)
+
+    return peek
+
+
+def make_map(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op, forward = node.operation, made.forward
+    assert isinstance(op, operations.Map)
+    fn = op.fn
+
+    def map_pair(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        new_key, new_value = fn(key, value)
+        forward(new_key, new_value, timestamp, headers)
+
+    return map_pair
+
+
+def make_flat_map(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op, forward = node.operation, made.forward
+    assert isinstance(op, operations.FlatMap)
+    fn = op.fn
+
+    def flat_map(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        for new_key, new_value in fn(key, value):
+            forward(new_key, new_value, timestamp, headers)
+
+    return flat_map
+
+
+def make_flat_map_values(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op, forward = node.operation, made.forward
+    assert isinstance(op, operations.FlatMapValues)
+    fn, with_key = op.fn, op.with_key
+
+    def flat_map_values(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        for new_value in fn(key, value) if with_key else fn(value):
+            forward(key, new_value, timestamp, headers)
+
+    return flat_map_values
+
+
+def make_branch(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, operations.Branch)
+    targets = [
+        (predicate, made.to(builder.node(child))) for predicate, child in zip(op.predicates, op.children, strict=True)
+    ]
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        for predicate, to_child in targets:
+            if predicate is None or predicate(key, value):
+                to_child(key, value, timestamp, headers)
+                return
+
+    return process

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from streamsrt.operators.compiler import Compiler, emits
+from streamsrt.operators.compiler import Compiler
 from streamsrt.operators.emitter import Flow, Slot
 from streamsrt.operators.stream_joins import JoinSide, SelfJoin, own_store_of
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 
 
-@emits(operations.StreamJoinWindow)
-def emit_stream_join_window(c: Compiler, node: ProcessorNode, op: operations.StreamJoinWindow, flow: Flow) -> None:
+def emit_join_window(c: Compiler, node: ProcessorNode, op: operations.StreamJoinWindow, flow: Flow) -> None:
     e = c.emitter
     spec, cache = c.plan.specs[op.store], c.caches[op.store]
     # Here, so that what is behind it has them too.
@@ -54,8 +53,7 @@ def _joined(
     c.children(node, Flow(key, Slot(obj=result), time, headers))
 
 
-@emits(operations.StreamStreamJoin)
-def emit_stream_stream_join(c: Compiler, node: ProcessorNode, op: operations.StreamStreamJoin, flow: Flow) -> None:
+def emit_stream_join(c: Compiler, node: ProcessorNode, op: operations.StreamStreamJoin, flow: Flow) -> None:
     e = c.emitter
     side = JoinSide(c.env, op, own_store_of(c.plan, node))
     _observe(c, flow, e.bind("time", side.time))
@@ -113,8 +111,7 @@ def _emit_results(
         _joined(c, node, op, key, f"{left}, {right}", at_ms, flow.headers)
 
 
-@emits(operations.StreamSelfJoin)
-def emit_stream_self_join(c: Compiler, node: ProcessorNode, op: operations.StreamSelfJoin, flow: Flow) -> None:
+def emit_self_join(c: Compiler, node: ProcessorNode, op: operations.StreamSelfJoin, flow: Flow) -> None:
     e = c.emitter
     join = SelfJoin(c.env, op)
     _drop_if(c, f"{flow.key.any} is None or {flow.value.any} is None")

@@ -24,7 +24,7 @@ from typing import Any
 
 from streamsrt.operators.environment import Environment
 from streamsrt.operators.plan import Plan, StreamTime
-from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.state.cache import Entry, KeyValueCache
 from streamsrt.state.duplicates import DuplicatesCache
 from topology.graph import operations
@@ -171,7 +171,6 @@ def joiner_of(op: operations.StreamStreamJoin | operations.StreamSelfJoin) -> Ca
     return joiner if op.with_key else lambda key, left, right: joiner(left, right)
 
 
-@makes(operations.StreamJoinWindow)
 def make_stream_join_window(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, operations.StreamJoinWindow)
@@ -259,7 +258,6 @@ def own_store_of(plan: Plan, node: ProcessorNode) -> str:
     return window.operation.store
 
 
-@makes(operations.StreamStreamJoin)
 def make_stream_stream_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, operations.StreamStreamJoin)
@@ -320,7 +318,6 @@ class SelfJoin:
             yield value, value, timestamp
 
 
-@makes(operations.StreamSelfJoin)
 def make_stream_self_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, operations.StreamSelfJoin)

@@ -18,11 +18,11 @@ from typing import Any
 
 from streamsrt.errors import UserError
 from streamsrt.operators.closing import ClosedMark
-from streamsrt.operators.compiler import Compiler, emits
+from streamsrt.operators.compiler import Compiler
 from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.environment import Environment
 from streamsrt.operators.plan import StreamTime
-from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.state.buffer import Held, SuppressionBuffer, held_record
 from topology import serdes
 from topology.graph.nodes import ProcessorNode
@@ -107,7 +107,6 @@ class Suppression:
         return size is not None and self._buffer.size_in_bytes > size
 
 
-@makes(Suppress)
 def make_suppress(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, Suppress)
@@ -148,7 +147,6 @@ def flowing(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Callab
     return flow_on
 
 
-@emits(Suppress)
 def emit_suppress(c: Compiler, node: ProcessorNode, op: Suppress, flow: Flow) -> None:
     e = c.emitter
     inside = flow.copy()

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamsrt.operators.compiler import Compiler, TooComplex, emits
+from streamsrt.operators.compiler import Compiler, TooComplex
 from streamsrt.operators.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.plan import table_lookup
-from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process, makes
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.table_views import table_view, view_before_flush
 from streamsrt.operators.tables import keep
 from topology.graph import operations
@@ -33,7 +33,6 @@ def joins_none(op: operations.TableTableJoin) -> bool:
     return op.kind == "outer" or (op.kind == "left" and op.side == "right")
 
 
-@makes(operations.TableTableJoin)
 def make_table_table_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, operations.TableTableJoin)
@@ -67,7 +66,6 @@ def make_table_table_join(builder: PathBuilder, node: ProcessorNode, made: PathN
     return process
 
 
-@makes(operations.TableJoinMerge)
 def make_table_join_merge(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
     op = node.operation
     assert isinstance(op, operations.TableJoinMerge)
@@ -86,7 +84,6 @@ def make_table_join_merge(builder: PathBuilder, node: ProcessorNode, made: PathN
     return process
 
 
-@emits(operations.TableTableJoin)
 def emit_table_table_join(c: Compiler, node: ProcessorNode, op: operations.TableTableJoin, flow: Flow) -> None:
     e = c.emitter
     if c.plan.is_versioned(node.parents[0]):
@@ -158,7 +155,6 @@ def _emit_look_up(c: Compiler, op: operations.TableTableJoin, flow: Flow) -> tup
     return other, other_ms
 
 
-@emits(operations.TableJoinMerge)
 def emit_table_join_merge(c: Compiler, node: ProcessorNode, op: operations.TableJoinMerge, flow: Flow) -> None:
     if op.store is None:
         c.children(node, flow)

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from streamsrt.operators.plan import Plan, no_store_error, own_store
+from streamsrt.operators.plan import Plan, no_store_error
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.session_cache import SessionCache
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import Suppress
+from topology.graph.operations.traits import own_store
 from topology.spec.serdes import Serde
 from topology.spec.windows import Windowed
 

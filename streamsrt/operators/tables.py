@@ -1,16 +1,21 @@
-"""Code of tables: sources, filters and mappers of changes, and look-ups from a stream.
+"""Tables: sources, filters and mappers of changes, and look-ups from a stream.
 
 A change is a new value and, where the node before ``sends_old_values``, the value that it replaces.
 """
 
 from __future__ import annotations
 
-from streamsrt.operators.compiler import Compiler, emits
+from typing import Any
+
+from streamsrt.operators.compiler import Compiler
 from streamsrt.operators.emitter import Flow, Slot
 from streamsrt.operators.plan import table_lookup
-from streamsrt.operators.table_views import table_view
+from streamsrt.operators.processor_nodes import PathBuilder, PathNode, Process
+from streamsrt.operators.table_views import derived, table_view, table_view_as_of
+from streamsrt.state.versioned_cache import VersionPut
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
+from topology.graph.operations.traits import own_store
 
 
 def entry_for(c: Compiler, store: str, key: str, *, read: bool) -> str:
@@ -58,7 +63,6 @@ def log_and_forward(c: Compiler, node: ProcessorNode, store: str, flow: Flow, ke
     c.children(node, flow)
 
 
-@emits(operations.TableSource)
 def emit_table_source(c: Compiler, node: ProcessorNode, op: operations.TableSource, flow: Flow) -> None:
     e = c.emitter
     dropped = e.counter(c.counters, "dropped_null")
@@ -98,7 +102,6 @@ def _own_old(c: Compiler, store: str, flow: Flow) -> Slot:
     return Slot(obj=old)
 
 
-@emits(operations.TableFilter)
 def emit_table_filter(c: Compiler, node: ProcessorNode, op: operations.TableFilter, flow: Flow) -> None:
     e = c.emitter
     key = e.obj(flow.key)
@@ -133,7 +136,6 @@ def _store_or_forward(c: Compiler, node: ProcessorNode, store: str | None, flow:
         keep(c, node, store, flow)
 
 
-@emits(operations.TableMapValues)
 def emit_table_map_values(c: Compiler, node: ProcessorNode, op: operations.TableMapValues, flow: Flow) -> None:
     e = c.emitter
     mapper = e.bind("mapper", op.fn)
@@ -156,7 +158,6 @@ def emit_table_map_values(c: Compiler, node: ProcessorNode, op: operations.Table
     _store_or_forward(c, node, op.store, inside)
 
 
-@emits(operations.StreamTableJoin)
 def emit_stream_table_join(c: Compiler, node: ProcessorNode, op: operations.StreamTableJoin, flow: Flow) -> None:
     e = c.emitter
     dropped = e.counter(c.counters, "dropped_null")
@@ -209,3 +210,66 @@ def _joined(c: Compiler, node: ProcessorNode, op: operations.StreamTableJoin, fl
     e.line(f"{result} = {e.bind('joiner', op.joiner)}({key}{e.obj(inside.value)}, {found})")
     inside.value = Slot(obj=result)
     c.children(node, inside)
+
+
+# ------------------------------------------------------------------------------------------------------ record by record
+
+
+def make_table_step(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    """A source, filter or mapper of a table's changes."""
+    op = node.operation
+    assert isinstance(op, operations.TableSource | operations.TableFilter | operations.TableMapValues)
+    env, store = builder.env, own_store(op)
+    sends_old = node.sends_old_values
+    computed = derived(op)
+    cache = None if store is None else env.caches[store]
+    serialize = None if store is None else builder.plan.key_serde(builder.plan.specs[store]).serialize
+    change = None if store is None else builder.change(store)
+    cached = store is not None and builder.plan.is_cached(store)
+    is_source = isinstance(op, operations.TableSource)
+    versions = not is_source and builder.plan.is_versioned(node.parents[0])
+    suppresses = isinstance(op, operations.TableFilter) and sends_old and not versions
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        if is_source and key is None:
+            env.counters.dropped_null += 1
+            return
+        new = computed(key, value)
+        before = None
+        if sends_old:
+            if cache is not None and serialize is not None:
+                before = cache[serialize(key)].value
+            else:
+                before = computed(key, old)
+        if suppresses and new is None and before is None:
+            return
+        put = None
+        if change is not None and serialize is not None:
+            put = change(serialize(key), new, timestamp, headers, -1)
+        if isinstance(put, VersionPut):
+            env.forward_version(put, made.forward, key, new, timestamp, headers, before)
+        elif not cached:
+            made.forward(key, new, timestamp, headers, before)
+
+    return process
+
+
+def make_stream_table_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, operations.StreamTableJoin)
+    env = builder.env
+    row_of = table_view(builder.plan, env.caches, op.table)
+    row_as_of = table_view_as_of(builder.plan, env.caches, op.table)
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        if value is None or (key is None and not op.left):
+            env.counters.dropped_null += 1
+            return
+        row = None
+        if key is not None:
+            row = row_of(key)[0] if row_as_of is None else row_as_of(key, timestamp)
+        if row is not None or op.left:
+            joined = op.joiner(key, value, row) if op.with_key else op.joiner(value, row)
+            made.forward(key, joined, timestamp, headers)
+
+    return process

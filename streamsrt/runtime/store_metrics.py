@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from streamsrt.measures import Reading
-from streamsrt.operators.plan import own_store
 from streamsrt.runtime.metrics import CACHE, STORE, MetricList
 from streamsrt.state import rocksdb_statistics as rocksdb
 from streamsrt.state.buffer import SuppressionBuffer
@@ -16,6 +15,7 @@ from streamsrt.state.timed import StoreMeter
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.owned_task import OwnedTask
 from topology.graph.nodes import ProcessorNode
+from topology.graph.operations.traits import own_store
 
 GLOBAL_TASK_ID: Final = "-1_-1"
 _RATIO = 1e6

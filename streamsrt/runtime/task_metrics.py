@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from streamsrt.operators.plan import emits_on_close
 from streamsrt.operators.user_metrics import UserLatency, UserMetrics, UserRate
 from streamsrt.runtime.metrics import NODE, TASK, TOPIC, MetricList
 from streamsrt.tasks.owned_task import OwnedTask
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import Suppress
+from topology.graph.operations.traits import emits_on_close
 
 _LATENCY = "milliseconds from a record's timestamp to its coming to the node"
 

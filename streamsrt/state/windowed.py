@@ -23,6 +23,8 @@ from streamsrt.errors import StateError
 from streamsrt.state.store import BytesStore
 
 _TIME = Struct(">q")
+pack_start = _TIME.pack
+"""A window's start as it stands in the key of its row."""
 _NO_SEQUENCE = b"\0\0\0\0"
 _LAST_SEQUENCE = b"\xff\xff\xff\xff"
 _SUFFIX_BYTES = 12

@@ -22,8 +22,9 @@ from dataclasses import replace
 
 from topology.build.plan import OperatorStep, RepartitionStep, SplitStep, Step, StreamJoinStep, TableSourceStep
 from topology.build.unfinished import UnfinishedTopology
-from topology.graph.operations import Filter, FlatMap, Map, PassThrough, Peek, Process, SelectKey
+from topology.graph.operations import PassThrough
 from topology.graph.operations.joins import StreamSelfJoin, StreamStreamJoin
+from topology.graph.operations.traits import Results, needs_repartition, traits_of
 from topology.graph.settings import OPTIMIZATION_KEY
 from topology.spec.errors import TopologyError
 
@@ -31,9 +32,6 @@ REUSE_SOURCE_TOPICS = "reuse.ktable.source.topics"
 MERGE_REPARTITION_TOPICS = "merge.repartition.topics"
 SINGLE_STORE_SELF_JOIN = "single.store.self.join"
 OPTIMIZATIONS = (REUSE_SOURCE_TOPICS, MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN)
-
-_CHANGES_KEYS = (SelectKey, Map, FlatMap)
-_KEEPS_RECORDS = (Filter, Peek, PassThrough)
 
 
 def optimizations(config: Mapping[str, object]) -> frozenset[str]:
@@ -180,13 +178,13 @@ class _Graph:
         if not isinstance(step, OperatorStep):
             return False
         operation = step.operation
-        return isinstance(operation, _CHANGES_KEYS) or (isinstance(operation, Process) and not operation.fixed_key)
+        return needs_repartition(operation)
 
     def keeps_records(self, name: str) -> bool:
         step = self.steps[name]
         if isinstance(step, RepartitionStep | SplitStep):
             return True
-        return isinstance(step, OperatorStep) and isinstance(step.operation, _KEEPS_RECORDS)
+        return isinstance(step, OperatorStep) and traits_of(step.operation).results in {Results.PASSED, Results.SAME}
 
     def is_merge(self, name: str) -> bool:
         step = self.steps[name]

@@ -27,15 +27,7 @@ from topology.graph.internal_topics import (
     repartition_topic,
 )
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode, Subtopology
-from topology.graph.operations import (
-    Map,
-    MapValues,
-    PassThrough,
-    Peek,
-    SelectKey,
-    TableSource,
-    TableToStream,
-)
+from topology.graph.operations.traits import Results, traits_of
 from topology.graph.topology import Topology
 from topology.spec.errors import (
     CallSite,
@@ -340,7 +332,8 @@ class _Groups:
         return list(groups.values())
 
 
-_FORWARDS_EVERYTHING = (Map, MapValues, SelectKey, Peek, PassThrough, TableSource, TableToStream)
+_ALWAYS = {Results.PASSED, Results.ONE}
+"""Results of a step that forwards each record that comes."""
 
 
 def _always_reached(
@@ -355,7 +348,7 @@ def _always_reached(
         if isinstance(node, SinkNode):
             if node.topic is not None:
                 sinks.append(node)
-        elif isinstance(node, ProcessorNode) and isinstance(node.operation, _FORWARDS_EVERYTHING):
+        elif isinstance(node, ProcessorNode) and traits_of(node.operation).results in _ALWAYS:
             for child in children.get(node.name, ()):
                 if child not in seen:
                     seen.add(child)

@@ -19,12 +19,9 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode
-from topology.graph.operations import FlatMap, Map, Process, SelectKey
-from topology.graph.operations.batches import MapBatches
-from topology.graph.operations.grouped_tables import GroupTable
+from topology.graph.operations.traits import changes_key
 from topology.graph.topology import Topology
 
-_CHANGES_KEYS = (SelectKey, Map, FlatMap, MapBatches, GroupTable)
 _PLAIN = (str, bytes, int, float, bool, type(None))
 _DIGITS = 16
 
@@ -83,7 +80,7 @@ class _Ways:
                     topics.add(f"pattern {node.pattern}")
             elif isinstance(node, ProcessorNode):
                 functions.add(code_of(node.operation))
-                if _changes_keys(node.operation):
+                if changes_key(node.operation):
                     keyed_by.add(type(node.operation).__name__)
         return Origin(
             topics=tuple(sorted(topics)),
@@ -106,10 +103,6 @@ class _Ways:
             fresh = [each for each in above if each.name not in seen]
             seen.update(each.name for each in fresh)
             waiting += fresh
-
-
-def _changes_keys(operation: Any) -> bool:
-    return isinstance(operation, _CHANGES_KEYS) or (isinstance(operation, Process) and not operation.fixed_key)
 
 
 def code_of(operation: Any) -> str:

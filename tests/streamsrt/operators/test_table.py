@@ -1,0 +1,43 @@
+"""The table of operations has a row for every one, and every row says all of it."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from streamsrt.operators.table import EMITS, MAKERS, OPERATIONS
+from topology.graph import operations
+from topology.graph.operations import traits
+
+KINDS = frozenset(get_args(operations.Operation))
+
+
+def test_every_operation_of_the_graph_has_a_row_in_both_tables() -> None:
+    assert set(OPERATIONS) == KINDS
+    assert set(traits.TRAITS) == KINDS
+
+
+def test_no_row_relies_on_a_default() -> None:
+    assert not traits.Traits._field_defaults
+    assert {type(value) for row in traits.TRAITS.values() for value in row} == {
+        traits.Key,
+        traits.Results,
+        traits.Reads,
+        traits.Row,
+        traits.Code,
+        bool,
+    }
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)
+def test_what_a_row_says_fits_the_operations_fields(kind: type) -> None:
+    row, fields = traits.TRAITS[kind], kind.__dataclass_fields__
+    assert not row.keeps_result or "store" in fields
+    assert row.key is not traits.Key.CHOSEN or "fixed_key" in fields
+    assert row.results is not traits.Results.BY_WINDOW or {"windows", "emit_on_close"} <= set(fields)
+    assert row.reads is not traits.Reads.MAPPED_VALUE or "with_key" in fields
+
+
+def test_what_has_code_runs_record_by_record_too() -> None:
+    assert set(EMITS) < set(MAKERS)

@@ -1,0 +1,188 @@
+"""What is true of each kind of operation: one row each, looked up by whoever has to know, never guessed.
+
+1. Every operation has a row, and every row says all of it: there are no defaults. What depends on an operation's fields is a
+   function below the table.
+2. The rows say what an operation means. How it runs stands beside them in ``streamsrt.operators.table``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, NamedTuple  # Any: an operation of a kind that the row tells
+
+from topology.graph.operations import basic, batches, grouped_tables, joins, windowed
+from topology.spec.windows import SessionWindows, TimeWindows
+
+
+class Key(Enum):
+    """What becomes of the key."""
+
+    KEPT = "kept"
+    CHANGED = "changed: what needs records by key needs a repartition topic behind it"
+    GROUPED = "changed, for the repartition topic that stands right behind it"
+    CHOSEN = "changed or kept, as the operation's fixed_key says"
+
+
+class Results(Enum):
+    """What one record gives."""
+
+    PASSED = "the record as it came"
+    SAME = "the record as it came, or nothing"
+    ONE = "one result, always"
+    AT_MOST_ONE = "one result or none"
+    ANY = "any number"
+    BY_WINDOW = "one for each window that the record is in"
+
+
+class Reads(Enum):
+    """What is surely deserialised of a record."""
+
+    NOTHING = "neither key nor value"
+    VALUE = "the value"
+    BOTH = "key and value"
+    AS_CHILDREN = "what the steps behind it read"
+    MAPPED_VALUE = "the value, and the key where the function wants it or a step behind it reads it"
+
+
+class Row(Enum):
+    """Where a table's row is found, for whoever asks the table for it."""
+
+    STORE = "in its own store"
+    PARENT = "in its own store if it has one, else computed from the parent's row"
+    NOWHERE = "nowhere, unless it has a store: what it forwards is not kept"
+    NO_TABLE = "the result is no table"
+
+
+class Code(Enum):
+    """Whose code runs."""
+
+    OURS = "the operator's, with functions that see one record or value"
+    PROCESSOR = "a processor of the user's, with a context, stores and punctuations"
+    EFFECT = "a function that is called for what it does, not for what it returns"
+
+
+class Traits(NamedTuple):
+    """One row. ``keeps_result``: the operation's ``store`` holds its own result. ``holds_back``: records leave it later than
+    they came, also after a restart."""
+
+    key: Key
+    results: Results
+    reads: Reads
+    row: Row
+    code: Code
+    keeps_result: bool
+    holds_back: bool
+
+
+_K, _R, _D, _T, _C = Key, Results, Reads, Row, Code
+
+TRAITS: Mapping[type, Traits] = MappingProxyType(
+    {
+        # One record at a time.
+        basic.Filter: Traits(_K.KEPT, _R.SAME, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        basic.KeyNotNull: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False),
+        basic.Map: Traits(_K.CHANGED, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        basic.SelectKey: Traits(_K.CHANGED, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        basic.MapValues: Traits(_K.KEPT, _R.ONE, _D.MAPPED_VALUE, _T.NO_TABLE, _C.OURS, False, False),
+        basic.FlatMap: Traits(_K.CHANGED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        basic.FlatMapValues: Traits(_K.KEPT, _R.ANY, _D.MAPPED_VALUE, _T.NO_TABLE, _C.OURS, False, False),
+        basic.Peek: Traits(_K.KEPT, _R.PASSED, _D.BOTH, _T.NO_TABLE, _C.EFFECT, False, False),
+        basic.ForEach: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.EFFECT, False, False),
+        basic.PassThrough: Traits(_K.KEPT, _R.PASSED, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False),
+        basic.Branch: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        batches.MapBatches: Traits(_K.CHANGED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        batches.MapAsync: Traits(_K.KEPT, _R.ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        batches.JoinLookup: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        # Processors of the user's.
+        basic.Process: Traits(_K.CHOSEN, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.PROCESSOR, False, False),
+        grouped_tables.TableTransformValues: Traits(
+            _K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.PROCESSOR, True, False
+        ),
+        # Tables.
+        basic.TableSource: Traits(_K.KEPT, _R.ONE, _D.NOTHING, _T.STORE, _C.OURS, True, False),
+        basic.TableFilter: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False),
+        basic.TableMapValues: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.PARENT, _C.OURS, True, False),
+        basic.TableToStream: Traits(_K.KEPT, _R.ONE, _D.AS_CHILDREN, _T.NO_TABLE, _C.OURS, False, False),
+        grouped_tables.GroupTable: Traits(_K.GROUPED, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        # Aggregates.
+        basic.Aggregate: Traits(_K.KEPT, _R.BY_WINDOW, _D.NOTHING, _T.STORE, _C.OURS, True, False),
+        grouped_tables.TableAggregate: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.OURS, True, False),
+        windowed.SlidingAggregate: Traits(_K.KEPT, _R.ANY, _D.NOTHING, _T.STORE, _C.OURS, True, False),
+        windowed.CountWindowAggregate: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        windowed.SessionAggregate: Traits(_K.KEPT, _R.ANY, _D.NOTHING, _T.STORE, _C.OURS, True, False),
+        windowed.TableMerge: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.STORE, _C.OURS, True, False),
+        windowed.Suppress: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NOWHERE, _C.OURS, False, True),
+        # Joins.
+        basic.StreamTableJoin: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.NOTHING, _T.NO_TABLE, _C.OURS, False, False),
+        joins.StreamJoinWindow: Traits(_K.KEPT, _R.PASSED, _D.VALUE, _T.NO_TABLE, _C.OURS, False, False),
+        joins.StreamStreamJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        joins.StreamSelfJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        joins.StreamTableGraceJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, True),
+        joins.StreamGlobalTableJoin: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        joins.AsofJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, True),
+        joins.AsofKeep: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        joins.TableTableJoin: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        joins.TableJoinMerge: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NOWHERE, _C.OURS, True, False),
+        joins.SubscriptionSend: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        joins.SubscriptionReceive: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        joins.SubscriptionJoin: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        joins.ForeignTableJoin: Traits(_K.KEPT, _R.ANY, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+        joins.ResponseJoin: Traits(_K.KEPT, _R.AT_MOST_ONE, _D.BOTH, _T.NO_TABLE, _C.OURS, False, False),
+    }
+)
+
+
+def traits_of(operation: Any) -> Traits:
+    """The row of an operation."""
+    return TRAITS[type(operation)]
+
+
+def changes_key(operation: Any) -> bool:
+    """Whether what is forwarded may have another key than what came."""
+    key = traits_of(operation).key
+    return key in {Key.CHANGED, Key.GROUPED} or (key is Key.CHOSEN and not operation.fixed_key)
+
+
+def needs_repartition(operation: Any) -> bool:
+    """Whether what needs records by key needs a repartition topic behind the operation that is not there anyway."""
+    return traits_of(operation).key is not Key.GROUPED and changes_key(operation)
+
+
+def has_one_result(operation: Any) -> bool:
+    """Whether one record in gives one result at most."""
+    results = traits_of(operation).results
+    if results is Results.BY_WINDOW:
+        hops = isinstance(operation.windows, TimeWindows) and operation.windows.advance_ms < operation.windows.size_ms
+        return not hops and not operation.emit_on_close
+    return results is not Results.ANY
+
+
+def own_store(operation: Any) -> str | None:
+    """The store that an operation keeps its result in."""
+    store: str | None = operation.store if traits_of(operation).keeps_result else None
+    return store
+
+
+def window_size_ms(operation: Any) -> int | None:
+    """How long the windows of an operation's own rows are; None where rows have none, or are sessions."""
+    windows = _windows(operation)
+    if windows is None or isinstance(windows, SessionWindows):
+        return None
+    size_ms: int = windows.size_ms
+    return size_ms
+
+
+def has_sessions(operation: Any) -> bool:
+    """Whether an operation's own rows are sessions."""
+    return isinstance(_windows(operation), SessionWindows)
+
+
+def emits_on_close(operation: Any) -> bool:
+    """Whether an operation forwards its rows when their windows close, and not when its cache is flushed."""
+    return bool(getattr(operation, "emit_on_close", False))
+
+
+def _windows(operation: Any) -> Any:
+    return None if own_store(operation) is None else getattr(operation, "windows", None)
