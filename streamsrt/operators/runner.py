@@ -6,8 +6,8 @@
    run that has some on.
 3. :meth:`Runner.flush` empties the caches in topological order. What a flush forwards may change stores further down, so
    it goes on until nothing is dirty.
-4. Runs of records that are only counted are taken as a whole (:mod:`streamsrt.operators.counting`). Before anything else is
-   run, what was counted so settles into entries.
+4. Runs of records that are only counted are taken as a whole (:mod:`streamsrt.operators.kinds.counting`). Before anything
+   else is run, what was counted so settles into entries.
 5. Where the subtopology has user's processors, also around operators, or stores whose entries expire, all of it runs on
    processor nodes: punctuations and deletions come between records.
 """
@@ -21,10 +21,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from streamsrt.errors import DeserializationError, ProductionError, RecordError, StateError
-from streamsrt.operators.compiler import Compiler, TooComplex
-from streamsrt.operators.counting import KeyCounting, WindowCounting, counting_of
-from streamsrt.operators.emitter import Generated
-from streamsrt.operators.environment import (
+from streamsrt.operators.engine.compiler import Compiler, TooComplex
+from streamsrt.operators.engine.emitter import Generated
+from streamsrt.operators.engine.environment import (
     Environment,
     GlobalStores,
     OpenCalls,
@@ -33,19 +32,20 @@ from streamsrt.operators.environment import (
     where,
     why_skipped,
 )
-from streamsrt.operators.expiry import Expiry
-from streamsrt.operators.handlers import ErrorContext, HandlerResponse
-from streamsrt.operators.idle import IdleClosing
-from streamsrt.operators.node_meter import NodeMeter
-from streamsrt.operators.plan import Counters, Plan
-from streamsrt.operators.processor_nodes import PathBuilder
+from streamsrt.operators.engine.expiry import Expiry
+from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse
+from streamsrt.operators.engine.node_meter import NodeMeter
+from streamsrt.operators.engine.plan import Counters, Plan
+from streamsrt.operators.engine.processor_nodes import PathBuilder
+from streamsrt.operators.kinds.counting import KeyCounting, WindowCounting, counting_of
+from streamsrt.operators.kinds.idle import IdleClosing
+from streamsrt.operators.kinds.user_processors import wrap_operator
 from streamsrt.operators.table import EMITS, MAKERS
-from streamsrt.operators.user_processors import wrap_operator
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import Flushed, UnwritableValueError
 from streamsrt.state.timed import StoreMeter
 from streamsrt.wire.records import RecordColumns
-from topology.graph import nodes
+from topology.graph import nodes, operations
 from topology.graph.operations.traits import Code, emits_on_close, own_store, traits_of, window_size_ms
 from topology.spec.processor import PunctuationType, RecordMetadata
 from topology.spec.windows import Windowed

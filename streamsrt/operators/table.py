@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from streamsrt.operators import (
+from streamsrt.operators.engine.compiler import Emit
+from streamsrt.operators.engine.processor_nodes import Maker
+from streamsrt.operators.kinds import (
     aggregate,
     aggregate_nodes,
     asof_joins,
@@ -32,8 +34,6 @@ from streamsrt.operators import (
     tables,
     user_processors,
 )
-from streamsrt.operators.compiler import Emit
-from streamsrt.operators.processor_nodes import Maker
 from topology.graph import operations
 from topology.graph.operations.traits import TRAITS, Traits
 

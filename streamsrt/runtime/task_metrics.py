@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from streamsrt.operators.user_metrics import UserLatency, UserMetrics, UserRate
+from streamsrt.operators.engine.user_metrics import UserLatency, UserMetrics, UserRate
 from streamsrt.runtime.metrics import NODE, TASK, TOPIC, MetricList
 from streamsrt.tasks.owned_task import OwnedTask
 from topology.graph.nodes import ProcessorNode

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from streamsrt.operators.environment import Outcome
+from streamsrt.operators.engine.environment import Outcome
 from topology.graph.operations import MapAsync
 
 

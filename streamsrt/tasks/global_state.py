@@ -33,11 +33,11 @@ from streamsrt.errors import (
     StreamsError,
     UserError,
 )
-from streamsrt.operators.plan import Plan
+from streamsrt.operators.engine.plan import Plan
+from streamsrt.operators.engine.store_access import store_access
+from streamsrt.operators.engine.table_views import View, stored_view
+from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
-from streamsrt.operators.store_access import store_access
-from streamsrt.operators.table_views import View, stored_view
-from streamsrt.operators.user_metrics import UserMetrics
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.kinds import Cache, cache_over

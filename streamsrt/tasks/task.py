@@ -24,11 +24,11 @@ from typing import Any, NamedTuple
 
 from streamsrt.config import RecordingLevel, StreamsConfig
 from streamsrt.errors import ProcessingError, RecordError, UserError
-from streamsrt.operators.environment import GlobalStores
-from streamsrt.operators.handlers import ExceptionHandlers, handler_of
-from streamsrt.operators.plan import Plan, StreamTime, stores_behind_caches
+from streamsrt.operators.engine.environment import GlobalStores
+from streamsrt.operators.engine.handlers import ExceptionHandlers, handler_of
+from streamsrt.operators.engine.plan import Plan, StreamTime, stores_behind_caches
+from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
-from streamsrt.operators.user_metrics import UserMetrics
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.kinds import Cache, cache_over
 from streamsrt.state.passing_directory import PassingDirectory

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, Protocol
 
 from streamsrt.config import StreamsConfig, below
 from streamsrt.errors import ConfigError, UserError
-from streamsrt.operators.store_access import store_access
-from streamsrt.operators.user_metrics import UserMetrics
+from streamsrt.operators.engine.store_access import store_access
+from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.kinds import cache_over, lay_out, make_store
 from streamsrt.state.passing_directory import PassingDirectory

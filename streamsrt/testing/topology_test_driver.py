@@ -22,9 +22,15 @@ from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, 
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import UserError
 from streamsrt.measures import Rates
-from streamsrt.operators.environment import RefusedRecordError
-from streamsrt.operators.handlers import handler_of
-from streamsrt.operators.store_access import KeyValueAccess, SessionAccess, VersionedAccess, WindowAccess, store_access
+from streamsrt.operators.engine.environment import RefusedRecordError
+from streamsrt.operators.engine.handlers import handler_of
+from streamsrt.operators.engine.store_access import (
+    KeyValueAccess,
+    SessionAccess,
+    VersionedAccess,
+    WindowAccess,
+    store_access,
+)
 from streamsrt.runtime.metrics import Metric, MetricList
 from streamsrt.runtime.task_metrics import user_metrics
 from streamsrt.state.kinds import Cache, lay_out, make_store

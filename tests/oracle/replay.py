@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from streamsrt.errors import StreamsError
-from streamsrt.operators.foreign_key_joins import Subscription
-from streamsrt.operators.stream_joins import listed_values
+from streamsrt.operators.kinds.foreign_key_joins import Subscription
+from streamsrt.operators.kinds.stream_joins import listed_values
 from streamsrt.testing.topology_test_driver import ProducedRecord, TopologyTestDriver
 from tests.oracle.programs import EMIT_INTERVAL, Case, application_config, build, serde, to_value
 from topology import ValueAndTimestamp

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from streamsrt.membership.values import AssignmentChanged, Tasks
-from streamsrt.operators.handlers import ExceptionHandlers
+from streamsrt.operators.engine.handlers import ExceptionHandlers
 from streamsrt.queries.gate import QueryGate
 from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.routing import Routing, StoreDirectory

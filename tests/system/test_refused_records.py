@@ -10,7 +10,7 @@ import pytest
 from streamsrt.app import KafkaStreams
 from streamsrt.client.values import NewTopic
 from streamsrt.errors import ProductionError
-from streamsrt.operators.handlers import ErrorContext, HandlerResponse
+from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse
 from streamsrt.wire.error_codes import ErrorCode
 from tests.system.cluster import Cluster, Row
 from topology import StreamsBuilder, serdes

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from streamsrt.errors import DeserializationError, ProcessingError, ProductionError
-from streamsrt.operators.handlers import DeadLetter, ErrorContext, HandlerResponse, Response, dead_letter, handler_of
+from streamsrt.operators.engine.handlers import (
+    DeadLetter,
+    ErrorContext,
+    HandlerResponse,
+    Response,
+    dead_letter,
+    handler_of,
+)
 from streamsrt.testing.topology_test_driver import ProducedRecord, TopologyTestDriver
 from topology import JoinWindows, Store, StreamsBuilder, Suppressed, Topology, serdes
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streamsrt.app import KafkaStreams
 from streamsrt.errors import ConfigError, ProcessingError
-from streamsrt.operators.handlers import ErrorContext, HandlerResponse
+from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from tests.streamsrt.operators.test_every_operator import PROGRAMS, Row, contents, outcome, rows, topology_of
 from topology import (

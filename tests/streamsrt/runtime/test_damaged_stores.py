@@ -9,7 +9,7 @@ import pytest
 
 from streamsrt.errors import StateError, StoreCorruptedError
 from streamsrt.membership.values import Tasks
-from streamsrt.operators.handlers import ExceptionHandlers, log_and_continue
+from streamsrt.operators.engine.handlers import ExceptionHandlers, log_and_continue
 from streamsrt.tasks.damage import damaged_store
 from streamsrt.tasks.owned_task import OwnedTask
 from tests.streamsrt.rig import MakeRig, Rig, number

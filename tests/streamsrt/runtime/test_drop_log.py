@@ -6,7 +6,7 @@ import pytest
 
 from streamsrt.client.values import RecordRefusedError, RefusalAnswer, RefusedRecord
 from streamsrt.membership.values import LeftGroup, Tasks
-from streamsrt.operators.handlers import ExceptionHandlers, handler_of
+from streamsrt.operators.engine.handlers import ExceptionHandlers, handler_of
 from streamsrt.runtime.drop_log import INTERVAL_MS, DropLog, Drops
 from streamsrt.tasks.refused_records import RefusedRecords
 from streamsrt.wire.error_codes import ErrorCode

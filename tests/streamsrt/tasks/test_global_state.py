@@ -10,8 +10,14 @@ import pytest
 from streamsrt.client.values import OffsetOutOfRangeError
 from streamsrt.errors import MissingTopicError, ProcessingError, StoreCorruptedError, StreamsError, UserError
 from streamsrt.membership.values import Tasks
-from streamsrt.operators.handlers import ErrorContext, ExceptionHandlers, HandlerResponse, dead_letter, log_and_continue
-from streamsrt.operators.handlers import Response as HandlerAnswer
+from streamsrt.operators.engine.handlers import (
+    ErrorContext,
+    ExceptionHandlers,
+    HandlerResponse,
+    dead_letter,
+    log_and_continue,
+)
+from streamsrt.operators.engine.handlers import Response as HandlerAnswer
 from streamsrt.runtime.lifecycle import Response
 from streamsrt.tasks.global_state import WRITE_INTERVAL_MS
 from streamsrt.tasks.task import TaskConfig

@@ -8,7 +8,7 @@ import pytest
 
 from streamsrt.client.values import RecordRefusedError, RefusalAnswer, RefusedRecord
 from streamsrt.errors import ProductionError
-from streamsrt.operators.handlers import (
+from streamsrt.operators.engine.handlers import (
     DeadLetter,
     ErrorContext,
     ExceptionHandlers,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamsrt.operators import counting
+from streamsrt.operators.kinds import counting
 from streamsrt.testing.simulator import simulate_seeds
 from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, PROGRAMS
 

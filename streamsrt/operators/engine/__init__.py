@@ -1,0 +1,23 @@
+"""What runs operations, whichever they are: generated functions over columns, and steps record by record.
+
+- ``compiler``           one generated function per source of a subtopology, and one per store whose cache forwards
+                         when it is flushed
+- ``emitter``            writes the source of one generated function and remembers which node each of its lines
+                         belongs to
+- ``environment``        what the processor nodes of one task share: the current record, time, stores' caches,
+                         counters, handlers, schedules
+- ``expiry``             deletes the entries of stores with a time to live, between records
+- ``handlers``           what happens to a record that fails: Kafka Streams' three exception handlers as callables
+- ``murmur3``            Murmur3, 128 bits, x64: the hash by which a foreign-key join knows whether a row has changed
+                         since it asked
+- ``node_meter``         what is counted of single nodes where that is asked for (``metrics.recording.level`` DEBUG
+                         and up)
+- ``plan``               what both ways of running a subtopology need to know of it: names, serdes and stores,
+                         resolved once per task
+- ``processor_nodes``    every operation as a processor node: one call per record and node, as in Kafka Streams
+- ``punctuation_queue``  when punctuations are due, in the order of Kafka Streams
+- ``store_access``       state stores as user code sees them: typed keys and values over a task's caches
+- ``table_views``        rows of tables as other operators see them: read from a store, or made on the fly of what the
+                         nearest stores have
+- ``user_metrics``       metrics that the user's processors make (``ProcessorMetrics``): numbers of one task
+"""

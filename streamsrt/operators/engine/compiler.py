@@ -1,0 +1,322 @@
+"""One generated function per source of a subtopology, and one per store whose cache forwards when it is flushed.
+
+1. The function loops over the columns of a run. Operations are straight-line code in the loop, depth first and in the order
+   of children: what Kafka Streams does per record, without its calls.
+2. Records for sinks and changelogs are appended to columns, which are handed to the collector once, after the loop. They
+   are handed over after an exception too: everything before the failing record is done.
+3. What the generator does not know, or what would become too large or too deep for one function, is left to processor
+   nodes (:mod:`streamsrt.operators.engine.processor_nodes`): :class:`TooComplex`. Both give the same results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import repeat
+from typing import Any, Literal
+
+from streamsrt.operators.engine.emitter import Emitter, Flow, Generated, Slot, WindowedSlot
+from streamsrt.operators.engine.environment import Environment
+from streamsrt.operators.engine.handlers import fail
+from streamsrt.operators.engine.plan import StreamTime
+from topology import serdes
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode
+from topology.graph.operations.traits import Reads, has_one_result, has_sessions, traits_of, window_size_ms
+
+_FAR = 2**63
+NODES_MAX = 300
+DEPTH_MAX = 60
+
+Emit = Callable[["Compiler", ProcessorNode, Any, Flow], None]
+"""Writes the code of one operation; the third argument is the node's operation."""
+
+
+class TooComplex(Exception):
+    """This part of the graph runs on processor nodes."""
+
+
+class Compiler:
+    """Compiles functions for one task, which share its ``env`` with the processor nodes.
+
+    ``emits``: the code of each operation that has some.
+    """
+
+    def __init__(self, env: Environment, emits: Mapping[type, Emit]) -> None:
+        self.env = env
+        self._emits = emits
+        self.plan = env.plan
+        self.caches = env.caches
+        self.counters = env.counters
+        self.emitter = Emitter(headers=False)
+        self.is_flush = False
+        """Whether the function is for changes that leave a cache, not for records of a source."""
+        self._nodes = 0
+        self._outputs: dict[str, tuple[str, str]] = {}
+        self.next_sequence = env.sequence.__next__
+
+    # ------------------------------------------------------------------------------------------------- functions
+
+    def source(self, name: str, *, headers: bool) -> Generated:
+        """``run(keys, values, timestamps[, headers])`` for records of a source."""
+        node = self.plan.node(name)
+        assert isinstance(node, SourceNode)
+        self._start(headers, is_flush=False)
+        flow = Flow(
+            Slot(raw="k", serde=self.plan.key_serde(node)),
+            Slot(raw="v", serde=self.plan.value_serde(node)),
+            "t",
+            "h" if headers else None,
+        )
+        if not self._is_straight(name):
+            self._refuse_skipping()
+        if self.plan.handlers.deserialization is not fail:
+            with self.emitter.at(name):
+                self.emitter.obj(flow.key)
+                self.emitter.obj(flow.value)
+        self.children(node, flow)
+        columns = ["keys", "values", "timestamps", *(["headers"] if headers else [])]
+        return self._build(name, columns, ["k", "v", "t", *(["h"] if headers else [])])
+
+    def flush(self, name: str, *, headers: bool) -> Generated:
+        """``run(keys, values, raw_values, timestamps, ...)`` for changes that leave the cache of a node's store."""
+        node = self.plan.node(name)
+        assert isinstance(node, ProcessorNode)
+        self._start(headers, is_flush=True)
+        self._refuse_skipping()
+        spec = self.plan.specs[_store_of(node)]
+        key: Slot = Slot(raw="k", serde=self.plan.key_serde(spec), not_null=True)
+        columns = ["keys", "values", "raw_values", "timestamps"]
+        variables = ["k", "v", "r", "t"]
+        size_ms, time = window_size_ms(node.operation), "t"
+        if has_sessions(node.operation):
+            key, time = WindowedSlot(not_null=True, inner=key, start="w", end="x", store_key="c"), "x"
+            columns += ["starts", "ends", "store_keys"]
+            variables += ["w", "x", "c"]
+        elif size_ms is not None:
+            key = WindowedSlot(not_null=True, inner=key, start="w", end=f"w + {size_ms}", store_key="c")
+            columns += ["starts", "store_keys"]
+            variables += ["w", "c"]
+        flow = Flow(key, Slot(obj="v", raw="r", serde=self.plan.value_serde(spec)), time, "h" if headers else None)
+        if node.sends_old_values:
+            flow.old = Slot(obj="b")
+            columns.append("olds")
+            variables.append("b")
+        if headers:
+            columns.append("headers")
+            variables.append("h")
+        self.children(node, flow)
+        return self._build(f"{name} (flush)", columns, variables)
+
+    def _start(self, headers: bool, *, is_flush: bool) -> None:
+        self.is_flush = is_flush
+        self.emitter = Emitter(headers)
+        self._nodes = 0
+        self._outputs = {}
+
+    def _build(self, title: str, columns: list[str], variables: list[str]) -> Generated:
+        try:
+            return self.emitter.build(title, columns, variables)
+        except SyntaxError as error:
+            raise TooComplex(f"{title}: {error}") from error
+
+    def _is_straight(self, name: str) -> bool:
+        """Whether skipping the record is skipping the failing child: there is never more than one."""
+        node = self.plan.node(name)
+        while not isinstance(node, SinkNode):
+            if len(node.children) > 1 or (isinstance(node, ProcessorNode) and not has_one_result(node.operation)):
+                return False
+            if not node.children:
+                return True
+            node = self.plan.node(node.children[0])
+        return True
+
+    def _refuse_skipping(self) -> None:
+        handlers = self.plan.handlers
+        if handlers.processing is not fail or handlers.production is not fail:
+            raise TooComplex("a failing child may be skipped while its siblings go on")
+
+    # ------------------------------------------------------------------------------------------------- for operations
+
+    def children(self, node: SourceNode | ProcessorNode, flow: Flow) -> None:
+        self._count_forwarded(node.name)
+        self.share(node, flow)
+        for child in node.result_children:
+            self.child(child, flow.copy())
+
+    def late(self, node: ProcessorNode, flow: Flow) -> None:
+        """Hands a record to those who want what is dropped as too late."""
+        if node.late is not None:
+            self.child(node.late, flow.copy())
+
+    def child(self, name: str, flow: Flow) -> None:
+        self._nodes += 1
+        if self._nodes > NODES_MAX or self.emitter.depth > DEPTH_MAX:
+            raise TooComplex(f"more than {NODES_MAX} steps or {DEPTH_MAX} levels behind one source")
+        node = self.plan.node(name)
+        with self.emitter.at(name):
+            if isinstance(node, SinkNode):
+                self._sink(node, flow)
+                return
+            assert isinstance(node, ProcessorNode)
+            if not all(self.plan.is_plain(store) for store in node.stores):
+                raise TooComplex(f"{name}: its store is kept record by record")
+            emit = self._emits.get(type(node.operation))
+            if emit is None:
+                raise TooComplex(f"{name}: {type(node.operation).__name__}")
+            self._count(name, flow.time)
+            emit(self, node, node.operation, flow)
+
+    def _count(self, name: str, time: str) -> None:
+        """Counts what comes to a node, where nodes are measured."""
+        meter = self.env.node_meters.get(name)
+        if meter is None:
+            return
+        e = self.emitter
+        came = e.bind("came", meter.came)
+        e.setup(f"n_{came} = s_{came} = 0", f"l_{came}, h_{came} = {_FAR}, -{_FAR}")
+        e.finish(f"{came}(n_{came}, s_{came}, l_{came}, h_{came}, {e.bind('env', self.env)}.system_time_ms)")
+        e.line(f"n_{came} += 1")
+        if meter.timed:
+            e.line(f"s_{came} += {time}")
+            e.line(f"if {time} < l_{came}: l_{came} = {time}")
+            e.line(f"if {time} > h_{came}: h_{came} = {time}")
+
+    def _count_forwarded(self, name: str) -> None:
+        meter = self.env.node_meters.get(name)
+        if meter is not None:
+            bound = self.emitter.bind("meter", meter)
+            self.emitter.setup(f"f_{bound} = 0")
+            self.emitter.finish(f"{bound}.forwarded += f_{bound}")
+            self.emitter.line(f"f_{bound} += 1")
+
+    def share(self, node: SourceNode | ProcessorNode, flow: Flow) -> None:
+        """Deserialises what several children would deserialise each for itself."""
+        if isinstance(node, ProcessorNode) and isinstance(node.operation, operations.FlatMapValues):
+            if any(self._reads(child)[0] for child in node.children):
+                self.emitter.obj(flow.key)
+            return
+        if len(node.result_children) > 1:
+            reads = [self._reads(child) for child in node.result_children]
+            if sum(key for key, _ in reads) > 1:
+                self.emitter.obj(flow.key)
+            if sum(value for _, value in reads) > 1:
+                self.emitter.obj(flow.value)
+
+    def _reads(self, name: str) -> tuple[bool, bool]:
+        """Whether a node surely reads the key, the value of what it gets."""
+        node = self.plan.node(name)
+        if not isinstance(node, ProcessorNode):
+            return (False, False)
+        match traits_of(node.operation).reads:
+            case Reads.NOTHING:
+                return (False, False)
+            case Reads.VALUE:
+                return (False, True)
+            case Reads.BOTH:
+                return (True, True)
+            case Reads.MAPPED_VALUE:
+                assert isinstance(node.operation, operations.MapValues | operations.FlatMapValues)
+                return (node.operation.with_key or any(self._reads(child)[0] for child in node.children), True)
+            case Reads.AS_CHILDREN:
+                below = [self._reads(child) for child in node.children]
+                return (any(key for key, _ in below), any(value for _, value in below))
+
+    def dirty_list(self, store: str) -> str:
+        """The local that appends to the store's list of changed entries."""
+        cache = self.emitter.bind("cache", self.caches[store])
+        name = f"dirty_{cache}"
+        self.emitter.setup(f"{name} = {cache}.dirty.append")
+        return name
+
+    def stream_time(self, node: str) -> str:
+        """The local with the stream time that a windowed operation observed."""
+        holder = self.emitter.bind("time", self.stream_time_of(node))
+        name = f"now_{holder}"
+        self.emitter.setup(f"{name} = {holder}.ms")
+        self.emitter.finish(f"{holder}.ms = {name}")
+        return name
+
+    def stream_time_of(self, node: str) -> StreamTime:
+        """The stream time that a windowed operation observed."""
+        return self.env.stream_times.setdefault(node, StreamTime())
+
+    def log(self, store: str, key: str, flow: Flow, time: str, *, headers: bool = False) -> None:
+        """Appends the flow's value to the store's changelog, where it has one."""
+        if not self.plan.writes_changelog(store):
+            return
+        e = self.emitter
+        value = e.raw(flow.value, self.plan.value_serde(self.plan.specs[store]))
+        topic = self.plan.changelog_topic(store)
+        assert topic is not None
+        columns, each = {"k": key, "v": value, "t": time}, "None"
+        if headers and flow.headers is not None:
+            columns["h"], each = flow.headers, "{h}"
+        self._append(topic, columns, f"{{k}}, {{v}}, {{t}}, {each}, {self.env.task_partition}")
+
+    def write_all(self, sink: SinkNode, raw: str, flow: Flow) -> None:
+        """Writes the bytes in the list ``raw`` to a sink, each as key and as value, with the record's time and headers."""
+        assert sink.topic is not None
+        repeat_ = self.emitter.bind("repeat", repeat)
+        columns = {"k": raw, "v": raw, "t": f"{repeat_}({flow.time}, len({raw}))"}
+        call = "{k}, {v}, {t}"
+        if flow.headers is not None:
+            columns["h"] = f"{repeat_}({flow.headers}, len({raw}))"
+            call += ", {h}"
+        self._append(self.plan.topic(sink.topic, sink.repartition), columns, call, how="extend")
+
+    def _append(
+        self, topic: str, columns: dict[str, str], call: str, how: Literal["append", "extend"] = "append"
+    ) -> None:
+        """Appends to the topic's output columns; after the loop the collector gets them as ``call`` says.
+
+        All that goes to one topic shares the columns, so that it keeps its order.
+        """
+        e = self.emitter
+        known = self._outputs.get(topic)
+        if known is None:
+            known = self._outputs[topic] = (e.temp("out"), call)
+        out, first_call = known
+        if first_call != call:
+            raise TooComplex(f"records for {topic} are placed in different ways")
+        for column, value in columns.items():
+            e.setup(f"{out}{column} = []", f"{how}_{out}{column} = {out}{column}.{how}")
+            e.line(f"{how}_{out}{column}({value})")
+        collect = e.bind("collect", self.env.collect)
+        e.finish(f"if {out}k: {collect}({topic!r}, {call.format(**{c: out + c for c in columns})})")
+
+    def _sink(self, node: SinkNode, flow: Flow) -> None:
+        if node.topic is None:
+            raise TooComplex(f"{node.name}: the topic is chosen for each record")
+        e = self.emitter
+        topic = self.plan.topic(node.topic, node.repartition)
+        is_new = flow.key.raw is None
+        key = e.raw(flow.key, self.plan.key_serde(node))
+        if is_new and self.plan.key_serde(node) is serdes.string:
+            # A stream of words that is grouped by word.
+            value = e.raw(flow.value, self.plan.value_serde(node), twin=flow.key)
+        else:
+            value = e.raw(flow.value, self.plan.value_serde(node))
+        columns = {"k": key, "v": value, "t": flow.time}
+        call = "{k}, {v}, {t}"
+        if flow.headers is not None:
+            columns["h"] = flow.headers
+            call += ", {h}"
+        if node.partitioner is not None:
+            chosen = e.temp("p")
+            partitions = self.env.partitions_of_topic(topic)
+            choose = e.bind("partitioner", node.partitioner)
+            e.line(
+                f"{chosen} = {choose}({topic!r}, {e.obj(flow.key)}, {e.obj(flow.value)}, {partitions})", "production"
+            )
+            columns["p"] = chosen
+            call += ", partition={p}"
+        elif isinstance(flow.key, WindowedSlot) and flow.key.inner is not None:
+            columns["i"] = flow.key.inner.raw or key
+            call += ", partition_keys={i}"
+        self._append(topic, columns, call)
+
+
+def _store_of(node: ProcessorNode) -> str:
+    store = getattr(node.operation, "store", None)
+    assert isinstance(store, str)
+    return store

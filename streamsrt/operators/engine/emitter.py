@@ -1,0 +1,277 @@
+"""Writes the source of one generated function and remembers which node each of its lines belongs to.
+
+1. What the function needs (user's functions, serdes, caches) is *bound*: it becomes a default argument, so a local.
+2. A :class:`Slot` is what is known of one value at a point of the code: its variable as an object, its variable as bytes,
+   and the serde of those bytes. :meth:`Emitter.obj` and :meth:`Emitter.raw` write the conversion where it is missing, and
+   only there: what nobody reads is never deserialised, what came as bytes is written as the same bytes.
+3. A slot's variables are assigned in the block in which they were asked for. Whoever enters a block copies the flow first.
+4. The source stays in ``linecache``: tracebacks show the generated line, whose comment names the node.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import count
+from struct import Struct
+from types import CodeType
+from typing import Any, Literal
+from zlib import crc32
+
+from streamsrt.operators.engine.plan import same_bytes
+from topology import serdes
+from topology.spec.serdes import Serde
+from topology.spec.windows import Windowed
+
+Stage = Literal["deserialization", "processing", "production"]
+_unpack_long = Struct(">q").unpack
+
+
+@dataclass(slots=True)
+class Slot:
+    """A value: ``obj`` and ``raw`` are names of variables or None. ``not_null``: it was tested."""
+
+    obj: str | None = None
+    raw: str | None = None
+    serde: Serde[Any] | None = None
+    not_null: bool = False
+
+    @property
+    def any(self) -> str:
+        """Whichever variable there is: enough to test for None."""
+        return self.obj or self.raw or "None"
+
+
+@dataclass(slots=True)
+class WindowedSlot(Slot):
+    """A windowed key, made of the inner key and the window's start and end. ``store_key``: its bytes in the changelog."""
+
+    inner: Slot | None = None
+    start: str = ""
+    end: str = ""
+    store_key: str | None = None
+
+    @property
+    def any(self) -> str:
+        """Before the key itself is made there is at least its start."""
+        return self.obj or self.raw or self.start
+
+
+@dataclass(slots=True)
+class Flow:
+    """One record at a point of the code."""
+
+    key: Slot
+    value: Slot
+    time: str
+    headers: str | None
+    old: Slot | None = None
+
+    def copy(self) -> Flow:
+        old = None if self.old is None else replace(self.old)
+        key = replace(self.key)
+        if isinstance(key, WindowedSlot) and key.inner is not None:
+            key.inner = replace(key.inner)
+        return Flow(key, replace(self.value), self.time, self.headers, old)
+
+
+class Emitter:
+    """The source under construction."""
+
+    def __init__(self, headers: bool) -> None:
+        self.headers = headers
+        self.bound: dict[str, Any] = {}
+        self.prologue: list[str] = []
+        self.epilogue: list[str] = []
+        self.body: list[str] = []
+        self.places: list[tuple[str, Stage]] = []
+        self.node = ""
+        self.stage: Stage = "processing"
+        self._depth = 3
+        self._names = count()
+        self._by_identity: dict[tuple[str, int], str] = {}
+        self._once: set[str] = set()
+
+    # ------------------------------------------------------------------------------------------------- writing
+
+    def line(self, text: str, stage: Stage | None = None) -> None:
+        comment = f"  # {self.node}" if self.node else ""
+        self.body.append("    " * self._depth + text + comment.replace("\n", " "))
+        self.places.append((self.node, stage or self.stage))
+
+    @contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        self.line(header)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    @contextmanager
+    def at(self, node: str) -> Iterator[None]:
+        before, self.node = self.node, node
+        yield
+        self.node = before
+
+    @property
+    def depth(self) -> int:
+        return self._depth
+
+    def temp(self, prefix: str) -> str:
+        return f"{prefix}{next(self._names)}"
+
+    def bind(self, prefix: str, value: Any) -> str:
+        """The name under which the function knows ``value``."""
+        key = (prefix, id(value))
+        name = self._by_identity.get(key)
+        if name is None:
+            name = self._by_identity[key] = self.temp(prefix + "_")
+            self.bound[name] = value
+        return name
+
+    def setup(self, *lines: str) -> None:
+        """Lines before the loop, each once."""
+        for text in lines:
+            if text not in self._once:
+                self._once.add(text)
+                self.prologue.append(text)
+
+    def finish(self, *lines: str) -> None:
+        """Lines after the loop, each once; they run after an exception too."""
+        for text in lines:
+            if text not in self._once:
+                self._once.add(text)
+                self.epilogue.append(text)
+
+    def counter(self, counters: Any, attribute: str) -> str:
+        """A local integer that is added to ``counters.attribute`` at the end."""
+        bound = self.bind("counters", counters)
+        local = f"n_{attribute}"
+        self.setup(f"{local} = 0")
+        self.finish(f"{bound}.{attribute} += {local}")
+        return local
+
+    # ------------------------------------------------------------------------------------------------- values
+
+    def obj(self, slot: Slot) -> str:
+        """The variable that holds the value as an object."""
+        if slot.obj is not None:
+            return slot.obj
+        if isinstance(slot, WindowedSlot) and slot.inner is not None:
+            slot.obj = self._windowed(slot, slot.inner)
+        elif slot.raw is None or slot.serde is None:
+            slot.obj = "None"
+        elif slot.serde is serdes.bytes:
+            slot.obj = slot.raw
+        else:
+            slot.obj = self.temp("o")
+            expression = self._deserialize(slot.serde, slot.raw)
+            self.line(f"{slot.obj} = {_nullable(slot, slot.raw, expression)}", "deserialization")
+        return slot.obj
+
+    def _windowed(self, slot: WindowedSlot, inner: Slot) -> str:
+        name = self.temp("o")
+        # What a named tuple does, at half of the time.
+        new, windowed = self.bind("new", tuple.__new__), self.bind("windowed", Windowed)
+        self.line(f"{name} = {new}({windowed}, ({self.obj(inner)}, {slot.start}, {slot.end}))")
+        return name
+
+    def raw(self, slot: Slot, serde: Serde[Any], *, twin: Slot | None = None) -> str:
+        """The variable that holds the value as bytes of ``serde``.
+
+        ``twin``: has bytes already, and is often the same object.
+        """
+        if slot.raw is not None and same_bytes(slot.serde, serde):
+            return slot.raw
+        if isinstance(slot, WindowedSlot) and slot.store_key is not None and _is_windowed_bytes(slot, serde):
+            name = slot.store_key
+            if isinstance(serde, serdes.TimeWindowedSerde):
+                name = self.temp("r")
+                self.line(f"{name} = {slot.store_key}[:-4]")
+        else:
+            source = self.obj(slot)
+            if source == "None":
+                return "None"
+            if twin is not None and twin.obj == source and twin.raw and twin.serde is serde:
+                return twin.raw
+            name = self.temp("r")
+            expression = self._serialized(slot, serde, source)
+            if twin is not None and twin.obj and twin.raw and twin.serde is serde:
+                expression = f"{twin.raw} if {source} is {twin.obj} else {expression}"
+            self.line(f"{name} = {expression}", "production")
+        if slot.raw is None:
+            slot.raw, slot.serde = name, serde
+        return name
+
+    def _deserialize(self, serde: Serde[Any], raw: str) -> str:
+        if serde is serdes.long:
+            return f"{self.bind('unpack', _unpack_long)}({raw})[0]"
+        return f"{self.bind('deserialize', serde.deserialize)}({raw})"
+
+    def _serialized(self, slot: Slot, serde: Serde[Any], value: str) -> str:
+        expression = f"{self.bind('serialize', serde.serialize)}({value})"
+        if serde is serdes.bytes:
+            return f"{value} if type({value}) is bytes or {value} is None else {expression}"
+        return _nullable(slot, value, expression)
+
+    # ------------------------------------------------------------------------------------------------- result
+
+    def build(self, title: str, columns: list[str], variables: list[str]) -> Generated:
+        """The function ``run(<columns>)``: a loop over the columns, then the epilogue."""
+        bound = ", ".join(f"{name}={name}" for name in self.bound)
+        head = [f"def run({', '.join(columns)}, {'*, ' + bound if bound else ''}):"]
+        head += ["    " + text for text in self.prologue]
+        loop = f"for {', '.join(variables)} in zip({', '.join(columns)}):"
+        if len(columns) == 1:
+            loop = f"for {variables[0]} in {columns[0]}:"
+        head += ["    try:", f"        {loop}"]
+        tail = ["    finally:", *("        " + text for text in self.epilogue or ["pass"])]
+        source = "\n".join(head + (self.body or ["            pass"]) + tail) + "\n"
+        # Tasks of one subtopology share their code: as many files as there are programs, however often tasks move.
+        filename = f"<streamsrt {title} #{crc32(source.encode()):08x}>"
+        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+        namespace = dict(self.bound)
+        exec(_compiled(source, filename), namespace)
+        return Generated(namespace["run"], columns, source, filename, len(head) + 1, self.places)
+
+
+@lru_cache(maxsize=256)
+def _compiled(source: str, filename: str) -> CodeType:
+    return compile(source, filename, "exec")
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A generated function with what is needed to tell where it failed. ``columns``: its arguments' names."""
+
+    run: Callable[..., None]
+    columns: list[str]
+    source: str
+    filename: str
+    first_line: int
+    places: list[tuple[str, Stage]]
+
+    def place(self, error: BaseException) -> tuple[str, Stage]:
+        """The node, and what it was doing, when the function raised ``error``."""
+        traceback = error.__traceback__
+        while traceback is not None:
+            if traceback.tb_frame.f_code.co_filename == self.filename:
+                index = traceback.tb_lineno - self.first_line
+                if 0 <= index < len(self.places):
+                    return self.places[index]
+            traceback = traceback.tb_next
+        return ("", "production")
+
+
+def _nullable(slot: Slot, variable: str, expression: str) -> str:
+    return expression if slot.not_null else f"None if {variable} is None else {expression}"
+
+
+def _is_windowed_bytes(slot: WindowedSlot, serde: Serde[Any]) -> bool:
+    return (
+        isinstance(serde, serdes.TimeWindowedSerde | serdes.SessionWindowedSerde)
+        and slot.inner is not None
+        and same_bytes(slot.inner.serde, serde.inner)
+    )

@@ -1,0 +1,359 @@
+"""What the processor nodes of one task share: the current record, time, stores' caches, counters, handlers, schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+from streamsrt.errors import ProcessingError, ProductionError, RecordError, StateError
+from streamsrt.operators.engine.handlers import ErrorContext, ExceptionHandler, HandlerResponse
+from streamsrt.operators.engine.node_meter import NodeMeter
+from streamsrt.operators.engine.plan import Counters, Plan, StreamTime
+from streamsrt.operators.engine.punctuation_queue import PunctuationQueue, Schedule
+from streamsrt.operators.engine.table_views import View
+from streamsrt.operators.engine.user_metrics import UserMetrics
+from streamsrt.state.buffer import Held, held_record
+from streamsrt.state.timed import StoreMeter
+from streamsrt.state.versioned_cache import VersionPut
+from topology.graph.nodes import SinkNode
+from topology.graph.operations import MapAsync
+from topology.spec.processor import PunctuationType, RecordMetadata
+
+if TYPE_CHECKING:
+    from pydantic import DirectoryPath
+
+
+class Outcome(NamedTuple):
+    """What came of the call with that place among the arguments: a value, or what it raised."""
+
+    place: int
+    value: Any
+    error: Exception | None
+
+
+SourceRecord: TypeAlias = tuple[bytes | None, bytes | None, Any, int]
+"""Key, value, headers and timestamp of a record, as bytes the first two."""
+
+
+class Calls(Protocol):
+    """Calls of an operation's function."""
+
+    def begin(self, first: int, arguments: Sequence[tuple[Any, ...]], /) -> None:
+        """Calls it with each of the arguments, whose places count from ``first``; returns at once."""
+
+    def cancel(self) -> None:
+        """Ends them; nothing is told of them any more."""
+
+
+OpenCalls = Callable[[MapAsync, Callable[[Outcome], None]], Calls]
+"""What calls an operation's function, and tells each outcome from whatever thread."""
+
+
+class Window(Protocol):
+    """Calls that are under way at a node (:class:`streamsrt.operators.kinds.call_windows.CallWindow`)."""
+
+    @property
+    def is_calling(self) -> bool: ...
+    @property
+    def room(self) -> int: ...
+    def advance(self, wait_s: float | None = 0.0) -> bool: ...
+    def cancel(self) -> None: ...
+
+
+def no_origin() -> RecordMetadata:
+    """Outside of a record."""
+    return RecordMetadata("", -1, -1)
+
+
+class RefusedRecordError(Exception):
+    """The cluster does not take a record, for the ``reason``."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class GlobalStores(Protocol):
+    """The global stores of this instance."""
+
+    def view(self, name: str) -> View:
+        """How rows of a global table are looked up, by key as an object."""
+
+    def read_only(self, name: str) -> Any:
+        """A global store for a processor; None where there is none of that name."""
+
+
+class Environment:
+    """One per task. Times are milliseconds; -1 for a stream time that is not known yet."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        caches: Mapping[str, Any],
+        collect: Callable[..., None],
+        counters: Counters,
+        stream_times: dict[str, StreamTime],
+        task_partition: int,
+        partitions_of_topic: Callable[[str], int],
+        global_stores: GlobalStores | None = None,
+        *,
+        task_dir: Callable[[], DirectoryPath],
+    ) -> None:
+        self.plan = plan
+        self.task_dir = task_dir
+        """Makes the task's directory for user's processors, if it is not there yet."""
+        self.user_metrics = UserMetrics(lambda: self.system_time_ms)
+        self.global_stores = global_stores
+        self.caches = caches
+        self.collect = collect
+        self.counters = counters
+        self.stream_times = stream_times
+        self.task_partition = task_partition
+        self.task_id = f"{plan.subtopology.id}_{task_partition}"
+        self.partitions_of_topic = partitions_of_topic
+        self.sequence = count()
+        self.shared_states: dict[str, Any] = {}
+        """What several nodes of one operator share, by a name of the operator's."""
+        self.metadata: RecordMetadata | None = None
+        self.origin: Callable[[], RecordMetadata] = no_origin
+        """Where the record comes from that a generated function works on."""
+        self.source: SourceRecord | Callable[[], SourceRecord] | None = None
+        """The record that is processed, as it was read; the change itself that was held back, or what makes its bytes.
+        None outside of one."""
+        self.came_unknown = False
+        """Whether nobody remembers where it was read; :attr:`metadata` is of the record then that made it go on."""
+        self.let_go: tuple[Held, Callable[[Any], bytes | None]] | None = None
+        """What a generated function forwards after it was held back, and what serialises its value."""
+        self.stream_time_ms = -1
+        self.system_time_ms = 0
+        self.punctuation_time_ms: int | None = None
+        """What the punctuation that runs was told; None outside of one."""
+        self.commit_requested = False
+        self.is_latest = True
+        """Whether the change that is being forwarded is its key's newest: False behind an older version only."""
+        self.batches: list[Callable[[], None]] = []
+        """What works off the records that wait at operators over batches."""
+        self.open_calls: OpenCalls | None = None
+        self.windows: list[Window] = []
+        """Where asynchronous calls may be under way."""
+        self.node_meters: Mapping[str, NodeMeter] = {}
+        self.store_meters: Mapping[str, StoreMeter] = {}
+        """Where single nodes and stores are measured."""
+        self._schedules = {type_: PunctuationQueue() for type_ in PunctuationType}
+        self._beginnings: list[Callable[[], None]] | None = []
+
+    def at_the_beginning(self, begin: Callable[[], None]) -> None:
+        """Calls ``begin`` when the task begins to run, now if it does already."""
+        if self._beginnings is None:
+            begin()
+        else:
+            self._beginnings.append(begin)
+
+    def begin(self, system_time_ms: int) -> None:
+        """Lets the user's processors begin: the stores hold what was restored by now. Again: nothing happens."""
+        beginnings, self._beginnings = self._beginnings, None
+        if beginnings is not None:
+            self.system_time_ms = system_time_ms
+            for begin in beginnings:
+                begin()
+
+    def failed(self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        """A user's function raised: skips the record if the handler says so, else raises ProcessingError."""
+        context = self._context(node, key, value, timestamp, headers)
+        if self.ask(self.plan.handlers.processing, context, error) is HandlerResponse.CONTINUE:
+            self.counters.failed_processing += 1
+            self.counters.last_skipped["failed_processing"] = why_skipped(self.plan, context, error)
+            return
+        raise processing_error(self.plan, context, error) from error
+
+    def ask(self, handler: ExceptionHandler, context: ErrorContext, error: BaseException) -> HandlerResponse:
+        """Asks one of the handlers, and sends the dead letters that it gives."""
+        result, letters = self.plan.handlers.ask(handler, context, error)
+        for letter in letters:
+            self.collect(letter.topic, [letter.key], [letter.value], [letter.timestamp], [letter.headers])
+        return result
+
+    def failed_to_produce(
+        self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Any
+    ) -> None:
+        """A result can't be serialised or placed: skips it if the handler says so, else raises ProductionError."""
+        self.skip_or_fail_production(self._context(node, key, value, timestamp, headers), error)
+
+    def skip_or_fail_production(self, context: ErrorContext, error: Exception) -> None:
+        """Asks the production handler. A plain TypeError is a mistake in the program, not in the data: it always fails."""
+        handlers = self.plan.handlers
+        if type(error) is TypeError:
+            self.ask(handlers.processing, context, error)
+            raise production_error(self.plan, context, error) from error
+        if isinstance(error, RefusedRecordError):
+            # When the cluster refuses a record, nobody remembers what it was made of.
+            context = replace(context, source_key=None, source_value=None, source_headers=())
+            error = error.reason
+        if self.ask(handlers.production, context, error) is HandlerResponse.CONTINUE:
+            self.counters.failed_production += 1
+            self.counters.last_skipped["failed_production"] = why_skipped(self.plan, context, error)
+            return
+        raise production_error(self.plan, context, error) from error
+
+    def _context(self, node: str, key: Any, value: Any, timestamp: int, headers: Any) -> ErrorContext:
+        topic, partition, offset = (None if self.came_unknown else self.metadata) or ("", -1, -1)
+        source = self.source() if callable(self.source) else self.source
+        source_key, source_value, source_headers, source_timestamp = source or (None, None, (), -1)
+        return ErrorContext(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            node=node,
+            timestamp=timestamp,
+            key=key,
+            value=value,
+            headers=headers,
+            source_key=source_key,
+            source_value=source_value,
+            source_headers=source_headers,
+            source_timestamp=source_timestamp,
+        )
+
+    @contextmanager
+    def of_earlier(
+        self, node: str, key: Any, value: Any, timestamp: int, headers: Any, source: Callable[[], SourceRecord]
+    ) -> Iterator[None]:
+        """Around what a record that has waited gives: it is its failure, not that of the record which ends the waiting.
+
+        ``source``: makes its bytes. Where it was read is in :attr:`metadata`; see :attr:`came_unknown`.
+        """
+        before = self.source, self.came_unknown
+        self.source = source
+        try:
+            yield
+        except (RecordError, StateError):
+            raise
+        except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+            self.failed(node, error, key, value, timestamp, headers)
+        finally:
+            self.source, self.came_unknown = before
+
+    def context_let_go(self, node: str) -> ErrorContext | None:
+        """That of the change that a generated function forwarded last after it was held back; None where it did not."""
+        if self.let_go is None:
+            return None
+        (held, raw), self.let_go = self.let_go, None
+        before = self.metadata, self.source
+        self.metadata, self.source = RecordMetadata(*held.origin), held_record(held, raw)
+        key, value, headers, _ = self.source
+        try:
+            return self._context(node, key, value, held.timestamp, headers)
+        finally:
+            self.metadata, self.source = before
+
+    def forward_version(self, put: VersionPut, forward: Callable[..., None], *change: Any) -> None:
+        """Forwards the change that a put into a versioned store made; nothing where the store did not take it."""
+        if put.is_stored:
+            self.is_latest = put.is_latest
+            try:
+                forward(*change)
+            finally:
+                self.is_latest = True
+
+    def finish_batches(self) -> None:
+        """Works off what waits for the end of a run, and what calls have brought so far; what that forwards may wait at
+        other operators."""
+        self._work_off()
+        for window in self.windows:
+            if window.advance():
+                self._work_off()
+
+    def _work_off(self) -> None:
+        while self.batches:
+            self.batches.pop(0)()
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether asynchronous calls are under way."""
+        return any(window.is_calling for window in self.windows)
+
+    @property
+    def room(self) -> int | None:
+        """How many records more the operators with asynchronous calls take now; None where there are none of them."""
+        return min((window.room for window in self.windows), default=None)
+
+    def await_calls(self, wait_s: float | None) -> None:
+        """Waits for an outcome, for so long at most (None: for as long as it takes), and works it off."""
+        calling = next((window for window in self.windows if window.is_calling), None)
+        if calling is not None and calling.advance(wait_s):
+            self.finish_batches()
+
+    def finish_calls(self) -> None:
+        """Waits until no call is under way, and works off what comes of them."""
+        while self.is_calling:
+            self.await_calls(None)
+
+    def schedule(self, schedule: Schedule) -> None:
+        """Adds a punctuation."""
+        self._schedules[schedule.type].add(schedule)
+
+    def schedules(self, type_: PunctuationType) -> PunctuationQueue:
+        """The punctuations of that kind, those that come later included."""
+        return self._schedules[type_]
+
+    def punctuate(self, type_: PunctuationType, now_ms: int) -> int:
+        """Runs what is due at ``now_ms`` of that kind of time, each schedule once. Returns how many ran."""
+        self.metadata = self.source = None
+
+        def run(schedule: Schedule) -> None:
+            self.punctuation_time_ms = now_ms
+            try:
+                schedule.callback(now_ms)
+            except (RecordError, StateError):
+                raise
+            except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+                self.failed(schedule.node, error, None, None, now_ms, ())
+            finally:
+                self.punctuation_time_ms = None
+
+        return self._schedules[type_].run_due(now_ms, run)
+
+
+def where(plan: Plan, context: ErrorContext) -> str:
+    """Which record, in which node, made by which line of the program."""
+    node = plan.place(context.node)
+    if context.offset < 0:
+        return f"outside of a record (flush or punctuation), in node {node}"
+    return f"at {context.topic}-{context.partition} offset {context.offset}, in node {node}"
+
+
+def why_skipped(plan: Plan, context: ErrorContext, error: BaseException) -> str:
+    """What failed of a record that a handler let go, and where."""
+    return f"{type(error).__name__}: {error} ({where(plan, context)})"
+
+
+def processing_error(plan: Plan, context: ErrorContext, error: BaseException) -> ProcessingError:
+    return ProcessingError(
+        f"a user's function raised {type(error).__name__}: {error} ({where(plan, context)}). Correct it, or skip such "
+        f"records with {plan.handlers.processing_advice}",
+        context.topic,
+        context.partition,
+        context.offset,
+    )
+
+
+def production_error(plan: Plan, context: ErrorContext, error: BaseException) -> ProductionError:
+    return ProductionError(
+        f"a result can't be written: {type(error).__name__}: {error} ({where(plan, context)}"
+        f"{_written(plan, context.node)}). Correct the serde or the partitioner, or skip such records with "
+        "production.exception.handler=continue",
+        context.topic,
+        context.partition,
+        context.offset,
+    )
+
+
+def _written(plan: Plan, node: str) -> str:
+    """The serdes of a sink."""
+    sink = plan.node(node)
+    if not isinstance(sink, SinkNode):
+        return ""
+    return f", which writes keys by {plan.key_serde(sink).name} and values by {plan.value_serde(sink).name}"

@@ -1,0 +1,72 @@
+"""Deletes the entries of stores with a time to live, between records.
+
+1. Time is the task's stream time: the latest timestamp of all records that it has read. Each record moves it first, then
+   what has expired is deleted, then the record is processed; what it puts that is too old to live is deleted behind it.
+2. Entries go in the order in which they expired, then of the stores in the subtopology, then of keys. So it makes no
+   difference how records are cut into batches, or when the task was started.
+3. A deletion has the time at which the entry expired, in the changelog as downstream. A table forwards it, with the old
+   value where old values are wanted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamsrt.operators.engine.processor_nodes import PathBuilder
+from streamsrt.state.cache import Entry
+from streamsrt.state.expiring import ExpiringCache
+from topology.graph.nodes import ProcessorNode
+from topology.graph.operations.traits import own_store
+
+
+class Expiry:
+    """The stores of one task whose entries expire."""
+
+    def __init__(self, builder: PathBuilder) -> None:
+        self._builder = builder
+        caches = builder.env.caches
+        self.stores = [spec.name for spec in builder.plan.subtopology.stores if spec.ttl_ms is not None]
+        self._caches: list[ExpiringCache] = [caches[name] for name in self.stores]
+        self._deletes: list[Any] = []
+
+    def run(self, now_ms: int) -> None:
+        """Deletes what has expired at that stream time, and what expires of what follows from it."""
+        while True:
+            due = [
+                (found.timestamp + cache.ttl_ms, place)
+                for place, cache in enumerate(self._caches)
+                if (found := cache.first(now_ms)) is not None
+            ]
+            if not due:
+                return
+            at_ms, place = min(due)
+            entry = self._caches[place].first(now_ms)
+            assert entry is not None
+            self._delete(place, entry, at_ms)
+
+    def _delete(self, place: int, entry: Entry, at_ms: int) -> None:
+        if not self._deletes:
+            self._deletes = [self._deletion(store) for store in self.stores]
+        self._deletes[place](entry, at_ms)
+
+    def _deletion(self, store: str) -> Any:
+        builder = self._builder
+        change = builder.change(store)
+        deserialize = builder.plan.key_serde(builder.plan.specs[store]).deserialize
+        owner = next(
+            (
+                node
+                for node in builder.plan.subtopology.nodes
+                if isinstance(node, ProcessorNode) and own_store(node.operation) == store
+            ),
+            None,
+        )
+        target = None if owner is None else builder.node(owner.name)
+
+        def delete(entry: Entry, at_ms: int) -> None:
+            key, before = entry.key, entry.value
+            change(key, None, at_ms, (), -1)
+            if target is not None and owner is not None:
+                target.forward(deserialize(key), None, at_ms, (), before if owner.sends_old_values else None)
+
+        return delete

@@ -1,0 +1,46 @@
+"""What is counted of single nodes where that is asked for (``metrics.recording.level`` DEBUG and up).
+
+It costs generated code a local integer per node and record, and nothing where it is not asked for: then nobody has meters.
+"""
+
+from __future__ import annotations
+
+from streamsrt.measures import Spread
+from streamsrt.operators.engine.plan import Plan
+from topology.graph.nodes import ProcessorNode
+from topology.graph.operations.traits import own_store
+
+
+class NodeMeter:
+    """Of one node of one task. ``latency``: of records that came to it, in milliseconds; filled in where it is ``timed``."""
+
+    __slots__ = ("at_store", "forwarded", "latency", "processed", "timed")
+
+    def __init__(self, *, at_end: bool, at_store: bool) -> None:
+        self.timed = at_end or at_store
+        self.at_store = at_store
+        self.processed = 0
+        self.forwarded = 0
+        self.latency = Spread()
+
+    def came(self, count: int, total_ms: int, low_ms: float, high_ms: float, now_ms: int) -> None:
+        """So many records came, whose timestamps have that sum and lie between these two."""
+        self.processed += count
+        if count and self.timed:
+            self.latency.add(now_ms, count, count * now_ms - total_ms, now_ms - high_ms, now_ms - low_ms)
+
+    def came_all(self, timestamps: list[int], now_ms: int) -> None:
+        """Records with these timestamps came; there is at least one."""
+        self.came(len(timestamps), sum(timestamps), min(timestamps), max(timestamps), now_ms)
+
+
+def node_meters(plan: Plan, *, at_stores: bool) -> dict[str, NodeMeter]:
+    """For each node of a subtopology but its sources and sinks, which are counted anyway.
+
+    Those are ``timed`` behind which there is nothing, and, where wanted ``at_stores``, those that keep a store.
+    """
+    return {
+        node.name: NodeMeter(at_end=not node.children, at_store=at_stores and own_store(node.operation) is not None)
+        for node in plan.subtopology.nodes
+        if isinstance(node, ProcessorNode)
+    }

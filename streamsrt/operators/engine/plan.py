@@ -1,0 +1,230 @@
+"""What both ways of running a subtopology need to know of it: names, serdes and stores, resolved once per task.
+
+A node whose operation has a store with caching on forwards nothing while records are processed; its children run when
+the cache is flushed. ``Plan.flushed_stores`` lists the stores in the order of flushing: a store that is fed by another
+one's flush comes later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from streamsrt.errors import ConfigError
+from streamsrt.operators.engine.handlers import ExceptionHandlers
+from topology.graph import nodes, operations
+from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
+from topology.graph.operations.traits import Row, own_store, traits_of
+from topology.spec.serdes import Serde
+
+
+class Counters:
+    """Plain integers that operators add to once per run. ``last_skipped``: by the name of a counter of failures, what the
+    last record of it was that a handler let go, and why, as text."""
+
+    __slots__ = (
+        "dropped_late",
+        "dropped_null",
+        "failed_deserialization",
+        "failed_processing",
+        "failed_production",
+        "last_skipped",
+    )
+
+    def __init__(self) -> None:
+        self.dropped_null = 0
+        self.dropped_late = 0
+        self.failed_deserialization = 0
+        self.failed_processing = 0
+        self.failed_production = 0
+        self.last_skipped: dict[str, str] = {}
+
+    def dropped(self) -> int:
+        """Kafka Streams' ``dropped-records-total``."""
+        failed = self.failed_deserialization + self.failed_processing + self.failed_production
+        return self.dropped_null + self.dropped_late + failed
+
+
+class StreamTime:
+    """The stream time that one windowed operation has observed, in milliseconds; -1 before the first record.
+
+    ``closed_ms``: what was closed at that stream time was emitted, where windows are emitted when they close; ``closing`` is
+    what knows the open ones then, once for all functions that the operation is in.
+    """
+
+    __slots__ = ("closed_ms", "closing", "ms")
+
+    def __init__(self) -> None:
+        self.ms = -1
+        self.closed_ms = -1
+        self.closing: Any = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """A subtopology with everything resolved that it needs to run as a task."""
+
+    subtopology: Subtopology
+    application_id: str
+    default_key_serde: Serde[Any] | None = None
+    default_value_serde: Serde[Any] | None = None
+    caching: bool = True
+    handlers: ExceptionHandlers = field(default_factory=ExceptionHandlers)
+    outer_join_emit_interval_ms: int = 0
+    """How long, by the wall clock, a stream-stream join waits at least between two scans for unmatched records."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    given_settings: Mapping[str, Any] = field(default_factory=dict)
+    """All settings of the application, and those that were given, by their names in Kafka's form."""
+    specs: Mapping[str, StoreSpec] = field(init=False)
+    flushed_stores: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.specs = {spec.name: spec for spec in self.subtopology.stores}
+        order: list[str] = []
+        seen: set[str] = set()
+        for source in self.subtopology.sources:
+            self._visit(source.name, seen, order)
+        rest = [name for name in self.specs if name not in order]
+        self.flushed_stores = (*reversed(order), *rest)
+
+    def _visit(self, name: str, seen: set[str], order: list[str]) -> None:
+        """Depth first, a node after its children: reversed, that is an order in which parents come first."""
+        if name in seen:
+            return
+        seen.add(name)
+        node = self.subtopology.node(name)
+        if isinstance(node, SinkNode):
+            return
+        for child in reversed(node.children):
+            self._visit(child, seen, order)
+        if isinstance(node, ProcessorNode):
+            stores = (store,) if (store := own_store(node.operation)) else node.stores
+            order.extend(s for s in reversed(stores) if s in self.specs and s not in order)
+
+    def node(self, name: str) -> nodes.Node:
+        return self.subtopology.node(name)
+
+    def place(self, name: str) -> str:
+        """A node and the line of the program that made it, for messages."""
+        try:
+            site = self.subtopology.node(name).site
+        except KeyError:
+            site = None
+        return name if site is None else f"{name} ({site})"
+
+    def topic(self, name: str, internal: bool) -> str:
+        """The full name of a topic of the subtopology."""
+        return internal_topic_name(self.application_id, name) if internal else name
+
+    def source_topics(self, source: SourceNode) -> tuple[str, ...]:
+        return tuple(self.topic(topic, source.repartition) for topic in source.topics)
+
+    def changelog_topic(self, store: str) -> str | None:
+        """The changelog of a store; None where it has none."""
+        spec = self.specs[store]
+        if not spec.logging and spec.source_topic is None:
+            return None
+        return spec.source_topic or internal_topic_name(self.application_id, spec.changelog_name)
+
+    def writes_changelog(self, store: str) -> bool:
+        spec = self.specs[store]
+        return spec.logging and spec.source_topic is None
+
+    def is_cached(self, store: str) -> bool:
+        """Whether changes of the store are forwarded and logged at flushes only."""
+        return self.caching and self.specs[store].caching
+
+    def is_plain(self, store: str) -> bool:
+        """Whether a store's entries may be changed in place."""
+        spec = self.specs.get(store)
+        if spec is None:
+            return True
+        return not (
+            spec.kind == "versioned" or spec.max_entries or spec.ttl_ms or spec.plain_rows or spec.keeps_headers
+        )
+
+    def is_versioned(self, table: str) -> bool:
+        """Whether the changes of a table's node are versions: of its own versioned store, or of its parent's."""
+        node = self.node(table)
+        if not isinstance(node, ProcessorNode):
+            return False
+        store = own_store(node.operation)
+        if store is not None:
+            return self.specs[store].kind == "versioned"
+        return traits_of(node.operation).row is Row.PARENT and self.is_versioned(node.parents[0])
+
+    def serde_or_default(self, own: Serde[Any] | None, what: Literal["key", "value"], where: str) -> Serde[Any]:
+        """A serde that an operation itself needs. Raises ConfigError where there is none."""
+        return self._resolve(own, self.default_key_serde if what == "key" else self.default_value_serde, what, where)
+
+    def key_serde(self, of: SourceNode | SinkNode | StoreSpec) -> Serde[Any]:
+        return self._resolve(of.key_serde, self.default_key_serde, "key", of.name)
+
+    def value_serde(self, of: SourceNode | SinkNode | StoreSpec) -> Serde[Any]:
+        return self._resolve(of.value_serde, self.default_value_serde, "value", of.name)
+
+    def _resolve(self, own: Serde[Any] | None, default: Serde[Any] | None, what: str, where: str) -> Serde[Any]:
+        serde = own or default
+        if serde is None:
+            raise ConfigError(
+                f"no {what} serde for {where!r}: give one where it is declared, or set default.{what}.serde"
+            )
+        return serde
+
+
+def stores_behind_caches(plan: Plan) -> frozenset[str]:
+    """The stores that get changes out of another store's cache, and so only when that is flushed."""
+    found: set[str] = set()
+
+    def visit(name: str, caches: frozenset[str]) -> None:
+        node = plan.node(name)
+        if isinstance(node, SinkNode):
+            return
+        if isinstance(node, ProcessorNode):
+            own = own_store(node.operation)
+            found.update(store for store in ((own,) if own else node.stores) if caches - {store})
+            if own is not None and plan.is_cached(own):
+                caches |= {own}
+        for child in node.children:
+            visit(child, caches)
+
+    for source in plan.subtopology.sources:
+        visit(source.name, frozenset())
+    return frozenset(found)
+
+
+def same_bytes(one: Serde[Any] | None, other: Serde[Any] | None) -> bool:
+    """Whether what one serde wrote is what the other one writes for the same value."""
+    return one is other or (
+        one is not None and other is not None and one.name == other.name and type(one) is type(other)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TableLookup:
+    """How a table's row is found: in ``store``, then through ``steps`` (filters and mappers) in this order."""
+
+    store: str
+    steps: tuple[operations.TableFilter | operations.TableMapValues, ...]
+
+
+def table_lookup(plan: Plan, table: str) -> TableLookup | None:
+    """The nearest ancestor of a table that has a store, and what lies between; None where a join or a suppression does."""
+    steps: list[operations.TableFilter | operations.TableMapValues] = []
+    node = plan.node(table)
+    while isinstance(node, ProcessorNode):
+        store = own_store(node.operation)
+        if store is not None:
+            return TableLookup(store, tuple(reversed(steps)))
+        if traits_of(node.operation).row is Row.NOWHERE:
+            return None
+        if not isinstance(node.operation, operations.TableFilter | operations.TableMapValues):
+            break
+        steps.append(node.operation)
+        node = plan.node(node.parents[0])
+    raise no_store_error(table)
+
+
+def no_store_error(table: str) -> ConfigError:
+    return ConfigError(f"table {table!r} has no store to look rows up in: name one with store=")

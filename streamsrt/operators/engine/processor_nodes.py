@@ -1,0 +1,266 @@
+"""Every operation as a processor node: one call per record and node, as in Kafka Streams.
+
+The path of the Processor API, of whatever the compiler leaves over, and of applications that skip failing children. It
+does what the generated code does, with objects instead of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from streamsrt.errors import RecordError, StateError, UserError
+from streamsrt.operators.engine.environment import Environment
+from streamsrt.operators.engine.node_meter import NodeMeter
+from streamsrt.state.cache import Entry
+from streamsrt.state.lru import LruCache
+from streamsrt.state.sessions import session_key
+from streamsrt.state.versioned_cache import VersionPut
+from streamsrt.state.windowed import pack_start
+from topology.graph import nodes
+from topology.spec.processor import Record, RecordContext
+from topology.spec.processor_wrapper import TableRecord
+from topology.spec.serdes import Serde
+from topology.spec.windows import Windowed
+
+if TYPE_CHECKING:
+    pass
+
+Process = Callable[[Any, Any, int, Any, Any], None]
+
+
+class PathNode:
+    """A node that runs. ``process(key, value, timestamp, headers, old)`` is set by the operation."""
+
+    __slots__ = ("children", "close", "env", "late", "name", "process")
+
+    def __init__(self, name: str, env: Environment) -> None:
+        self.name = name
+        self.env = env
+        self.children: list[PathNode] = []
+        self.late: PathNode | None = None
+        """The child that gets what is dropped as too late."""
+        self.process: Process = self.forward
+        self.close: Callable[[], None] = _nothing
+
+    def accept(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+        try:
+            self.process(key, value, timestamp, headers, old)
+        except (RecordError, StateError):
+            raise
+        except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+            self.env.failed(self.name, error, key, value, timestamp, headers)
+
+    def forward(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+        for child in self.children:
+            child.accept(key, value, timestamp, headers, old)
+
+    def to(self, child: PathNode) -> Callable[..., None]:
+        """What forwards a record to one of the children only."""
+        return child.accept
+
+    def drop_late(self, key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        """Hands a record to those who want what is dropped as too late."""
+        if self.late is not None:
+            self.late.accept(key, value, timestamp, headers)
+
+
+class MeasuredNode(PathNode):
+    """One that counts what comes and goes."""
+
+    __slots__ = ("_meter",)
+
+    def __init__(self, name: str, env: Environment, meter: NodeMeter) -> None:
+        super().__init__(name, env)
+        self._meter = meter
+
+    def accept(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+        self._meter.came(1, timestamp, timestamp, timestamp, self.env.system_time_ms)
+        super().accept(key, value, timestamp, headers, old)
+
+    def forward(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+        self._meter.forwarded += 1
+        super().forward(key, value, timestamp, headers, old)
+
+
+class WrappedNode(PathNode):
+    """An operator within what the application put around its node: it forwards through the context that it was given."""
+
+    __slots__ = ("context",)
+
+    def __init__(self, outer: PathNode) -> None:
+        super().__init__(outer.name, outer.env)
+        self.children, self.late = outer.children, outer.late
+        self.context: Any = None
+
+    def forward(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+        self.context.forward(_record(key, value, timestamp, headers, old))
+
+    def to(self, child: PathNode) -> Callable[..., None]:
+        def forward(key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+            self.context.forward(_record(key, value, timestamp, headers, old), child.name)
+
+        return forward
+
+
+def _record(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> Record[Any, Any]:
+    record = Record(key, value, timestamp, tuple(headers))
+    return record if old is None else TableRecord.of(record, old)
+
+
+def _nothing() -> None:
+    pass
+
+
+Maker = Callable[["PathBuilder", nodes.ProcessorNode, PathNode], Process]
+"""Makes what runs an operation, ``node.operation``, record by record; the last argument is where it forwards."""
+
+
+Wrap = Callable[["PathBuilder", nodes.ProcessorNode, PathNode, WrappedNode, Process], Process]
+"""Makes what runs the processor around an operator: the node, what forwards, the operator within and its own step."""
+
+
+class PathBuilder:
+    """Makes the nodes of a task, each once. ``makers``: what runs each operation; ``wrap``: what runs a processor that the
+    application put around an operator."""
+
+    def __init__(self, env: Environment, makers: Mapping[type, Maker], wrap: Wrap) -> None:
+        self.env = env
+        self._makers = makers
+        self._wrap = wrap
+        self.plan = env.plan
+        self._made: dict[str, PathNode] = {}
+
+    @property
+    def made(self) -> tuple[PathNode, ...]:
+        return tuple(self._made.values())
+
+    def node(self, name: str) -> PathNode:
+        """The node of that name with everything behind it."""
+        made = self._made.get(name)
+        if made is not None:
+            return made
+        node = self.plan.node(name)
+        meter = self.env.node_meters.get(name)
+        made = PathNode(name, self.env) if meter is None else MeasuredNode(name, self.env, meter)
+        self._made[name] = made
+        if isinstance(node, nodes.SinkNode):
+            made.process = self._sink(node)
+            return made
+        made.children = [self.node(child) for child in node.result_children]
+        if isinstance(node, nodes.ProcessorNode) and node.late is not None:
+            made.late = self.node(node.late)
+        if isinstance(node, nodes.ProcessorNode):
+            made.process = self._process(node, made) if node.wrapped_by is None else self._wrapped(node, made)
+        return made
+
+    # ------------------------------------------------------------------------------------------------- operations
+
+    def _process(self, node: nodes.ProcessorNode, made: PathNode) -> Process:
+        maker = self._makers.get(type(node.operation))
+        if maker is None:
+            raise UserError(
+                f"{made.name}: the runtime does not know the operation {type(node.operation).__name__}; install a newer "
+                "streamsrt"
+            )
+        return maker(self, node, made)
+
+    def _wrapped(self, node: nodes.ProcessorNode, made: PathNode) -> Process:
+        """What the application put around an operator; the operator's own step is behind it."""
+        inner = WrappedNode(made)
+        return self._wrap(self, node, made, inner, self._process(node, inner))
+
+    def change(self, store: str) -> Callable[[bytes, Any, int, Any, int], Entry | VersionPut]:
+        """Writes a row, and logs it unless the store is cached: ``change(raw, value, timestamp, headers, start)``."""
+        cache: Any = self.env.caches[store]
+        log = self.log(store)
+        sequence = self.env.sequence
+        if isinstance(cache, LruCache):
+            cache.on_drop = log
+
+        def change(raw: bytes, value: Any, timestamp: int, headers: Any, start: int) -> Entry | VersionPut:
+            place = (raw,) if start < 0 else (raw, start)
+            entry: Entry | VersionPut = cache.put(*place, value, timestamp, headers, next(sequence))
+            if log is not None:
+                log(entry)
+            return entry
+
+        return change
+
+    def log(self, store: str) -> Callable[[Any], None] | None:
+        if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
+            return None
+        kind, numbered = self.plan.specs[store].kind, self.plan.specs[store].retain_duplicates
+        log_row = self.log_row(store)
+        assert log_row is not None
+
+        def log(entry: Any) -> None:
+            log_row(entry.key, entry.value, entry.timestamp)
+
+        def log_window(entry: Any) -> None:
+            number = entry.sequence.to_bytes(4, "big") if numbered else b"\0\0\0\0"
+            log_row(entry.key + pack_start(entry.start) + number, entry.value, entry.timestamp)
+
+        def log_session(entry: Any) -> None:
+            log_row(session_key(entry.key, entry.start, entry.end), entry.value, entry.timestamp)
+
+        if kind == "window":
+            return log_window
+        return log_session if kind == "session" else log
+
+    def log_row(self, store: str) -> Callable[..., None] | None:
+        """Logs a row as the changelog has it, unless the store is cached: ``(key, value, timestamp, headers=())``."""
+        if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
+            return None
+        serialize = self.plan.value_serde(self.plan.specs[store]).serialize
+        topic, collect, partition = self.plan.changelog_topic(store), self.env.collect, self.env.task_partition
+
+        def log_row(key: bytes, value: Any, timestamp: int, headers: Any = ()) -> None:
+            raw = None if value is None else serialize(value)
+            collect(topic, [key], [raw], [timestamp], [headers] if headers else None, partition)
+
+        return log_row
+
+    # ------------------------------------------------------------------------------------------------- sinks
+
+    def _sink(self, node: nodes.SinkNode) -> Process:
+        env, plan = self.env, self.plan
+        key_serde, value_serde = plan.key_serde(node), plan.value_serde(node)
+        fixed = None if node.topic is None else plan.topic(node.topic, node.repartition)
+
+        def write(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+            topic = fixed
+            if topic is None:
+                topic = self._chosen_topic(node, key, value, timestamp, headers)
+            raw_key = None if key is None else key_serde.serialize(key)
+            raw_value = None if value is None else value_serde.serialize(value)
+            partition = None
+            if node.partitioner is not None:
+                chosen = node.partitioner(topic, key, value, env.partitions_of_topic(topic))
+                partition = None if chosen is None else [chosen]
+            inner = [_inner_key(key_serde, key)] if isinstance(key, Windowed) else None
+            env.collect(topic, [raw_key], [raw_value], [timestamp], [headers] if headers else None, partition, inner)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+            try:
+                write(key, value, timestamp, headers)
+            except (RecordError, StateError):
+                raise
+            except Exception as error:  # noqa: BLE001  # a user's serde or partitioner may raise anything
+                env.failed_to_produce(node.name, error, key, value, timestamp, headers)
+
+        return process
+
+    def _chosen_topic(self, node: nodes.SinkNode, key: Any, value: Any, timestamp: int, headers: Any) -> str:
+        topic, partition, offset = self.env.metadata or ("", -1, -1)
+        assert node.topic_extractor is not None
+        chosen = node.topic_extractor(key, value, RecordContext(topic, partition, offset, timestamp, tuple(headers)))
+        if not isinstance(chosen, str):
+            raise TypeError(f"the topic extractor returned {chosen!r}: it must name a topic")
+        return chosen
+
+
+def _inner_key(serde: Serde[Any], key: Any) -> bytes:
+    inner = getattr(serde, "inner", None)
+    raw: bytes = serde.serialize(key) if inner is None else inner.serialize(key.key)
+    return raw

@@ -1,0 +1,170 @@
+"""Rows of tables as other operators see them: read from a store, or made on the fly of what the nearest stores have.
+
+A row is a value and its timestamp; a key without a row has the value None and the timestamp -1.
+
+Source: KTableValueGetter and its suppliers in Kafka Streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from streamsrt.operators.engine.plan import Plan, no_store_error
+from streamsrt.state.buffer import SuppressionBuffer
+from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.session_cache import SessionCache
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode
+from topology.graph.operations import Suppress
+from topology.graph.operations.traits import own_store
+from topology.spec.serdes import Serde
+from topology.spec.windows import Windowed
+
+Row: TypeAlias = tuple[Any, int]
+View: TypeAlias = Callable[[Any], Row]
+"""``key -> (value, timestamp)``; the key as an object."""
+
+NO_ROW: Row = (None, -1)
+
+
+def derived(
+    op: operations.TableSource | operations.TableFilter | operations.TableMapValues,
+) -> Callable[[Any, Any], Any]:
+    """``(key, value) -> value`` of a table that is derived from another one."""
+    match op:
+        case operations.TableFilter(predicate=predicate, negate=negate):
+            return lambda k, v: None if v is None or bool(predicate(k, v)) is negate else v
+        case operations.TableMapValues(fn=fn, with_key=with_key):
+            return lambda k, v: None if v is None else fn(k, v) if with_key else fn(v)
+    return lambda k, v: v
+
+
+def table_view(plan: Plan, caches: Mapping[str, Any], table: str) -> View:
+    """How the rows of the table made by node ``table`` are found. Raises ConfigError where no store has them."""
+    return _view(plan, caches, table, lambda store: stored_view(caches[store], plan.key_serde(plan.specs[store])))
+
+
+def view_before_flush(plan: Plan, caches: Mapping[str, Any], table: str) -> View:
+    """As :func:`table_view`, but the rows that were there before what is still held back in caches.
+
+    The timestamps of rows that are held back are not known any more: they are -1.
+    """
+
+    def stored(store: str) -> View:
+        cache, serde = caches[store], plan.key_serde(plan.specs[store])
+        if not plan.is_cached(store) or not isinstance(cache, KeyValueCache):
+            return stored_view(cache, serde)
+        serialize = serde.serialize
+
+        def row(key: Any) -> Row:
+            entry = cache[serialize(key)]
+            return (cache.value_before(entry), -1) if entry.dirty else (entry.value, entry.timestamp)
+
+        return row
+
+    return _view(plan, caches, table, stored)
+
+
+def _view(plan: Plan, caches: Mapping[str, Any], table: str, stored: Callable[[str], View]) -> View:
+    node = plan.node(table)
+    if isinstance(node, ProcessorNode):
+        op = node.operation
+        store = own_store(op)
+        if store is not None:
+            return stored(store)
+        if isinstance(op, operations.TableFilter | operations.TableMapValues):
+            return _through(_view(plan, caches, node.parents[0], stored), derived(op))
+        if isinstance(op, Suppress):
+            serde = plan.key_serde(plan.specs[op.store])
+            return _held_back(_view(plan, caches, node.parents[0], stored), caches[op.store], serde)
+        if isinstance(op, operations.TableJoinMerge):
+            return _joined(plan, caches, node, stored)
+    raise no_store_error(table)
+
+
+def table_view_as_of(plan: Plan, caches: Mapping[str, Any], table: str) -> Callable[[Any, int], Any] | None:
+    """``(key, time) -> value`` that the table had at a time; None where it keeps no versions.
+
+    Those of a versioned store, seen through the filters and mappers behind it.
+    """
+    node = plan.node(table)
+    if not isinstance(node, ProcessorNode) or not plan.is_versioned(table):
+        return None
+    store = own_store(node.operation)
+    if store is not None:
+        serialize, as_of = plan.key_serde(plan.specs[store]).serialize, caches[store].as_of
+        return lambda key, at_ms: as_of(serialize(key), at_ms)
+    above = table_view_as_of(plan, caches, node.parents[0])
+    assert above is not None
+    assert isinstance(node.operation, operations.TableFilter | operations.TableMapValues)
+    step = derived(node.operation)
+    return lambda key, at_ms: step(key, above(key, at_ms))
+
+
+def stored_view(cache: Any, serde: Serde[Any]) -> View:
+    """The rows of a table that has a store, through its cache."""
+    serialize = serde.serialize
+
+    def windowed(key: Windowed[Any]) -> Row:
+        entry = cache[key.start_ms][inner(key.key)]
+        return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
+
+    def by_key(key: Any) -> Row:
+        entry = cache[serialize(key)]
+        return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
+
+    def session(key: Windowed[Any]) -> Row:
+        entry = cache.session(serialize(key.key), key.start_ms, key.end_ms)
+        return NO_ROW if entry is None else (entry.value, key.end_ms)
+
+    if isinstance(cache, SessionCache):
+        return session
+    if hasattr(cache, "retention_ms"):
+        inner = serialize
+        return windowed
+    return by_key
+
+
+def _held_back(above: View, buffer: SuppressionBuffer, serde: Serde[Any]) -> View:
+    """Rows as they were forwarded last: behind a suppression nobody sees what it holds back."""
+    serialize = serde.serialize
+
+    def row(key: Any) -> Row:
+        held = buffer.get(serialize(key))
+        if held is None:
+            return above(key)
+        return NO_ROW if held.prior is None else (held.prior, -1)
+
+    return row
+
+
+def _through(above: View, step: Callable[[Any, Any], Any]) -> View:
+    def row(key: Any) -> Row:
+        value, timestamp = above(key)
+        value = step(key, value)
+        return NO_ROW if value is None else (value, timestamp)
+
+    return row
+
+
+def _joined(plan: Plan, caches: Mapping[str, Any], merge: ProcessorNode, stored: Callable[[str], View]) -> View:
+    this, other = (plan.node(parent) for parent in merge.parents)
+    assert isinstance(this, ProcessorNode)
+    assert isinstance(other, ProcessorNode)
+    op, reverse = this.operation, other.operation
+    assert isinstance(op, operations.TableTableJoin)
+    assert isinstance(reverse, operations.TableTableJoin)
+    left, right = _view(plan, caches, reverse.table, stored), _view(plan, caches, op.table, stored)
+    joiner, kind = op.joiner, op.kind
+
+    def row(key: Any) -> Row:
+        left_value, left_time = left(key)
+        if left_value is None and kind != "outer":
+            return NO_ROW
+        right_value, right_time = right(key)
+        if right_value is None and (kind == "inner" or left_value is None):
+            return NO_ROW
+        return joiner(left_value, right_value), max(left_time, right_time)
+
+    return row

@@ -1,0 +1,245 @@
+"""Operators over many records at once: functions over frames, and asynchronous functions side by side.
+
+1. Records gather while a run is processed, and are worked off when it ends: at the end of a source's run, of a flush, of a
+   punctuation. Only asynchronous calls are under way beyond that, and a commit waits for them: it never covers a record
+   that waits.
+2. What a record's function raises is that record's failure, with its own topic, partition and offset, and as it was read.
+   Where the handler skips it the others go on. Where it fails, other branches of the graph have seen records behind it
+   already: the error says so (``is_in_order``), and nothing of the run is committed.
+3. Asynchronous functions are called by whoever runs the task (:mod:`streamsrt.operators.kinds.call_windows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, repeat
+from typing import Any, NamedTuple
+
+from streamsrt.errors import RecordError, UserError
+from streamsrt.operators.engine.environment import Environment, Outcome, SourceRecord
+from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
+from streamsrt.operators.kinds.call_windows import CallWindow
+from topology.graph import nodes
+from topology.graph.operations.batches import MapAsync, MapBatches
+from topology.spec.processor import RecordMetadata
+
+_COLUMNS = ("key", "value", "timestamp")
+
+
+class Waiting(NamedTuple):
+    """A record, where it came from, and what was read there."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Any
+    metadata: RecordMetadata | None
+    source: SourceRecord | Callable[[], SourceRecord] | None
+
+
+class Batch:
+    """What has gathered at one node. ``work`` takes the records in order and forwards their results."""
+
+    def __init__(self, env: Environment, made: PathNode, work: Callable[[list[Waiting]], None]) -> None:
+        self._env = env
+        self._made = made
+        self._work = work
+        self._waiting: list[Waiting] = []
+
+    def gather(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        """One record more."""
+        if not self._waiting:
+            self._env.batches.append(self.drain)
+        env = self._env
+        metadata = None if env.came_unknown else env.metadata
+        self._waiting.append(Waiting(key, value, timestamp, headers, metadata, env.source))
+
+    def drain(self) -> None:
+        """Works off what is there."""
+        waiting, self._waiting = self._waiting, []
+        with self.apart():
+            self._work(waiting)
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Around what is done with records that have waited: not in the order in which records are read."""
+        env = self._env
+        before = env.metadata, env.source
+        try:
+            yield
+        except RecordError as failure:
+            failure.is_in_order = False
+            raise
+        finally:
+            env.metadata, env.source = before
+
+    def be_at(self, record: Waiting) -> None:
+        """What comes next is of that record."""
+        self._env.metadata, self._env.source = record.metadata, record.source
+
+    def failed(self, record: Waiting, error: Exception) -> None:
+        """A record's function raised: goes on where the handler says so."""
+        self.be_at(record)
+        self._env.failed(self._made.name, error, record.key, record.value, record.timestamp, record.headers)
+
+    def forward(self, record: Waiting, value: Any) -> None:
+        self.be_at(record)
+        self._made.forward(record.key, value, record.timestamp, record.headers)
+
+
+# -------------------------------------------------------------------------------------------------------------- frames
+
+
+def make_map_batches(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, MapBatches)
+    to_frame, to_rows = _frames(op, node.name)
+
+    def work(records: list[Waiting]) -> None:
+        try:
+            rows = list(to_rows(op.fn(to_frame(records))))
+        except UserError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+            if len(records) == 1:
+                batch.failed(records[0], error)
+                return
+            half = len(records) // 2
+            work(records[:half])
+            work(records[half:])
+            return
+        for (key, value, timestamp), record in zip(rows, origins(rows, records), strict=False):
+            batch.be_at(record)
+            made.forward(key, value, int(timestamp), ())
+
+    batch = Batch(builder.env, made, work)
+    return batch.gather
+
+
+Rows = Iterable[tuple[Any, Any, Any]]
+
+
+def origins(rows: Sequence[tuple[Any, Any, Any]], records: Sequence[Waiting]) -> Iterable[Waiting]:
+    """The record that each row came of, as far as can be told: rows say nothing of it.
+
+    Where there are as many rows as records, that of the same place; else the next one of the row's key and timestamp. From
+    the first row on that has none, the last record.
+    """
+    if len(rows) == len(records):
+        return records
+    return chain(_found_in_order(rows, records), repeat(records[-1]))
+
+
+def _found_in_order(rows: Sequence[tuple[Any, Any, Any]], records: Sequence[Waiting]) -> Iterator[Waiting]:
+    rest = iter(records)
+    record = next(rest)
+    for key, _, timestamp in rows:
+        # Several rows may be of one record.
+        while record.timestamp != timestamp or record.key != key:
+            following = next(rest, None)
+            if following is None:
+                return
+            record = following
+        yield record
+
+
+def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[Waiting]], Any], Callable[[Any], Rows]]:
+    """``records -> frame`` and ``frame -> rows``. Raises UserError where the library is not there."""
+    try:
+        import pyarrow as pa
+
+        if op.frame == "pandas":
+            import pandas as pd
+    except ImportError as error:
+        raise UserError(
+            f"{name}: map_batches(frame={op.frame!r}) needs {error.name}, which is not installed: pip install {error.name}"
+        ) from None
+
+    def to_arrow(records: Sequence[Waiting]) -> Any:
+        return pa.table(_columns(records, unpack=op.unpack))
+
+    def from_arrow(table: Any) -> Rows:
+        if not isinstance(table, pa.Table | pa.RecordBatch):
+            raise UserError(f"{name}: the function returned {type(table).__name__}, not a pyarrow.Table")
+        return _rows(
+            {column: table.column(column).to_pylist() for column in table.schema.names}, name, unpack=op.unpack
+        )
+
+    def to_pandas(records: Sequence[Waiting]) -> Any:
+        return pd.DataFrame(_columns(records, unpack=op.unpack))
+
+    def from_pandas(frame: Any) -> Rows:
+        if not isinstance(frame, pd.DataFrame):
+            raise UserError(f"{name}: the function returned {type(frame).__name__}, not a pandas.DataFrame")
+        return _rows({str(column): frame[column].tolist() for column in frame.columns}, name, unpack=op.unpack)
+
+    return (to_arrow, from_arrow) if op.frame == "arrow" else (to_pandas, from_pandas)
+
+
+def _columns(records: Sequence[Waiting], *, unpack: bool) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {
+        "key": [each.key for each in records],
+        "timestamp": [each.timestamp for each in records],
+    }
+    if not unpack:
+        return {**columns, "value": [each.value for each in records]}
+    names = dict.fromkeys(name for each in records for name in each.value)
+    taken = sorted(columns.keys() & names)
+    if taken:
+        raise UserError(
+            f"map_batches(unpack=True): values have a field {taken[0]!r}, which is a column already: rename it"
+        )
+    return {**columns, **{name: [each.value.get(name) for each in records] for name in names}}
+
+
+def _rows(columns: dict[str, list[Any]], name: str, *, unpack: bool) -> Rows:
+    wanted = ("key", "timestamp") if unpack else _COLUMNS
+    missing = [column for column in wanted if column not in columns]
+    if missing:
+        raise UserError(
+            f"{name}: the function returned columns {', '.join(columns)}; {' and '.join(missing)} must be there too"
+        )
+    keys, timestamps = columns["key"], columns["timestamp"]
+    if not unpack:
+        return zip(keys, columns["value"], timestamps, strict=True)
+    fields = {column: values for column, values in columns.items() if column not in wanted}
+    values = [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)] or [{} for _ in keys]
+    return zip(keys, values, timestamps, strict=True)
+
+
+# -------------------------------------------------------------------------------------------------------- asynchronous
+
+
+def make_map_async(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, MapAsync)
+    waiting: dict[int, Waiting] = {}
+    ready: dict[int, Outcome] = {}
+    following = 0
+
+    def work(records: list[Waiting]) -> None:
+        first = window.begin([(each.key, each.value) if op.with_key else (each.value,) for each in records])
+        waiting.update(enumerate(records, first))
+
+    def settle(found: Outcome) -> None:
+        nonlocal following
+        with batch.apart():
+            if not op.ordered:
+                finish(found)
+                return
+            ready[found.place] = found
+            while following in ready:
+                finish(ready.pop(following))
+                following += 1
+
+    def finish(found: Outcome) -> None:
+        record = waiting.pop(found.place)
+        if found.error is not None:
+            batch.failed(record, found.error)
+        else:
+            batch.forward(record, found.value)
+
+    batch = Batch(builder.env, made, work)
+    window = CallWindow(builder.env, op, node.name, settle, waiting.__len__)
+    return batch.gather

@@ -1,0 +1,95 @@
+"""Asynchronous calls that are under way at an operator, and what waits for their outcomes.
+
+1. Calls go on while the task reads more: a call that takes long, or is made again, holds up nobody but those that must
+   come after its record.
+2. Twice as many calls are begun as may be under way, so that none of them is idle while the task does other things; and no
+   more, so that a commit or an end waits for these only. Results that wait for an earlier one are bounded by
+   :data:`HELD_MAX`.
+3. A commit waits for all of them: what is committed is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from streamsrt.errors import UserError
+from streamsrt.operators.engine.environment import Environment, Outcome
+from topology.graph.operations.batches import MapAsync
+
+HELD_MAX = 8192
+"""Records that wait at one operator, for their calls or for those before them."""
+
+
+class CallWindow:
+    """The calls of one node. ``settle`` takes an outcome; ``held`` says how many records wait for one, or for others'.
+
+    ``per_call``: how many records a call is for, at least.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        op: MapAsync,
+        name: str,
+        settle: Callable[[Outcome], None],
+        held: Callable[[], int],
+        per_call: int = 1,
+    ) -> None:
+        if env.open_calls is None:
+            raise UserError(f"{name}: asynchronous functions run in a task only, and this program is not run by one")
+        self._told: SimpleQueue[Outcome] = SimpleQueue()
+        self._calls = env.open_calls(op, self._told.put)
+        self._concurrency = op.concurrency
+        self._settle = settle
+        self._held = held
+        self._per_call = per_call
+        self._begun = 0
+        self._unfinished = 0
+        env.windows.append(self)
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether a call is not settled yet."""
+        return self._unfinished > 0
+
+    @property
+    def room(self) -> int:
+        """How many records more it takes now; 0 until it is worth a run."""
+        room = min((2 * self._concurrency - self._unfinished) * self._per_call, HELD_MAX - self._held())
+        worth = min(self._concurrency * self._per_call + 1, HELD_MAX) // 2
+        return room if room >= worth or not self._unfinished else 0
+
+    def begin(self, arguments: Sequence[tuple[Any, ...]]) -> int:
+        """Begins calls and returns the place of the first one."""
+        first = self._begun
+        self._begun += len(arguments)
+        self._unfinished += len(arguments)
+        self._calls.begin(first, arguments)
+        return first
+
+    def advance(self, wait_s: float | None = 0.0) -> bool:
+        """Settles what was told. Where there is nothing, waits for it for so long (None: for as long as it takes).
+
+        Returns whether there was anything.
+        """
+        if not self._unfinished:
+            return False
+        try:
+            outcome = self._told.get(wait_s != 0.0, wait_s)
+        except Empty:
+            return False
+        try:
+            while True:
+                self._unfinished -= 1
+                self._settle(outcome)
+                outcome = self._told.get_nowait()
+        except Empty:
+            return True
+
+    def cancel(self) -> None:
+        """Ends the calls; nothing comes of them."""
+        if self._unfinished:
+            self._unfinished = 0
+            self._calls.cancel()

@@ -1,0 +1,158 @@
+"""Which windows close as stream time moves on: what is emitted once, when nothing can change it any more.
+
+1. A window that is open is known here by its end; it is emitted with the record that closes it, before anything of it can
+   expire. So none is lost when stream time jumps, and none waits for a clock.
+2. Windows are emitted by start, then by the key's bytes; sessions by end, start and key.
+3. Where no more records come, :meth:`ClosingWindows.closed_by_ms` says at which stream time all that is open closes
+   (:mod:`streamsrt.operators.kinds.idle`).
+4. What was open when the task stopped is found in the store. :attr:`StreamTime.closed_ms`, which outlives a restart, says
+   which of it was emitted.
+
+Source: the order is that of AbstractKStreamTimeWindowAggregateProcessor and KStreamSessionWindowAggregate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+from streamsrt.operators.engine.environment import Environment
+from streamsrt.operators.engine.plan import StreamTime
+from streamsrt.state.cache import Entry, KeyValueCache
+from streamsrt.state.session_cache import SessionCache, SessionEntry
+from streamsrt.state.window_cache import WindowCache
+
+NEVER_MS = 2**63 - 1
+
+
+class ClosedMark:
+    """The stream time up to which windows were closed by the wall clock, in a store of its own."""
+
+    _KEY = b"closed"
+
+    def __init__(self, env: Environment, store: str) -> None:
+        self._cache: KeyValueCache = env.caches[store]
+        self._env = env
+        plan = env.plan
+        self._serialize = plan.value_serde(plan.specs[store]).serialize
+        self._topic = plan.changelog_topic(store) if plan.writes_changelog(store) else None
+
+    @property
+    def ms(self) -> int:
+        """That time; -1 where none was closed so."""
+        found = self._cache[self._KEY].value
+        return -1 if found is None else int(found)
+
+    def move(self, to_ms: int) -> None:
+        """Windows were closed up to that time."""
+        env = self._env
+        self._cache.put(self._KEY, to_ms, to_ms, (), next(env.sequence))
+        if self._topic is not None:
+            raw = self._serialize(to_ms)
+            env.collect(self._topic, [self._KEY], [raw], [to_ms], None, env.task_partition)
+
+
+def closing_windows(cache: WindowCache, lasts_ms: int, time: StreamTime) -> ClosingWindows:
+    """The one of the operation whose stream time that is."""
+    if time.closing is None:
+        time.closing = ClosingWindows(cache, lasts_ms, time)
+    closing: ClosingWindows = time.closing
+    return closing
+
+
+def closing_sessions(cache: SessionCache, lasts_ms: int, time: StreamTime) -> ClosingSessions:
+    """The one of the operation whose stream time that is."""
+    if time.closing is None:
+        time.closing = ClosingSessions(cache, lasts_ms, time)
+    closing: ClosingSessions = time.closing
+    return closing
+
+
+class ClosingWindows:
+    """The open windows of a store. A window is closed once stream time is ``lasts_ms`` or more behind its start.
+
+    ``next_ms``: no window closes before stream time is that; -1 where the store was not asked yet.
+    """
+
+    __slots__ = ("_cache", "_lasts_ms", "_open", "_starts", "_time", "next_ms")
+
+    def __init__(self, cache: WindowCache, lasts_ms: int, time: StreamTime) -> None:
+        self._cache = cache
+        self._lasts_ms = lasts_ms
+        self._time = time
+        self._starts: list[int] = []
+        self._open: set[int] = set()
+        self.next_ms = -1
+
+    def note(self, start: int) -> None:
+        """A window that starts then has changed."""
+        if start not in self._open:
+            self._open.add(start)
+            heappush(self._starts, start)
+            if self.next_ms >= 0:
+                self.next_ms = self._starts[0] + self._lasts_ms
+
+    def _load(self) -> None:
+        if self.next_ms < 0:
+            for start in self._cache.starts(max(0, self._time.closed_ms - self._lasts_ms + 1)):
+                self.note(start)
+
+    def closed_by_ms(self) -> int | None:
+        """The stream time at which all that is open now is closed; None where nothing is."""
+        self._load()
+        return max(self._starts) + self._lasts_ms if self._starts else None
+
+    def close(self, now_ms: int) -> Iterator[Entry]:
+        """The rows of the windows that are closed at that stream time, once."""
+        self._load()
+        starts, lasts_ms = self._starts, self._lasts_ms
+        while starts and starts[0] + lasts_ms <= now_ms:
+            start = heappop(starts)
+            self._open.discard(start)
+            yield from self._cache.rows_at(start)
+        self._time.closed_ms = max(self._time.closed_ms, now_ms)
+        self.next_ms = starts[0] + lasts_ms if starts else NEVER_MS
+
+
+class ClosingSessions:
+    """The open sessions of a store. A session is closed once stream time is more than ``lasts_ms`` behind its end."""
+
+    __slots__ = ("_cache", "_ends", "_lasts_ms", "_time", "next_ms")
+
+    def __init__(self, cache: SessionCache, lasts_ms: int, time: StreamTime) -> None:
+        self._cache = cache
+        self._lasts_ms = lasts_ms
+        self._time = time
+        self._ends: list[tuple[int, int, bytes]] = []
+        self.next_ms = -1
+
+    def note(self, key: bytes, start: int, end: int) -> None:
+        """There is a session with these bounds now."""
+        heappush(self._ends, (end, start, key))
+        if self.next_ms >= 0:
+            self.next_ms = self._ends[0][0] + self._lasts_ms + 1
+
+    def _load(self) -> None:
+        if self.next_ms < 0:
+            for entry in self._cache.unexpired(self._time.closed_ms - self._lasts_ms):
+                heappush(self._ends, (entry.end, entry.start, entry.key))
+
+    def closed_by_ms(self) -> int | None:
+        """The stream time at which all that is open now is closed; None where nothing is."""
+        self._load()
+        return max(self._ends)[0] + self._lasts_ms + 1 if self._ends else None
+
+    def close(self, now_ms: int) -> Iterator[SessionEntry]:
+        """The sessions that are closed at that stream time, once."""
+        self._load()
+        ends, lasts_ms = self._ends, self._lasts_ms
+        last: tuple[int, int, bytes] | None = None
+        while ends and ends[0][0] + lasts_ms < now_ms:
+            place = heappop(ends)
+            if place != last:
+                last = place
+                found = self._cache.session(place[2], place[1], place[0])
+                if found is not None:
+                    yield found
+        self._time.closed_ms = max(self._time.closed_ms, now_ms)
+        self.next_ms = ends[0][0] + lasts_ms + 1 if ends else NEVER_MS

@@ -1,0 +1,165 @@
+"""Counts of whole runs of records, without a step per record in Python.
+
+1. This is for a source whose records go nowhere but into one ``count()``, per key or per key and window of those that don't
+   overlap, whose store is cached and which nothing else works on. Nothing of it runs a user's code before the flush.
+2. A run is counted as a whole, in the cache (:mod:`streamsrt.state.counts`), with the same results as the generated
+   function: what has no key (or, without windows, no value) is dropped, so is what is late, and stream time moves on.
+3. Where a run is too short, has headers, or is spread over too many windows, :meth:`Counting.take` leaves it to the
+   generated function. From then on the rows are entries until they are flushed: nothing is counted in two ways at once.
+"""
+
+from __future__ import annotations
+
+from streamsrt.operators.engine.environment import Environment
+from streamsrt.operators.engine.handlers import fail
+from streamsrt.operators.engine.node_meter import NodeMeter
+from streamsrt.operators.engine.plan import Plan, StreamTime, same_bytes
+from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.window_cache import WindowCache
+from streamsrt.wire.records import RecordColumns
+from topology import serdes
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode, SourceNode
+from topology.spec.windows import TimeWindows
+
+SHORT_RUN_RECORDS = 32
+"""A shorter run is not worth what a call in C costs."""
+_WINDOW_RECORDS = 16
+"""So many records there must be for each window."""
+
+_Columns = tuple[list[bytes], list[int]]
+
+
+def counting_of(env: Environment, source: str) -> KeyCounting | WindowCounting | None:
+    """What counts the runs of that source; None where rule 1 does not hold."""
+    node = _counted_node(env.plan, source)
+    if node is None:
+        return None
+    assert isinstance(node.operation, operations.Aggregate)
+    cache, windows, meter = env.caches[node.operation.store], node.operation.windows, env.node_meters.get(node.name)
+    if windows is None:
+        return KeyCounting(env, cache, meter) if type(cache) is KeyValueCache else None
+    if not isinstance(windows, TimeWindows) or windows.advance_ms != windows.size_ms or type(cache) is not WindowCache:
+        return None
+    return WindowCounting(env, cache, meter, windows, env.stream_times.setdefault(node.name, StreamTime()))
+
+
+def _counted_node(plan: Plan, source: str) -> ProcessorNode | None:
+    start = plan.node(source)
+    assert isinstance(start, SourceNode)
+    if len(start.children) != 1:
+        return None
+    node = plan.node(start.children[0])
+    if not isinstance(node, ProcessorNode) or not isinstance(node.operation, operations.Aggregate):
+        return None
+    op = node.operation
+    is_simple = op.aggregation == "count" and not op.emit_on_close and node.late is None
+    if not is_simple or len(node.parents) != 1 or node.sends_old_values:
+        return None
+    used_by = [n.name for n in plan.subtopology.nodes if isinstance(n, ProcessorNode) and op.store in n.stores]
+    if used_by not in ([], [node.name]) or not plan.is_cached(op.store) or not plan.is_plain(op.store):
+        return None
+    key_serde = plan.key_serde(start)
+    if not same_bytes(key_serde, plan.key_serde(plan.specs[op.store])):
+        return None
+    # Whether a record can be read is looked at only where the others are to be skipped.
+    reads_all = plan.handlers.deserialization is fail or key_serde is plan.value_serde(start) is serdes.bytes
+    return node if reads_all else None
+
+
+def _without(columns: RecordColumns, *, values: bool) -> _Columns:
+    """The keys and times of the records that have a key, and a value where ``values``."""
+    rows = zip(columns.keys, columns.values, columns.timestamps, strict=True)
+    kept = [(k, t) for k, v, t in rows if k is not None and not (values and v is None)]
+    return [k for k, _ in kept], [t for _, t in kept]
+
+
+class KeyCounting:
+    """A count per key."""
+
+    def __init__(self, env: Environment, cache: KeyValueCache, meter: NodeMeter | None) -> None:
+        self.cache = cache
+        self.meter = meter
+        self._counters = env.counters
+
+    def take(self, columns: RecordColumns) -> bool:
+        """Counts a run; False: it is to be counted record by record, and nothing was done."""
+        if not _may_count(columns, self.cache):
+            return False
+        keys, timestamps, values = columns.keys, columns.timestamps, columns.values
+        # What is not empty is not None, which is the quicker test.
+        if (all(keys) or None not in keys) and (all(values) or None not in values):
+            self.cache.count(keys, timestamps if columns.times is None else columns.times)  # type: ignore[arg-type]
+            return True
+        some, their_times = _without(columns, values=True)
+        self._counters.dropped_null += len(keys) - len(some)
+        if some:
+            self.cache.count(some, their_times)
+        return True
+
+
+class WindowCounting:
+    """A count per key and window."""
+
+    def __init__(
+        self, env: Environment, cache: WindowCache, meter: NodeMeter | None, windows: TimeWindows, time: StreamTime
+    ) -> None:
+        self.cache = cache
+        self.meter = meter
+        self._counters = env.counters
+        self._size_ms = windows.size_ms
+        self._lasts_ms = windows.size_ms + windows.grace_ms
+        self._time = time
+
+    def take(self, columns: RecordColumns) -> bool:
+        """Counts a run; False: it is to be counted record by record, and nothing was done."""
+        keys, timestamps, size_ms = columns.keys, columns.timestamps, self._size_ms
+        if not _may_count(columns, self.cache):
+            return False
+        # To see that times are in order is quicker than to look for the least and the greatest.
+        first_ms, last_ms = timestamps[0], timestamps[-1]
+        if timestamps != sorted(timestamps):
+            first_ms, last_ms = min(timestamps), max(timestamps)
+        start = first_ms - first_ms % size_ms
+        if (last_ms - start) // size_ms > len(keys) // _WINDOW_RECORDS:
+            return False
+        some, their_times = keys, timestamps
+        if not all(keys) and None in keys:
+            some, their_times = _without(columns, values=False)  # type: ignore[assignment]
+            self._counters.dropped_null += len(keys) - len(some)
+        time = self._time
+        if some is keys and last_ms < start + size_ms and start + self._lasts_ms > time.ms:
+            time.ms = max(time.ms, last_ms)
+            times = timestamps if columns.times is None else columns.times
+            self.cache.count(start, keys, times)  # type: ignore[arg-type]
+        else:
+            self._count_each(some, their_times)  # type: ignore[arg-type]
+        return True
+
+    def _count_each(self, keys: list[bytes], timestamps: list[int]) -> None:
+        """Counts records of several windows, or such as may be late."""
+        size_ms, lasts_ms, now_ms = self._size_ms, self._lasts_ms, self._time.ms
+        windows: dict[int, _Columns] = {}
+        late = 0
+        for key, time_ms in zip(keys, timestamps, strict=True):
+            if time_ms > now_ms:
+                now_ms = time_ms
+            start = time_ms - time_ms % size_ms
+            if start + lasts_ms <= now_ms:
+                late += 1
+                continue
+            window = windows.get(start)
+            if window is None:
+                window = windows[start] = ([], [])
+            window[0].append(key)
+            window[1].append(time_ms)
+        self._time.ms = now_ms
+        self._counters.dropped_late += late
+        for start, columns in windows.items():
+            self.cache.count(start, *columns)
+
+
+def _may_count(columns: RecordColumns, cache: KeyValueCache | WindowCache) -> bool:
+    if columns.headers is not None or cache.dirty:
+        return False
+    return len(columns.keys) >= SHORT_RUN_RECORDS or bool(cache.counts)

@@ -1,0 +1,284 @@
+"""Foreign-key joins of two tables, as processor nodes.
+
+1. What goes to the right side is a subscription: version and whether there is a hash, an instruction, the hash of the left
+   value, the left key, and the partition that it is in. What comes back is a response: the same first byte, the hash, and
+   the right value, if there is one.
+2. A subscription that only takes another one back gets no answer. One of an inner join that is new is answered only if
+   there is a right row; all others are answered in any case.
+3. An answer whose hash is not that of the left row now is late: the row has changed, and that change has asked anew. It is
+   dropped and counted.
+4. The left row's key stays bytes on the right side: nobody there needs more.
+5. The subscription store's changelog has the headers of the record that changed it.
+
+Source: the package kstream.internals.foreignkeyjoin of Kafka Streams (KIP-213).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+from typing import Any
+
+from streamsrt.errors import UserError
+from streamsrt.operators.engine.murmur3 import hash_bytes
+from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
+from streamsrt.operators.engine.table_views import table_view
+from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.store import after_prefix
+from topology.graph import nodes, operations
+from topology.graph.nodes import ProcessorNode
+from topology.graph.placed_bytes import PlacedBytes
+
+SUBSCRIPTION_VERSION = 1
+RESPONSE_VERSION = 0
+_NO_HASH = 0x80
+_HASH_BYTES = 16
+_INT = Struct(">i")
+
+
+class Instruction(IntEnum):
+    """What is to be done with a subscription."""
+
+    DELETE_KEY_NO_PROPAGATE = 0
+    DELETE_KEY_AND_PROPAGATE = 1
+    PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE = 2
+    PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
+
+
+DELETES = (Instruction.DELETE_KEY_NO_PROPAGATE, Instruction.DELETE_KEY_AND_PROPAGATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A left row at the right side. ``value_hash``: None for a row that was deleted."""
+
+    value_hash: bytes | None
+    instruction: Instruction
+    primary_key: bytes
+    partition: int | None
+
+    def to_bytes(self) -> bytes:
+        first = SUBSCRIPTION_VERSION | (_NO_HASH if self.value_hash is None else 0)
+        head = bytes((first, self.instruction)) + (self.value_hash or b"")
+        return head + self.primary_key + _INT.pack(self.partition or 0)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Subscription:
+        """Reads versions 0 (without a partition) and 1. Raises UserError for a newer one."""
+        version = raw[0] & ~_NO_HASH
+        if version > SUBSCRIPTION_VERSION:
+            raise UserError(
+                f"a subscription of a foreign-key join has version {version}, and this one knows up to "
+                f"{SUBSCRIPTION_VERSION}: a newer version wrote it. Install that version here too"
+            )
+        start = 2 if raw[0] & _NO_HASH else 2 + _HASH_BYTES
+        end = len(raw) - (_INT.size if version else 0)
+        partition = _INT.unpack_from(raw, end)[0] if version else None
+        return cls(raw[2:start] or None, Instruction(raw[1]), raw[start:end], partition)
+
+
+def response(subscription: Subscription, value: bytes | None) -> bytes:
+    """The answer to a subscription: a right value, or that there is none; knows the partition of the left row."""
+    value_hash = subscription.value_hash
+    head = bytes((RESPONSE_VERSION | (_NO_HASH if value_hash is None else 0),)) + (value_hash or b"")
+    if subscription.partition is None:
+        return head + (value or b"")
+    placed = PlacedBytes(head + (value or b""))
+    placed.to_partition = subscription.partition
+    return placed
+
+
+def split_response(raw: bytes) -> tuple[bytes | None, bytes | None]:
+    """The hash of the left value that was asked for, and the right value."""
+    if raw[0] & _NO_HASH:
+        return None, raw[1:] or None
+    return raw[1 : 1 + _HASH_BYTES], raw[1 + _HASH_BYTES :] or None
+
+
+def combined_prefix(foreign_key: bytes) -> bytes:
+    """With what all subscriptions at a foreign key begin."""
+    return _INT.pack(len(foreign_key)) + foreign_key
+
+
+# --------------------------------------------------------------------------------------------------------- left side
+
+
+def make_subscription_send(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, operations.SubscriptionSend)
+    sink = builder.plan.node(node.children[0])
+    assert isinstance(sink, nodes.SinkNode)
+    env, forward, extract = builder.env, made.forward, op.foreign_key
+    serialize_foreign = builder.plan.key_serde(sink).serialize
+    serialize_key = builder.plan.serde_or_default(op.key_serde, "key", node.name).serialize
+    serialize = builder.plan.serde_or_default(op.value_serde, "value", node.name).serialize
+    newest_only = builder.plan.is_versioned(node.parents[0])
+
+    def instructions(value: Any, old: Any) -> list[tuple[Any, Instruction]]:
+        """Which foreign keys are told what."""
+        before = None if old is None else extract(old)
+        after = None if value is None else extract(value)
+        if not op.left and (after is None if value is not None else before is None):
+            env.counters.dropped_null += 1
+        told: list[tuple[Any, Instruction]] = []
+        moved = before is not None and (after is None or serialize_foreign(after) != serialize_foreign(before))
+        if moved:
+            propagates = not op.left and after is None
+            told.append(
+                (before, Instruction.DELETE_KEY_AND_PROPAGATE if propagates else Instruction.DELETE_KEY_NO_PROPAGATE)
+            )
+        if op.left or moved:
+            told.append((after, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE))
+        else:
+            told.append((after, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE))
+        return told if op.left or after is not None else told[:-1]
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        if newest_only and not env.is_latest:
+            env.counters.dropped_late += 1
+            return
+        if value is None and old is None:
+            return
+        value_hash = None if value is None else hash_bytes(serialize(value))
+        raw_key = serialize_key(key)
+        for foreign, instruction in instructions(value, old):
+            subscription = Subscription(value_hash, instruction, raw_key, env.task_partition)
+            forward(foreign, subscription.to_bytes(), timestamp, headers)
+
+    return process
+
+
+def make_response_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, operations.ResponseJoin)
+    env, forward, joiner = builder.env, made.forward, op.joiner
+    row_of = table_view(builder.plan, env.caches, op.table)
+    serialize = builder.plan.serde_or_default(op.value_serde, "value", node.name).serialize
+    deserialize = builder.plan.serde_or_default(op.other_value_serde, "value", node.name).deserialize
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        asked_hash, raw = split_response(value)
+        row = row_of(key)[0]
+        if asked_hash != (None if row is None else hash_bytes(serialize(row))):
+            env.counters.dropped_late += 1
+            return
+        other = None if raw is None else deserialize(raw)
+        result = None
+        if row is not None and (other is not None or op.left):
+            result = joiner(row, other)
+        forward(key, result, timestamp, headers)
+
+    return process
+
+
+# -------------------------------------------------------------------------------------------------------- right side
+
+
+class Subscriptions:
+    """The subscription store of one task, by foreign key."""
+
+    def __init__(self, builder: PathBuilder, store: str) -> None:
+        self._env = builder.env
+        self._cache: KeyValueCache = builder.env.caches[store]
+        writes = builder.plan.writes_changelog(store)
+        self._changelog = builder.plan.changelog_topic(store) if writes else None
+        self._unwritten: dict[bytes, set[bytes]] = {}
+        """What was changed since the store was written last, which a scan of the store does not find."""
+
+    def put(self, prefix: bytes, primary_key: bytes, raw: bytes | None, timestamp: int, headers: Any) -> None:
+        """Keeps a subscription, or forgets it where ``raw`` is None."""
+        key = prefix + primary_key
+        self._forget_written()
+        self._unwritten.setdefault(prefix, set()).add(key)
+        self._cache.put(key, raw, timestamp, headers, next(self._env.sequence))
+        if self._changelog is not None:
+            each = [headers] if headers else None
+            self._env.collect(self._changelog, [key], [raw], [timestamp], each, self._env.task_partition)
+
+    def _forget_written(self) -> None:
+        if self._unwritten and not self._cache.dirty and not self._cache.pending:
+            self._unwritten = {}
+
+    def at(self, prefix: bytes) -> Iterator[Subscription]:
+        """All subscriptions at a foreign key, in the order of their primary keys' bytes."""
+        self._forget_written()
+        keys = {key for key, _ in self._cache.store.range(prefix, after_prefix(prefix))}
+        for key in sorted(keys | self._unwritten.get(prefix, set())):
+            raw = self._cache[key].value
+            if raw is not None:
+                yield Subscription.from_bytes(raw)
+
+
+def _subscriptions(builder: PathBuilder, store: str) -> Subscriptions:
+    known = builder.env.shared_states.get(store)
+    if known is None:
+        known = builder.env.shared_states[store] = Subscriptions(builder, store)
+    return known
+
+
+def make_subscription_receive(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, operations.SubscriptionReceive)
+    source = builder.plan.node(node.parents[0])
+    assert isinstance(source, nodes.SourceNode)
+    env, forward = builder.env, made.forward
+    serialize = builder.plan.key_serde(source).serialize
+    subscriptions = _subscriptions(builder, op.store)
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        subscription = Subscription.from_bytes(value)
+        if key is not None:
+            raw = None if subscription.instruction in DELETES else value
+            subscriptions.put(combined_prefix(serialize(key)), subscription.primary_key, raw, timestamp, headers)
+        elif subscription.instruction is not Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE:
+            env.counters.dropped_null += 1
+            return
+        forward(key, subscription, timestamp, headers)
+
+    return process
+
+
+def make_subscription_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, operations.SubscriptionJoin)
+    forward = made.forward
+    row_of = table_view(builder.plan, builder.env.caches, op.table)
+    serialize = builder.plan.serde_or_default(op.value_serde, "value", node.name).serialize
+
+    def process(key: Any, value: Subscription, timestamp: int, headers: Any, old: Any) -> None:
+        if value.instruction is Instruction.DELETE_KEY_NO_PROPAGATE:
+            return
+        row, row_time = (None, -1) if key is None else row_of(key)
+        if row is None and value.instruction is Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE:
+            return
+        if value.instruction is Instruction.DELETE_KEY_AND_PROPAGATE:
+            row = None
+        raw = None if row is None else serialize(row)
+        forward(value.primary_key, response(value, raw), max(timestamp, row_time), headers)
+
+    return process
+
+
+def make_foreign_table_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, operations.ForeignTableJoin)
+    env, forward = builder.env, made.forward
+    serialize_key = builder.plan.serde_or_default(op.key_serde, "key", node.name).serialize
+    serialize = builder.plan.serde_or_default(op.value_serde, "value", node.name).serialize
+    newest_only = builder.plan.is_versioned(node.parents[0])
+    subscriptions = _subscriptions(builder, op.store)
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        if key is None:
+            env.counters.dropped_null += 1
+            return
+        if newest_only and not env.is_latest:
+            env.counters.dropped_late += 1
+            return
+        raw = None if value is None else serialize(value)
+        for subscription in subscriptions.at(combined_prefix(serialize_key(key))):
+            forward(subscription.primary_key, response(subscription, raw), timestamp, headers)
+
+    return process

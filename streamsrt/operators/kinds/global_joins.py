@@ -1,0 +1,36 @@
+"""Looks up rows of global tables, as processor nodes.
+
+A record without a value, or whose key of the table is None, is dropped and counted; a left join keeps a record that has no
+key itself.
+
+Source: KStreamGlobalKTableJoin and KStreamKTableJoinProcessor of Kafka Streams.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamsrt.errors import UserError
+from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode
+
+
+def make_stream_global_table_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, operations.StreamGlobalTableJoin)
+    env, forward, on, joiner, left, with_key = builder.env, made.forward, op.on, op.joiner, op.left, op.with_key
+    if env.global_stores is None:
+        raise UserError(f"{node.name} joins with global store {op.store!r}, and there is none here")
+    row_of = env.global_stores.view(op.store)
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        place = on(key, value)
+        if value is None or (place is None and not (left and key is None)):
+            env.counters.dropped_null += 1
+            return
+        row = None if place is None else row_of(place)[0]
+        if row is not None or left:
+            forward(key, joiner(key, value, row) if with_key else joiner(value, row), timestamp, headers)
+
+    return process

@@ -1,0 +1,191 @@
+"""Closes windows, and lets go what is suppressed, where no more records come: stream time stands still then.
+
+1. An operator is idle when none of the sources behind which it stands has brought a record for its ``idle_timeout``, by the
+   wall clock. The time counts from when the task began to run here, at the earliest: a restart or a rebalance begins it
+   anew. A record that a filter drops before it reaches the operator counts as one.
+2. Before, caches are flushed: what was read is part of what is closed. Operators close parents first, so that what one
+   forwards is closed by the next.
+3. Closing moves the operator's stream time to where all that is open is closed, for sessions as far as they could have been
+   made longer. So what belongs there is late from then on.
+4. Up to when windows were closed so is a row in a store of its own, logged with the results: whoever goes on with the task
+   closes them no second time, and takes the same records for late, also where the input's offsets were not committed
+   (:class:`streamsrt.operators.kinds.closing.ClosedMark`). A suppression by time only needs no such row: its buffer is
+   empty then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from streamsrt.operators.engine.plan import StreamTime
+from streamsrt.operators.engine.processor_nodes import PathBuilder
+from streamsrt.operators.kinds.closing import ClosedMark, closing_sessions, closing_windows
+from streamsrt.operators.kinds.suppress import Suppression, flowing
+from streamsrt.state.cache import Entry
+from streamsrt.state.sessions import session_key
+from streamsrt.state.windowed import window_key
+from topology.graph import operations
+from topology.graph.nodes import ProcessorNode, SourceNode
+from topology.graph.operations import SessionAggregate, SlidingAggregate, Suppress
+from topology.spec.windows import UnlimitedWindows, Windowed
+
+Close = Callable[[], None]
+Windows: TypeAlias = operations.Aggregate | SlidingAggregate | SessionAggregate
+
+
+class _Idle:
+    """One operator. ``closed_at_ms``: it was closed, and no record has come since then."""
+
+    def __init__(self, node: ProcessorNode, timeout_ms: int, sources: frozenset[str]) -> None:
+        self.node = node
+        self.timeout_ms = timeout_ms
+        self.sources = sources
+        self.is_closed = False
+        self.close: Close | None = None
+
+
+class IdleClosing:
+    """All such operators of one task. False where there are none."""
+
+    def __init__(self, builder: PathBuilder) -> None:
+        self._builder = builder
+        self._env = builder.env
+        self._arrived_ms: dict[str, int] = {}
+        self._began_ms: int | None = None
+        self._idle: list[_Idle] = []
+        for node in builder.plan.subtopology.nodes:
+            timeout_ms = getattr(node.operation, "idle_timeout_ms", None) if isinstance(node, ProcessorNode) else None
+            if timeout_ms is not None:
+                assert isinstance(node, ProcessorNode)
+                self._idle.append(_Idle(node, timeout_ms, frozenset(_sources_of(builder, node))))
+
+    def __bool__(self) -> bool:
+        return bool(self._idle)
+
+    def arrived(self, source: str) -> None:
+        """A source has brought records."""
+        self._begin()
+        self._arrived_ms[source] = self._env.system_time_ms
+        for each in self._idle:
+            if source in each.sources:
+                each.is_closed = False
+
+    def _begin(self) -> None:
+        """What was closed before the task began to run here, is closed."""
+        if self._began_ms is not None:
+            return
+        self._began_ms = self._env.system_time_ms
+        for each in self._idle:
+            op = each.node.operation
+            if isinstance(op, Windows) and op.closed is not None:
+                closed_ms = ClosedMark(self._env, op.closed).ms
+                time = self._env.stream_times.setdefault(each.node.name, StreamTime())
+                time.ms, time.closed_ms = max(time.ms, closed_ms), max(time.closed_ms, closed_ms)
+
+    def is_due(self) -> bool:
+        """Whether there is something to close now."""
+        self._begin()
+        return any(self._is_due(each) for each in self._idle)
+
+    def _is_due(self, each: _Idle) -> bool:
+        assert self._began_ms is not None
+        if each.is_closed:
+            return False
+        last_ms = max((self._arrived_ms.get(source, self._began_ms) for source in each.sources), default=self._began_ms)
+        return self._env.system_time_ms - last_ms >= each.timeout_ms
+
+    def close(self) -> int:
+        """Closes what is due. Returns how many operators that were."""
+        due = [each for each in self._idle if self._is_due(each)]
+        self._env.metadata = self._env.source = None
+        for each in due:
+            each.is_closed = True
+            if each.close is None:
+                each.close = self._closing(each.node)
+            each.close()
+        return len(due)
+
+    def _closing(self, node: ProcessorNode) -> Close:
+        made, op = self._builder.node(node.name), node.operation
+        if isinstance(op, Suppress):
+            suppression = Suppression(self._env, node.name, op)
+            flow_on = flowing(self._builder, node, made)
+            return lambda: flow_on(suppression.let_all_go())
+        assert isinstance(op, Windows)
+        assert op.closed is not None
+        mark, emit = ClosedMark(self._env, op.closed), _emission(self._builder, node, op, made.forward)
+        time = self._env.stream_times.setdefault(node.name, StreamTime())
+
+        def close() -> None:
+            closed_ms = emit()
+            if closed_ms is not None:
+                time.ms = time.closed_ms = max(time.ms, closed_ms)
+                mark.move(time.ms)
+
+        return close
+
+
+def _emission(
+    builder: PathBuilder, node: ProcessorNode, op: Windows, forward: Callable[..., None]
+) -> Callable[[], int | None]:
+    """Forwards all windows that are open, and says at which stream time they are closed; None where there are none."""
+    cache: Any = builder.env.caches[op.store]
+    spec, env = builder.plan.specs[op.store], builder.env
+    deserialize, serialize = builder.plan.key_serde(spec).deserialize, builder.plan.value_serde(spec).serialize
+
+    def be_at(entry: Entry) -> None:
+        """What comes next is of that row, as its changelog has it."""
+        end = getattr(entry, "end", None)
+        key = window_key(entry.key, entry.start) if end is None else session_key(entry.key, entry.start, end)
+        env.source = lambda: (key, serialize(entry.value), (), entry.timestamp)
+
+    time = builder.env.stream_times.setdefault(node.name, StreamTime())
+    if isinstance(op, SessionAggregate):
+        sessions, gap_ms = closing_sessions(cache, op.windows.retention_ms, time), op.windows.gap_ms
+
+        def emit_sessions() -> int | None:
+            closed_ms = sessions.closed_by_ms()
+            if closed_ms is None:
+                return None
+            for entry in sessions.close(closed_ms):
+                be_at(entry)
+                forward(Windowed(deserialize(entry.key), entry.start, entry.end), entry.value, entry.end, ())
+            return closed_ms + gap_ms
+
+        return emit_sessions
+    windows = op.windows
+    assert windows is not None
+    assert not isinstance(windows, UnlimitedWindows), "the topology lets only windows that close be idle"
+    size_ms = windows.size_ms
+    lasts_ms = size_ms + windows.grace_ms + (1 if isinstance(op, SlidingAggregate) else 0)
+    closing = closing_windows(cache, lasts_ms, time)
+
+    def emit_windows() -> int | None:
+        closed_ms = closing.closed_by_ms()
+        if closed_ms is not None:
+            for entry in closing.close(closed_ms):
+                be_at(entry)
+                forward(
+                    Windowed(deserialize(entry.key), entry.start, entry.start + size_ms),
+                    entry.value,
+                    entry.timestamp,
+                    (),
+                )
+        return closed_ms
+
+    return emit_windows
+
+
+def _sources_of(builder: PathBuilder, node: ProcessorNode) -> set[str]:
+    """The sources from which there is a way to the node."""
+    found: set[str] = set()
+    waiting, seen = [node.name], {node.name}
+    while waiting:
+        each = builder.plan.node(waiting.pop())
+        if isinstance(each, SourceNode):
+            found.add(each.name)
+            continue
+        waiting += [parent for parent in each.parents if parent not in seen]
+        seen.update(each.parents)
+    return found

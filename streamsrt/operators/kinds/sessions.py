@@ -1,0 +1,224 @@
+"""Aggregations over sessions: records of a key that follow each other within a gap.
+
+1. A record makes one session of itself and of all sessions within the gap before and behind it. The merger gets the initial
+   aggregate first, then the sessions from the oldest on; the aggregator comes last.
+2. The sessions that were merged are deleted before the new one is put, also where the new one has the bounds of an old one.
+   What is forwarded has the time of its session's end and no headers; what is logged has the record's time.
+3. A session that ended before stream time minus gap and grace is closed; a record that only makes such a one is late.
+
+Source: org.apache.kafka.streams.kstream.internals.KStreamSessionWindowAggregate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any, NamedTuple
+
+from streamsrt.operators.engine.compiler import Compiler
+from streamsrt.operators.engine.emitter import Flow, Slot, WindowedSlot
+from streamsrt.operators.engine.plan import Counters, StreamTime
+from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
+from streamsrt.operators.kinds.aggregate_nodes import computation
+from streamsrt.operators.kinds.closing import closing_sessions
+from streamsrt.state.session_cache import SessionCache, SessionEntry
+from topology.graph.nodes import ProcessorNode
+from topology.graph.operations import SessionAggregate
+from topology.spec.windows import Windowed
+
+pack_times = Struct(">qq").pack
+
+
+class SessionChange(NamedTuple):
+    """What becomes of a session; ``new`` None: it is deleted."""
+
+    start: int
+    end: int
+    new: Any
+    old: Any
+
+
+LATE: Sequence[SessionChange] = []
+"""What :meth:`Sessions.update` returns for a record that is too late."""
+
+
+def _merging(op: SessionAggregate) -> tuple[Callable[[], Any], Callable[[Any, Any, Any], Any]]:
+    """The initial aggregate, and ``(key, one, other) -> merged``."""
+    aggregator, initializer, merger = op.aggregator, op.initializer, op.merger
+    if op.aggregation == "count":
+        return int, lambda key, one, other: one + other
+    assert aggregator is not None
+    if op.aggregation == "reduce":
+        return lambda: None, lambda key, one, other: other if one is None else aggregator(one, other)
+    assert initializer is not None
+    assert merger is not None
+    return initializer, merger
+
+
+class Sessions:
+    """The sessions of one task's aggregation. ``quiet``: nobody asks what :meth:`update` did, the cache knows."""
+
+    def __init__(
+        self,
+        op: SessionAggregate,
+        cache: SessionCache,
+        time: StreamTime,
+        counters: Counters,
+        next_sequence: Callable[[], int],
+        *,
+        quiet: bool,
+    ) -> None:
+        self.time = time
+        self._quiet = quiet
+        self.closing = closing_sessions(cache, op.windows.retention_ms, time) if op.emit_on_close else None
+        self._cache = cache
+        self._gap = op.windows.gap_ms
+        self._closes_after = op.windows.retention_ms
+        self._counters = counters
+        self._next_sequence = next_sequence
+        self._initial, self._merge = _merging(op)
+        self._compute = computation(op)
+
+    def update(self, raw: bytes, key: Any, value: Any, timestamp: int, headers: Any) -> Sequence[SessionChange]:
+        """Puts a record into its session; what became of which sessions, in order."""
+        if timestamp > self.time.ms:
+            self.time.ms = timestamp
+        last, closed = self._cache.last(raw), self.time.ms - self._closes_after
+        found: Sequence[SessionEntry]
+        if last is None or timestamp < last.start:
+            found = self._cache.find(raw, timestamp - self._gap, timestamp + self._gap)
+        elif timestamp > last.end + self._gap:
+            found = ()
+        elif self._quiet and max(last.end, timestamp) >= closed and self._holds(last, timestamp):
+            # Sessions of a key are more than a gap apart: no other one is near.
+            aggregate = self._merge(key, self._initial(), last.value)
+            _, aggregate = self._compute(key, value, aggregate)
+            self._cache.change(last, aggregate, timestamp, headers, self._next_sequence())
+            return ()
+        else:
+            found = (last,)
+        return self._merged(raw, key, value, timestamp, headers, found)
+
+    def _holds(self, last: SessionEntry, timestamp: int) -> bool:
+        """Whether the record lies in the session, or the session could be made longer as it is."""
+        if timestamp <= last.end:
+            return True
+        if not self._cache.extend(last, timestamp):
+            return False
+        if self.closing is not None:
+            self.closing.note(last.key, last.start, timestamp)
+        return True
+
+    def _merged(
+        self, raw: bytes, key: Any, value: Any, timestamp: int, headers: Any, found: Sequence[SessionEntry]
+    ) -> Sequence[SessionChange]:
+        """Makes one session of the record and of those that are near."""
+        start = end = timestamp
+        aggregate = self._initial()
+        for entry in found:
+            aggregate = self._merge(key, aggregate, entry.value)
+            start, end = min(start, entry.start), max(end, entry.end)
+        if end < self.time.ms - self._closes_after:
+            self._counters.dropped_late += 1
+            return LATE
+        changes = []
+        if start != end or start != timestamp:
+            for entry in found:
+                changes.append(SessionChange(entry.start, entry.end, None, entry.value))
+                self._cache.change(entry, None, timestamp, headers, self._next_sequence())
+        _, aggregate = self._compute(key, value, aggregate)
+        self._cache.put(raw, start, end, aggregate, timestamp, headers, self._next_sequence())
+        if self.closing is not None:
+            self.closing.note(raw, start, end)
+        changes.append(SessionChange(start, end, aggregate, None))
+        return changes
+
+
+def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, SessionAggregate)
+    env, plan = builder.env, builder.plan
+    cache = env.caches[op.store]
+    assert isinstance(cache, SessionCache)
+    time = env.stream_times.setdefault(node.name, StreamTime())
+    sessions = Sessions(op, cache, time, env.counters, env.sequence.__next__, quiet=plan.is_cached(op.store))
+    serde = plan.key_serde(plan.specs[op.store])
+    log, keeps_headers = builder.log_row(op.store), plan.specs[op.store].keeps_headers
+    forwards = not (plan.is_cached(op.store) or op.emit_on_close)
+    closing = sessions.closing
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        if key is None:
+            env.counters.dropped_null += 1
+            return
+        raw = serde.serialize(key)
+        changes = sessions.update(raw, key, value, timestamp, headers)
+        if changes is LATE:
+            made.drop_late(key, value, timestamp, headers)
+        for start, end, new, before in changes:
+            if log is not None:
+                log(raw + pack_times(end, start), new, timestamp, headers if keeps_headers and new is None else ())
+            if forwards:
+                session = Windowed(key, start, end)
+                made.forward(session, new, end, (), before if node.sends_old_values else None)
+        if closing is not None and time.ms >= closing.next_ms:
+            for entry in closing.close(time.ms):
+                session = Windowed(serde.deserialize(entry.key), entry.start, entry.end)
+                made.forward(session, entry.value, entry.end, headers)
+
+    return process
+
+
+def emit_session_aggregate(c: Compiler, node: ProcessorNode, op: SessionAggregate, flow: Flow) -> None:
+    e = c.emitter
+    time = c.stream_time_of(node.name)
+    quiet = c.plan.is_cached(op.store)
+    sessions = Sessions(op, c.caches[op.store], time, c.counters, c.next_sequence, quiet=quiet)
+    dropped = e.counter(c.counters, "dropped_null")
+    with e.block(f"if {flow.key.any} is None:"):
+        e.line(f"{dropped} += 1")
+    with e.block("else:"):
+        inside = flow.copy()
+        inside.key.not_null = True
+        raw = e.raw(inside.key, c.plan.key_serde(c.plan.specs[op.store]))
+        key = e.obj(inside.key) if op.aggregation == "aggregate" else "None"
+        value = "None" if op.aggregation == "count" else e.obj(inside.value)
+        call = f"{e.bind('update', sessions.update)}({raw}, {key}, {value}, {flow.time}, {flow.headers or '()'})"
+        if node.late is not None:
+            changes = e.temp("changes")
+            e.line(f"{changes} = {call}")
+            call = changes
+            with e.block(f"if {changes} is {e.bind('late', LATE)}:"):
+                c.late(node, inside)
+        if not c.plan.is_cached(op.store):
+            _emit_changes(c, node, op, inside, call, raw)
+        elif node.late is None:
+            e.line(call)
+        if sessions.closing is not None:
+            _emit_closed(c, node, op, flow, e.bind("closing", sessions.closing), e.bind("time", time))
+
+
+def _emit_changes(c: Compiler, node: ProcessorNode, op: SessionAggregate, flow: Flow, call: str, raw: str) -> None:
+    e = c.emitter
+    start, end, new, old, place = (e.temp(prefix) for prefix in ("s", "x", "v", "b", "r"))
+    with e.block(f"for {start}, {end}, {new}, {old} in {call}:"):
+        e.line(f"{place} = {raw} + {e.bind('pack_times', pack_times)}({end}, {start})")
+        key = WindowedSlot(not_null=True, inner=flow.copy().key, start=start, end=end, store_key=place)
+        result = Flow(key, Slot(obj=new), end, None if flow.headers is None else "()")
+        c.log(op.store, place, result, flow.time)
+        if op.emit_on_close:
+            return
+        if node.sends_old_values:
+            result.old = Slot(obj=old)
+        c.children(node, result)
+
+
+def _emit_closed(c: Compiler, node: ProcessorNode, op: SessionAggregate, flow: Flow, closing: str, time: str) -> None:
+    e = c.emitter
+    spec = c.plan.specs[op.store]
+    entry, raw, start, end, value = (e.temp(prefix) for prefix in ("e", "k", "s", "x", "v"))
+    with e.block(f"if {time}.ms >= {closing}.next_ms:"), e.block(f"for {entry} in {closing}.close({time}.ms):"):
+        e.line(f"{raw}, {start}, {end}, {value} = {entry}.key, {entry}.start, {entry}.end, {entry}.value")
+        inner = Slot(raw=raw, serde=c.plan.key_serde(spec), not_null=True)
+        key = WindowedSlot(not_null=True, inner=inner, start=start, end=end)
+        c.children(node, Flow(key, Slot(obj=value, not_null=True), end, flow.headers))

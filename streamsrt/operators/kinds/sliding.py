@@ -1,0 +1,291 @@
+"""Aggregations over sliding windows: a window for each set of records of a key within a time difference.
+
+1. A record makes at most two windows of its own: the one that ends at its time, and the one that starts right behind it,
+   where that holds a record. It is put into every window that it lies in, and makes the right window of the last record
+   before it where that one is missing.
+2. A window that would start before time 0 starts there: it takes all early records.
+3. The timestamp of a row is the latest of its records: that tells what lies in a window without keeping records.
+4. The order in which windows are updated is Kafka Streams': right to left, but for early records.
+
+Source: org.apache.kafka.streams.kstream.internals.KStreamSlidingWindowAggregate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from streamsrt.operators.engine.compiler import Compiler
+from streamsrt.operators.engine.emitter import Flow, Slot, WindowedSlot
+from streamsrt.operators.engine.environment import Environment
+from streamsrt.operators.engine.plan import StreamTime
+from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
+from streamsrt.operators.kinds.aggregate_nodes import computation, emission
+from streamsrt.operators.kinds.closing import closing_windows
+from streamsrt.state.cache import Entry
+from streamsrt.state.window_cache import WindowCache
+from streamsrt.state.windowed import pack_start
+from topology.graph.nodes import ProcessorNode
+from topology.graph.operations import SlidingAggregate
+from topology.spec.windows import Windowed
+
+
+class SlidingChange(NamedTuple):
+    """What becomes of a window. ``timestamp``: of its row; ``logged_ms``: of the changelog's record."""
+
+    start: int
+    new: Any
+    old: Any
+    timestamp: int
+    logged_ms: int
+
+
+_Record = tuple[bytes, Any, Any, int, Any]
+"""A key's bytes, key, value, timestamp, headers."""
+_Row = tuple[Any, int]
+"""Value and timestamp of a window's row."""
+
+
+class Sliding:
+    """The windows of one task's aggregation. ``tell`` is told what becomes of which window, at once."""
+
+    def __init__(
+        self, env: Environment, name: str, op: SlidingAggregate, tell: Callable[[SlidingChange], None] | None
+    ) -> None:
+        cache = env.caches[op.store]
+        assert isinstance(cache, WindowCache)
+        self.time = env.stream_times.setdefault(name, StreamTime())
+        self._cache = cache
+        self._tell = tell
+        self._difference, self._grace = op.windows.difference_ms, op.windows.grace_ms
+        lasts_ms = self._difference + self._grace + 1
+        self.closing = closing_windows(cache, lasts_ms, self.time) if op.emit_on_close else None
+        self._closed_before = -1
+        self.is_taken = False
+        """Whether some window took the last record."""
+        self._counters = env.counters
+        self._sequence = env.sequence
+        self._keeps_latest = not env.plan.specs[op.store].plain_rows
+        self._compute = computation(op)
+
+    def update(self, raw: bytes, key: Any, value: Any, timestamp: int, headers: Any) -> bool:
+        """Puts a record with a value into its windows. False: it is so late that nothing else may come of it."""
+        self.is_taken = False
+        if timestamp > self.time.ms:
+            self.time.ms = timestamp
+        self._closed_before = self.time.ms - self._grace
+        if timestamp + self._difference < self._closed_before:
+            self._counters.dropped_late += 1
+            return False
+        record = (raw, key, value, timestamp, headers)
+        if timestamp < self._difference:
+            self._early(record)
+        else:
+            self._late_enough(record)
+        return True
+
+    def _put(self, record: _Record, entry: Entry) -> None:
+        """Puts the record into a window."""
+        _, key, value, timestamp, headers = record
+        start, before = entry.start, entry.value
+        if start + self._difference < self._closed_before:
+            self._counters.dropped_late += 1
+            return
+        self.is_taken = True
+        initial, after = self._compute(key, value, before)
+        latest = timestamp
+        if before is not None and entry.timestamp > timestamp and self._keeps_latest:
+            latest = entry.timestamp
+        self._change(entry, after, initial, latest, timestamp if after is None else latest, headers)
+
+    def _change(self, entry: Entry, new: Any, old: Any, timestamp: int, logged_ms: int, headers: Any) -> None:
+        self._cache.change(entry, new, logged_ms, headers, next(self._sequence))
+        if self.closing is not None:
+            self.closing.note(entry.start)
+        if self._tell is not None:
+            self._tell(SlidingChange(entry.start, new, old, timestamp, logged_ms))
+
+    def _put_new(self, record: _Record, start: int) -> None:
+        """Puts the record into a window that was empty."""
+        if start + self._difference < self._closed_before:
+            self._counters.dropped_late += 1
+        else:
+            self._put(record, self._cache.add_window(record[0], start))
+
+    def _early(self, record: _Record) -> None:
+        """A record whose window would start before time 0."""
+        raw, _, _, timestamp, _ = record
+        combined: _Row | None = None
+        right: _Row | None = None
+        previous: int | None = None
+        starts = set()
+        for entry in self._cache.windows_of(raw):
+            start, value, latest = entry.start, entry.value, entry.timestamp
+            if value is None or start > timestamp + 1:
+                continue
+            starts.add(start)
+            if start == 0:
+                combined = (value, latest)
+                if latest < timestamp:
+                    previous = latest
+            elif start <= timestamp:
+                right = (value, latest)
+                self._put(record, entry)
+        if right is None and combined is not None and combined[1] > timestamp:
+            right = combined
+        self._own_right(record, starts, right)
+        if previous is not None and previous + 1 not in starts:
+            self._put_new(record, previous + 1)
+        self._put_new(record, 0)
+
+    def _late_enough(self, record: _Record) -> None:
+        raw, _, _, timestamp, _ = record
+        difference = self._difference
+        left: _Row | None = None
+        right: _Row | None = None
+        previous: int | None = None
+        has_left = False
+        starts = set()
+        for entry in reversed(self._cache.windows_of(raw)):
+            start, value, latest = entry.start, entry.value, entry.timestamp
+            if start + 2 * difference < timestamp:
+                break
+            if value is None or start > timestamp + 1:
+                continue
+            starts.add(start)
+            if start == timestamp + 1:
+                continue
+            if start + difference > timestamp:
+                right = right or (value, latest)
+                self._put(record, entry)
+            elif start + difference == timestamp:
+                has_left = True
+                self._put(record, entry)
+                if latest >= timestamp:
+                    return
+                previous = latest
+            else:
+                left, previous = (value, latest), latest
+                break
+        if previous is not None and previous + 1 not in starts and previous + 1 + difference >= timestamp:
+            self._put_new(record, previous + 1)
+        if not has_left:
+            holds_previous = previous is not None and timestamp - difference <= previous
+            self._own_left(record, left if holds_previous else None)
+        self._own_right(record, starts, right)
+
+    def _own_left(self, record: _Record, before: _Row | None) -> None:
+        """Makes the window that ends at the record: with what the window before it holds, where that lies in it too."""
+        raw, key, value, timestamp, headers = record
+        if timestamp < self._closed_before:
+            self._counters.dropped_late += 1
+            return
+        self.is_taken = True
+        entry = self._cache.add_window(raw, timestamp - self._difference)
+        # Not with what the entry holds: where this window is the one right behind the previous record, it has this one.
+        initial, after = self._compute(key, value, None if before is None else before[0])
+        old = initial if entry.value is None else entry.value
+        self._change(entry, after, old if before is None else None, timestamp, timestamp, headers)
+
+    def _own_right(self, record: _Record, starts: set[int], before: _Row | None) -> None:
+        """Makes the window right behind the record, with the later records that some window of now holds."""
+        raw, _, _, timestamp, headers = record
+        start = timestamp + 1
+        if before is None or before[1] <= timestamp or start in starts:
+            return
+        value, latest = before
+        self._change(self._cache.add_window(raw, start), value, None, latest, latest, headers)
+
+
+def make_sliding_aggregate(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, SlidingAggregate)
+    env, plan, difference = builder.env, builder.plan, op.windows.difference_ms
+    log = builder.log_row(op.store)
+    forwards = not (plan.is_cached(op.store) or op.emit_on_close)
+    current: tuple[Any, bytes, Any] = (None, b"", ())
+
+    def tell(change: SlidingChange) -> None:
+        key, raw, headers = current
+        start, new, old, timestamp, logged_ms = change
+        if log is not None:
+            log(raw + pack_start(start) + b"\0\0\0\0", new, logged_ms)
+        if forwards:
+            window = Windowed(key, start, start + difference)
+            made.forward(window, new, timestamp, headers, old if node.sends_old_values else None)
+
+    sliding = Sliding(env, node.name, op, tell if forwards or log is not None else None)
+    serialize = plan.key_serde(plan.specs[op.store]).serialize
+    emit = None if sliding.closing is None else emission(builder, op, sliding.closing, made)
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        nonlocal current
+        if key is None or value is None:
+            env.counters.dropped_null += 1
+            return
+        raw = serialize(key)
+        current = (key, raw, headers)
+        goes_on = sliding.update(raw, key, value, timestamp, headers)
+        if not sliding.is_taken:
+            made.drop_late(key, value, timestamp, headers)
+        if goes_on and emit is not None:
+            emit(sliding.time.ms, headers)
+
+    return process
+
+
+def emit_sliding_aggregate(c: Compiler, node: ProcessorNode, op: SlidingAggregate, flow: Flow) -> None:
+    e = c.emitter
+    told: list[SlidingChange] = []
+    tells = not c.plan.is_cached(op.store) and (c.plan.writes_changelog(op.store) or not op.emit_on_close)
+    sliding = Sliding(c.env, node.name, op, told.append if tells else None)
+    dropped = e.counter(c.counters, "dropped_null")
+    with e.block(f"if {flow.key.any} is None or {flow.value.any} is None:"):
+        e.line(f"{dropped} += 1")
+    with e.block("else:"):
+        inside = flow.copy()
+        inside.key.not_null = inside.value.not_null = True
+        raw = e.raw(inside.key, c.plan.key_serde(c.plan.specs[op.store]))
+        key = e.obj(inside.key) if op.aggregation == "aggregate" else "None"
+        value = "None" if op.aggregation == "count" else e.obj(inside.value)
+        goes_on = e.temp("on")
+        if tells:
+            e.line(f"{e.bind('told', told)}.clear()")
+        call = f"{e.bind('update', sliding.update)}({raw}, {key}, {value}, {flow.time}, {flow.headers or '()'})"
+        e.line(f"{goes_on} = {call}")
+        if tells:
+            _emit_changes(c, node, op, inside, e.bind("told", told), raw)
+        if node.late is not None:
+            with e.block(f"if not {e.bind('sliding', sliding)}.is_taken:"):
+                c.late(node, inside)
+        if sliding.closing is not None:
+            closing, time = e.bind("closing", sliding.closing), e.bind("time", sliding.time)
+            with e.block(f"if {goes_on} and {time}.ms >= {closing}.next_ms:"):
+                _emit_closed(c, node, op, flow, f"{closing}.close({time}.ms)")
+
+
+def _emit_changes(c: Compiler, node: ProcessorNode, op: SlidingAggregate, flow: Flow, told: str, raw: str) -> None:
+    e = c.emitter
+    start, new, old, time, logged, place = (e.temp(prefix) for prefix in ("w", "v", "b", "t", "l", "r"))
+    with e.block(f"for {start}, {new}, {old}, {time}, {logged} in {told}:"):
+        e.line(f"{place} = {raw} + {e.bind('pack_start', pack_start)}({start}) + b'\\0\\0\\0\\0'")
+        end = f"{start} + {op.windows.difference_ms}"
+        key = WindowedSlot(not_null=True, inner=flow.copy().key, start=start, end=end, store_key=place)
+        result = Flow(key, Slot(obj=new), time, flow.headers)
+        c.log(op.store, place, result, logged)
+        if op.emit_on_close:
+            return
+        if node.sends_old_values:
+            result.old = Slot(obj=old)
+        c.children(node, result)
+
+
+def _emit_closed(c: Compiler, node: ProcessorNode, op: SlidingAggregate, flow: Flow, closed: str) -> None:
+    """Forwards the windows that are closed now."""
+    e = c.emitter
+    entry, raw, start, value, time = (e.temp(prefix) for prefix in ("e", "k", "w", "v", "t"))
+    with e.block(f"for {entry} in {closed}:"):
+        e.line(f"{raw}, {start}, {value}, {time} = {entry}.key, {entry}.start, {entry}.value, {entry}.timestamp")
+        inner = Slot(raw=raw, serde=c.plan.key_serde(c.plan.specs[op.store]), not_null=True)
+        key = WindowedSlot(not_null=True, inner=inner, start=start, end=f"{start} + {op.windows.difference_ms}")
+        c.children(node, Flow(key, Slot(obj=value, not_null=True), time, flow.headers))

@@ -1,0 +1,195 @@
+"""Suppression: of the changes of a row, only the last one within a time is forwarded.
+
+1. A change is held back until stream time is ``wait_ms`` behind its time: the end of its window, or the time of its row's
+   first change that is held back. It flows on with its own timestamp, headers and origin.
+2. Where the buffer is full, the oldest changes go early, or the application stops.
+3. The old value that goes with a change is the one that was forwarded before, not those that were held back in between.
+4. Final results of windows leave out deletions.
+5. Windows that were closed by the wall clock stay closed: later changes of them are dropped as late.
+
+Source: org.apache.kafka.streams.kstream.internals.suppress.KTableSuppressProcessorSupplier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from streamsrt.errors import UserError
+from streamsrt.operators.engine.compiler import Compiler
+from streamsrt.operators.engine.emitter import Flow, Slot, WindowedSlot
+from streamsrt.operators.engine.environment import Environment
+from streamsrt.operators.engine.plan import StreamTime
+from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
+from streamsrt.operators.kinds.closing import ClosedMark
+from streamsrt.state.buffer import Held, SuppressionBuffer, held_record
+from topology import serdes
+from topology.graph.nodes import ProcessorNode
+from topology.graph.operations import Suppress
+from topology.spec.processor import RecordMetadata
+
+NO_ORIGIN = RecordMetadata("", -1, -1)
+LATE: Iterator[Held] = iter(())
+"""What :meth:`Suppression.hold` returns for a change that comes too late."""
+
+
+def _buffer(env: Environment, op: Suppress) -> SuppressionBuffer:
+    buffer = env.caches[op.store]
+    assert isinstance(buffer, SuppressionBuffer)
+    return buffer
+
+
+class Suppression:
+    """What one task holds back."""
+
+    def __init__(self, env: Environment, name: str, op: Suppress) -> None:
+        self._op = op
+        self._buffer = _buffer(env, op)
+        self._time = env.stream_times.setdefault(name, StreamTime())
+        self._name = name
+        self._counters = env.counters
+        self._closed = None if op.closed is None else ClosedMark(env, op.closed)
+
+    def hold(
+        self, raw: bytes, at_ms: int, new: Any, old: Any, timestamp: int, headers: Any, origin: RecordMetadata
+    ) -> Iterator[Held]:
+        """Holds a change back, and lets go what nothing holds back any more."""
+        if self._op.max_bytes is not None and not self._buffer.counts_bytes:
+            self._buffer.count_bytes()
+        if self._closed is not None and at_ms + self._op.wait_ms <= self._closed.ms:
+            self._counters.dropped_late += 1
+            return LATE
+        if timestamp > self._time.ms:
+            self._time.ms = timestamp
+        self._buffer.put(Held(raw, at_ms, new, old, old, timestamp, headers, origin))
+        first = self._buffer.first()
+        is_due = first is not None and first.time_ms <= self._time.ms - self._op.wait_ms
+        return self._let_go() if is_due or self._is_full() else iter(())
+
+    def _let_go(self) -> Iterator[Held]:
+        buffer, until_ms = self._buffer, self._time.ms - self._op.wait_ms
+        while (first := buffer.first()) is not None and first.time_ms <= until_ms:
+            buffer.remove_first()
+            if self._flows_on(first):
+                yield first
+        if not self._is_full():
+            return
+        if self._op.shuts_down:
+            size = "" if self._op.max_bytes is None else f" of {buffer.size_in_bytes} bytes"
+            raise UserError(
+                f"{self._name} holds back {len(buffer)} changes{size}, more than its buffer may have: raise max_records or "
+                "max_bytes, or let it emit early"
+            )
+        while self._is_full() and (first := buffer.first()) is not None:
+            buffer.remove_first()
+            if self._flows_on(first):
+                yield first
+
+    def let_all_go(self) -> Iterator[Held]:
+        """Lets everything go, in order, since no more records come. Windows are closed then."""
+        buffer, last = self._buffer, -1
+        while (first := buffer.first()) is not None:
+            last = first.time_ms
+            buffer.remove_first()
+            if self._flows_on(first):
+                yield first
+        if self._closed is not None and last >= 0:
+            self._closed.move(last + self._op.session_gap_ms + self._op.wait_ms)
+
+    def _flows_on(self, held: Held) -> bool:
+        return held.new is not None or not self._op.by_window
+
+    def _is_full(self) -> bool:
+        records, size = self._op.max_records, self._op.max_bytes
+        if records is not None and len(self._buffer) > records:
+            return True
+        return size is not None and self._buffer.size_in_bytes > size
+
+
+def make_suppress(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, Suppress)
+    env = builder.env
+    suppression = Suppression(env, node.name, op)
+    flow_on = flowing(builder, node, made)
+    serde = builder.plan.key_serde(builder.plan.specs[op.store])
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        at_ms = key.end_ms if op.by_window else timestamp
+        origin = env.metadata or NO_ORIGIN
+        found = suppression.hold(serde.serialize(key), at_ms, value, old, timestamp, headers, origin)
+        if found is LATE:
+            made.drop_late(key, value, timestamp, headers)
+        else:
+            flow_on(found)
+
+    return process
+
+
+def flowing(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Callable[[Iterable[Held]], None]:
+    """Forwards what is held back no more."""
+    op, env = node.operation, builder.env
+    assert isinstance(op, Suppress)
+    deserialize = builder.plan.key_serde(builder.plan.specs[op.store]).deserialize
+    buffer = _buffer(env, op)
+
+    def flow_on(found: Iterable[Held]) -> None:
+        for held in found:
+            before = env.metadata, env.source
+            env.metadata, env.source = RecordMetadata(*held.origin), partial(held_record, held, buffer.raw)
+            try:
+                prior = held.prior if node.sends_old_values else None
+                made.forward(deserialize(held.key), held.new, held.timestamp, tuple(held.headers), prior)
+            finally:
+                env.metadata, env.source = before
+
+    return flow_on
+
+
+def emit_suppress(c: Compiler, node: ProcessorNode, op: Suppress, flow: Flow) -> None:
+    e = c.emitter
+    inside = flow.copy()
+    serde = c.plan.key_serde(c.plan.specs[op.store])
+    raw, value = e.raw(inside.key, serde), e.obj(inside.value)
+    old = "None" if inside.old is None else e.obj(inside.old)
+    at_ms = inside.time
+    if op.by_window:
+        at_ms = inside.key.end if isinstance(inside.key, WindowedSlot) else f"{e.obj(inside.key)}.end_ms"
+    origin = e.bind("no_origin", NO_ORIGIN) if c.is_flush else f"{e.bind('origin', c.env.origin)}()"
+    hold = e.bind("hold", Suppression(c.env, node.name, op).hold)
+    held, key, new, time = (e.temp(prefix) for prefix in ("h", "k", "v", "t"))
+    call = f"{hold}({raw}, {at_ms}, {value}, {old}, {inside.time}, {inside.headers or '()'}, {origin})"
+    if node.late is not None:
+        found = e.temp("found")
+        e.line(f"{found} = {call}")
+        call = found
+        with e.block(f"if {found} is {e.bind('late', LATE)}:"):
+            c.late(node, inside)
+    env, to_raw = e.bind("env", c.env), e.bind("to_raw", _buffer(c.env, op).raw)
+    with e.block(f"for {held} in {call}:"):
+        e.line(f"{env}.let_go = {held}, {to_raw}")
+        e.line(f"{key}, {new}, {time} = {held}.key, {held}.new, {held}.timestamp")
+        result = Flow(_key(c, key, serde), Slot(obj=new), time, None)
+        if inside.headers is not None:
+            result.headers = e.temp("h")
+            e.line(f"{result.headers} = tuple({held}.headers)")
+        if node.sends_old_values:
+            result.old = Slot(obj=e.temp("b"))
+            e.line(f"{result.old.obj} = {held}.prior")
+        c.children(node, result)
+        e.line(f"{env}.let_go = None")
+
+
+def _key(c: Compiler, raw: str, serde: serdes.Serde[Any]) -> Slot:
+    """A key that was held back as bytes. Windowed ones are partitioned by what is windowed."""
+    e = c.emitter
+    if not isinstance(serde, serdes.TimeWindowedSerde | serdes.SessionWindowedSerde):
+        return Slot(raw=raw, serde=serde, not_null=True)
+    window, inner = e.temp("o"), e.temp("k")
+    e.line(f"{window} = {e.bind('deserialize', serde.deserialize)}({raw})", "deserialization")
+    size = 8 if isinstance(serde, serdes.TimeWindowedSerde) else 16
+    e.line(f"{inner} = {raw}[:-{size}]")
+    key = Slot(raw=inner, serde=serde.inner, not_null=True)
+    ends = (f"{window}.start_ms", f"{window}.end_ms")
+    return WindowedSlot(obj=window, raw=raw, serde=serde, not_null=True, inner=key, start=ends[0], end=ends[1])

@@ -1,0 +1,209 @@
+"""Processors of the user's: as nodes of their own (the Processor API), and around operators (KIP-1112).
+
+1. A processor begins when its task's stores are restored and the stream time is known, and is closed with its task.
+2. Its context forwards, gives it its stores, and schedules punctuations; between records it knows no current one.
+
+Source: ProcessorContextImpl of Kafka Streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from streamsrt.config import below
+from streamsrt.errors import UserError
+from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process, WrappedNode
+from streamsrt.operators.engine.punctuation_queue import Schedule, anchored
+from streamsrt.operators.engine.store_access import store_access
+from streamsrt.operators.engine.user_metrics import NodeMetrics
+from streamsrt.state.lru import LruCache
+from topology.graph import nodes, operations
+from topology.spec.errors import TopologyError, UnknownStoreError
+from topology.spec.functions import check_schedule
+from topology.spec.processor import PunctuationType, Record, RecordMetadata
+from topology.spec.processor_wrapper import TableRecord
+from topology.spec.serdes import Serde
+from topology.spec.windows import Duration, Time, to_epoch_ms
+
+if TYPE_CHECKING:
+    from pydantic import DirectoryPath
+
+
+def make_process(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
+    op = node.operation
+    assert isinstance(op, operations.Process)
+    processor = op.supplier()
+    if not (callable(getattr(processor, "init", None)) and callable(getattr(processor, "process", None))):
+        raise TopologyError(f"the supplier of {node.name} made {processor!r}, which is no Processor", node.site)
+    return _runs(builder, processor, Context(builder, node, made, fixed_key=op.fixed_key), made)
+
+
+def wrap_operator(
+    builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode, inner: WrappedNode, step: Process
+) -> Process:
+    """Runs what the application put around an operator; ``step`` is the operator's own."""
+    assert node.wrapped_by is not None
+    return _runs(builder, node.wrapped_by(), OperatorContext(builder, node, made, inner, step), made)
+
+
+def _runs(builder: PathBuilder, processor: Any, context: Context, made: PathNode) -> Process:
+    def begin() -> None:
+        processor.init(context)
+        made.close = getattr(processor, "close", _nothing)
+
+    builder.env.at_the_beginning(begin)
+
+    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        before = context.current
+        record: Record[Any, Any] = Record(key, value, timestamp, tuple(headers))
+        context.current = record if old is None else TableRecord.of(record, old)
+        try:
+            processor.process(context.current)
+        finally:
+            context.current = before
+
+    return process
+
+
+def _nothing() -> None:
+    pass
+
+
+class Context:
+    """What a user's processor gets (:class:`topology.spec.processor.ProcessorContext`)."""
+
+    def __init__(self, builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode, *, fixed_key: bool) -> None:
+        self._builder = builder
+        self._env = builder.env
+        self._node = node
+        self._made = made
+        self._fixed_key = fixed_key
+        self.node_name = node.name
+        self.current: Record[Any, Any] | None = None
+
+    @property
+    def application_id(self) -> str:
+        return self._env.plan.application_id
+
+    @property
+    def task_id(self) -> str:
+        return self._env.task_id
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        return self._env.metadata
+
+    @property
+    def key_serde(self) -> Serde[Any]:
+        return self._env.plan.serde_or_default(None, "key", self._node.name)
+
+    @property
+    def value_serde(self) -> Serde[Any]:
+        return self._env.plan.serde_or_default(None, "value", self._node.name)
+
+    @property
+    def state_dir(self) -> DirectoryPath:
+        return self._env.task_dir()
+
+    @property
+    def metrics(self) -> NodeMetrics:
+        return self._env.user_metrics.of_node(self._node.name)
+
+    def app_configs(self) -> Mapping[str, Any]:
+        return self._env.plan.settings
+
+    def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
+        return below(prefix, self._env.plan.given_settings)
+
+    def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
+        if self._fixed_key and self.current is not None and record.key != self.current.key:
+            raise UserError(f"{self._node.name}: process_values must not change the key; use process")
+        old = record.old_value if isinstance(record, TableRecord) else None
+        if child is None:
+            self._made.forward(*record, old)
+            return
+        for known in self._made.children:
+            if known.name == child:
+                known.accept(*record, old)
+                return
+        names = ", ".join(self._node.children) or "none"
+        raise UserError(f"{self._node.name} has no child {child!r}; its children: {names}")
+
+    def get_state_store(self, name: str) -> Any:
+        shared = None if self._env.global_stores is None else self._env.global_stores.read_only(name)
+        if shared is not None:
+            return shared
+        if name not in self._node.stores:
+            raise UnknownStoreError(
+                f"{self._node.name} is not connected to a store {name!r}: name it here, in stores=", self._node.site
+            )
+        spec = self._env.plan.specs[name]
+        cache = self._env.caches[name]
+        on_change = self._builder.log(name)
+        if isinstance(cache, LruCache):
+            cache.on_drop = on_change
+        serde = self._env.plan.key_serde(spec)
+        access = store_access(spec, cache, serde, self._now, on_change, timestamped=not spec.bare_values)
+        meter = self._env.store_meters.get(name)
+        return access if meter is None else meter.before_access(access)
+
+    def _now(self) -> tuple[int, Any, int]:
+        if self.current is None:
+            time = self._env.punctuation_time_ms
+            return max(self._env.stream_time_ms, 0) if time is None else time, (), next(self._env.sequence)
+        return self.current.timestamp, self.current.headers, next(self._env.sequence)
+
+    def schedule(
+        self,
+        interval: Duration,
+        punctuation_type: PunctuationType,
+        callback: Callable[[int], None],
+        *,
+        start_time: Time | None = None,
+    ) -> Schedule:
+        interval_ms = check_schedule(interval, punctuation_type, callback, self._node.name)
+        env = self._env
+        wall = punctuation_type is PunctuationType.WALL_CLOCK_TIME
+        if start_time is not None:
+            now_ms = env.system_time_ms if wall else env.stream_time_ms
+            first = anchored(to_epoch_ms(start_time, "start_time"), interval_ms, now_ms)
+        else:
+            first = env.system_time_ms + interval_ms if wall else 0
+        schedule = Schedule(punctuation_type, first, interval_ms, callback, self._node.name)
+        env.schedule(schedule)
+        return schedule
+
+    def commit(self) -> None:
+        self._env.commit_requested = True
+
+    def current_stream_time_ms(self) -> int:
+        return self._env.stream_time_ms
+
+    def current_system_time_ms(self) -> int:
+        return self._env.system_time_ms
+
+
+class OperatorContext(Context):
+    """What the processor around an operator gets; it gives the operator's own step to what stands for it."""
+
+    def __init__(
+        self, builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode, inner: WrappedNode, step: Process
+    ) -> None:
+        super().__init__(builder, node, made, fixed_key=False)
+        self._inner = inner
+        self._step = step
+
+    def begin_operator(self, context: Any) -> tuple[Callable[[Record[Any, Any]], None], Callable[[], None]]:
+        """The operator's step, and what ends it. ``context``: what its results are forwarded through."""
+        inner, step = self._inner, self._step
+        inner.context = context
+
+        def process(record: Record[Any, Any]) -> None:
+            step(*record, record.old_value if isinstance(record, TableRecord) else None)
+
+        def close() -> None:
+            # What there is to close is known when the operator has begun.
+            inner.close()
+
+        return process, close

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamsrt.errors import ProductionError
+from streamsrt.operators.kinds.stateless import gives_its_second_argument
+from streamsrt.tasks.task import Task, TaskConfig
+from tests.streamsrt.operators.programs import Piped, Written, columns_of, commit, new_task
+from topology import KStream, StreamsBuilder, serdes
+
+
+def generator(key: Any, value: Any) -> Iterator[Any]:
+    yield value
+
+
+async def coroutine(key: Any, value: Any) -> Any:
+    return value
+
+
+async def asynchronous(key: Any, value: Any) -> AsyncIterator[Any]:
+    yield value
+
+
+def inner(key: Any, value: Any) -> Any:
+    return lambda: value
+
+
+def demanding(key: Any, value: Any, *, other: Any) -> Any:
+    return value
+
+
+@pytest.mark.parametrize("fn", [lambda key, value: value, lambda _, word: word, lambda key, value, *rest: value])
+def test_a_function_that_gives_its_second_argument_is_known(fn: Callable[..., Any]) -> None:
+    assert gives_its_second_argument(fn)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda key, value: key, lambda value: value, lambda key, *value: value, lambda key, value: value + "x",
+        lambda *values: values[1], lambda key, value: [value], partial(lambda key, value: value), max,
+        generator, coroutine, asynchronous, inner, demanding,
+    ],
+)  # fmt: skip
+def test_other_functions_are_not(fn: Callable[..., Any]) -> None:
+    assert not gives_its_second_argument(fn)
+
+
+@pytest.mark.parametrize("generate", [True, False])
+def test_a_stream_that_is_keyed_by_its_value(generate: bool) -> None:
+    builder = StreamsBuilder()
+    lines: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+    words = lines.flat_map_values(lambda line: [None, *line.split()])
+    words.select_key(lambda _, word: word).to("out", key=serdes.string, value=serdes.string)
+    lines.select_key(lambda _, line: line).filter(lambda key, line: key > "a").to("some", value=serdes.string)
+    written = Written()
+    task = new_task(builder.build(), written, generate=generate)
+    task.add_batch("in", 0, columns_of([Piped("in", "k", "b c", 1, ()), Piped("in", None, "A", 2, ())], 0))
+    task.process(100, 0)
+    commit(task)
+    rows = {topic: [row[:2] for row in rows] for topic, rows in written.topics.items()}
+    assert rows["out"] == [(None, None), (b"b", b"b"), (b"c", b"c"), (None, None), (b"A", b"A")]
+    assert rows["some"] == [(b"b c", b"b c")]
+
+
+def words_of(line: str | None) -> Any:
+    words = [None if word == "-" else "" if word == "_" else word for word in (line or "").split()]
+    return words if len(words) % 2 else iter(words)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.none() | st.text("ab-_ ", max_size=8), st.booleans()), max_size=6))
+def test_words_that_become_keys_are_written_as_those_are_that_go_one_by_one(
+    lines: list[tuple[str | None, bool]],
+) -> None:
+    outcomes = []
+    for generate, keyed in ((True, lambda _, word: word), (True, lambda _, word: word or word), (False, None)):
+        builder = StreamsBuilder()
+        stream: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+        stream.flat_map_values(words_of).select_key(keyed or (lambda _, word: word)).repartition(
+            name="words", key=serdes.string, value=serdes.string
+        ).to("out", key=serdes.string, value=serdes.string)
+        written = Written()
+        first = builder.build().subtopologies[0]
+        config = TaskConfig(default_key_serde=serdes.string, default_value_serde=serdes.string, generate=generate)
+        task = Task(
+            first, 0, application_id="app", stores={}, collector=written, config=config, partitions_of_topic=lambda _: 1
+        )
+        rows = [
+            Piped("in", "k", line, at, (("h", b"%d" % at),) if has_headers else ())
+            for at, (line, has_headers) in enumerate(lines)
+        ]
+        task.add_batch("in", 0, columns_of(rows, 0))
+        task.process(100, 0)
+        commit(task)
+        outcomes.append(written.topics)
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+def test_a_word_that_can_not_be_written_fails_at_the_sink() -> None:
+    builder = StreamsBuilder()
+    lines: KStream[Any, Any] = builder.stream("in", key=serdes.string, value=serdes.string)
+    words = lines.flat_map_values(lambda line: [line, "\ud800"])
+    words.group_by(lambda _, word: word).count(store="s")
+    (first, _) = builder.build().subtopologies
+    config = TaskConfig(default_key_serde=serdes.string, default_value_serde=serdes.string)
+    task = Task(
+        first, 0, application_id="app", stores={}, collector=Written(), config=config, partitions_of_topic=lambda _: 1
+    )
+    task.add_batch("in", 0, columns_of([Piped("in", "k", "word", 1, ())], 0))
+    with pytest.raises(ProductionError, match="s-repartition-sink"):
+        task.process(100, 0)
