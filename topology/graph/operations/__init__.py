@@ -5,6 +5,7 @@
                       functions side by side
 - ``grouped_tables``  operations on tables that need the value that a change replaces, or a state of the user's own
 - ``joins``           what the processor nodes of joins compute
+- ``traits``          what is true of each kind of operation: one row each, looked up by whoever has to know
 - ``windowed``        aggregations whose windows depend on the records: sliding windows and sessions; and what holds
                       results back
 
