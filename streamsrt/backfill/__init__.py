@@ -12,6 +12,7 @@
 ========================  =====================================================================
 ``plan``                  what is read and which tasks there are: one frozen document
 ``planning``              makes it: the cluster, the archives, the application
+``operators``             what a backfill makes of every operation, and what it refuses
 ``order``                 the one order in which a task replays its partitions
 ``replay``                the live task over frozen inputs
 ``run_task``              one task from its inputs to its published result

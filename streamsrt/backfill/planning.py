@@ -20,6 +20,7 @@ from streamsrt.backfill.errors import ArchiveError, PlanError
 from streamsrt.backfill.group import check_new_group
 from streamsrt.backfill.lake import Lake, LakeShare, scan_lake
 from streamsrt.backfill.log_reading import read_log
+from streamsrt.backfill.operators import check_topology, notes
 from streamsrt.backfill.parquet_files import TimesRead
 from streamsrt.backfill.plan import (
     ArchiveFile,
@@ -38,9 +39,7 @@ from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import MissingTopicError
-from topology.graph.nodes import ProcessorNode, Subtopology, internal_topic_name
-from topology.graph.operations import ForEach, Peek, Process
-from topology.graph.operations.joins import ResponseJoin
+from topology.graph.nodes import Subtopology, internal_topic_name
 from topology.graph.topology import Topology
 
 
@@ -63,7 +62,7 @@ def make_plan(
         )
     loaded = load_application(application)
     topology, settings = configured(loaded.topology, {**loaded.config, **config}, application_id)
-    _check_topology(topology)
+    check_topology(topology)
     check_new_group(network, application_id)
     shape = _Shape(topology, settings, _topic_counts(network, topology, application_id))
     unknown = sorted(set(sources) - set(shape.source_topics))
@@ -107,43 +106,6 @@ def _version() -> str:
         return version("streamsrt")
     except PackageNotFoundError:
         return ""
-
-
-def _check_topology(topology: Topology) -> None:
-    patterns = [pattern for each in topology.subtopologies for pattern in each.source_topic_patterns]
-    if patterns:
-        raise PlanError(
-            f"source topics by pattern ({', '.join(patterns)}) can't be backfilled: what matches may change. Name "
-            "the topics"
-        )
-    held_back = [store.name for each in topology.subtopologies for store in each.stores if store.kind == "buffer"]
-    if held_back:
-        raise PlanError(
-            f"what suppress() holds back ({', '.join(held_back)}) can't be backfilled: its changelog needs to know which "
-            "record each change came from"
-        )
-    shared = [source.topics[0] for each in topology.global_subtopologies for source in each.sources]
-    if shared:
-        raise PlanError(
-            f"global tables and stores (of {', '.join(shared)}) can't be backfilled: what they held when a record was "
-            "processed depends on when that was, so no replay can find it again"
-        )
-    foreign = [
-        node.name
-        for each in topology.subtopologies
-        for node in each.nodes
-        if isinstance(node, ProcessorNode) and isinstance(node.operation, ResponseJoin)
-    ]
-    if foreign:
-        raise PlanError(
-            f"foreign-key joins ({', '.join(foreign)}) can't be backfilled: their two sides ask and answer each other, so "
-            "neither can be computed before the other"
-        )
-    versioned = [store.name for each in topology.subtopologies for store in each.stores if store.kind == "versioned"]
-    if versioned:
-        raise PlanError(
-            f"versioned stores ({', '.join(versioned)}) can't be backfilled: a backfill keeps the last value of a key only"
-        )
 
 
 def _topic_counts(network: Network, topology: Topology, application_id: str) -> dict[str, int]:
@@ -437,15 +399,8 @@ def _lake_warnings(lakes: Iterable[LakePlan]) -> Iterator[str]:
 
 
 def _warnings(topology: Topology, ranges: Iterable[SourceRange]) -> list[str]:
-    found = []
+    found = list(notes(topology))
     for each in topology.subtopologies:
-        for node in each.nodes:
-            if not isinstance(node, ProcessorNode):
-                continue
-            if isinstance(node.operation, Peek | ForEach):
-                found.append(f"{node.name} ({node.site}): its function is called for every record of the history")
-            if isinstance(node.operation, Process):
-                found.append(f"{node.name} ({node.site}): wall-clock punctuations don't run offline")
         for spec in each.stores:
             if not spec.logging and spec.source_topic is None:
                 found.append(f"store {spec.name} has no changelog: only installed bundles have its state")

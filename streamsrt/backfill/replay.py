@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.order import Inputs
-from streamsrt.backfill.task_state import ChangelogRows, LastValue, TaskState
+from streamsrt.backfill.task_state import ChangelogRows, ChangelogVersions, LastValue, TaskState
 from streamsrt.state.kinds import lay_out
 from streamsrt.state.store import BytesStore
 from streamsrt.state.windowed import WindowBytesStore
@@ -58,7 +58,7 @@ class OfflineCollector:
 
     def __init__(
         self,
-        changelogs: Mapping[str, ChangelogRows],
+        changelogs: Mapping[str, ChangelogRows | ChangelogVersions],
         sink: Sink,
         partitions_of_topic: Callable[[str], int],
         compression: Compression = Compression.NONE,
@@ -108,7 +108,11 @@ class Replay:
             for spec in subtopology.stores
             if spec.logging and spec.source_topic is None
         }
-        self._changelogs = {topic: ChangelogRows(state.open(topic)) for topic in self._logged}
+        versioned = {spec.name for spec in subtopology.stores if spec.kind == "versioned"}
+        self._changelogs = {
+            topic: (ChangelogVersions if name in versioned else ChangelogRows)(state.open(topic))
+            for topic, name in self._logged.items()
+        }
         self._full_changelogs = settings.full_changelogs
         self._collector = OfflineCollector(self._changelogs, sink, settings.partitions_of_topic, settings.compression)
         self.flushes = 0

@@ -3,6 +3,7 @@
 1. Both are on disk, in a folder of the attempt that is deleted with it, under one budget of memory, however long the history
    is and however many rows there are. Without a folder they are in memory: for tests.
 2. A deleted key has no last value: the changelog was empty before.
+3. Of a store of versions every record is kept: each is a version, or ends one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import marshal
 import shutil
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 from struct import Struct
 
@@ -19,12 +21,13 @@ from streamsrt.state.store import BytesStore
 from streamsrt.tasks.record_collector import Keys
 from streamsrt.wire.records import Headers
 
-ROCKSDB_BYTES = 32 << 20
+ROCKSDB_BYTES = 48 << 20
 """Blocks that are read and write buffers, of all stores of a task."""
 
 LastValue = tuple[bytes | None, int, Headers]
 """Value, timestamp in ms, headers."""
 
+_NUMBER = Struct(">q")
 _HEAD = Struct(">qI")
 """Timestamp, and how many bytes of headers follow."""
 
@@ -34,7 +37,9 @@ class TaskState:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._options = None if folder is None else RocksDBOptions(memory_bytes=ROCKSDB_BYTES, compression="lz4")
+        self._options = None
+        if folder is not None:
+            self._options = RocksDBOptions(memory_bytes=ROCKSDB_BYTES, compression="lz4", split_metadata=True)
         self._opened: list[BytesStore] = []
 
     def open(self, name: str) -> BytesStore:
@@ -95,3 +100,32 @@ class ChangelogRows:
             at, length = unpack(row)
             headers: Headers = marshal.loads(row[size : size + length]) if length else ()
             yield key, (row[size + length :], at, headers)
+
+
+class ChangelogVersions:
+    """Every record of one changelog, in the order in which they were written: what a store of versions is restored from."""
+
+    def __init__(self, store: BytesStore) -> None:
+        self._store = store
+        self._records = 0
+
+    def add(
+        self, keys: Keys, values: Keys, timestamps: Sequence[int], headers: Sequence[Headers] | None = None
+    ) -> None:
+        """Takes columns of the changelog as they are written."""
+        each = repeat(()) if headers is None else headers
+        records = zip(keys, values, timestamps, each, strict=headers is not None)
+        first = self._records
+        rows = [
+            (_NUMBER.pack(number), marshal.dumps((key, value, at, tuple(of_record))))
+            for number, (key, value, at, of_record) in enumerate(records, first)
+        ]
+        self._records += len(rows)
+        self._store.write(rows)
+
+    def entries(self) -> Iterator[tuple[bytes, LastValue]]:
+        """Every record that has a key, deletions too."""
+        for _, row in self._store.range():
+            key, value, at, headers = marshal.loads(row)
+            if key is not None:
+                yield key, (value, at, headers)

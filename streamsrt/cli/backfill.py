@@ -12,6 +12,7 @@ from streamsrt.backfill.errors import BackfillError
 from streamsrt.backfill.job import Backfill, Status, TaskState
 from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.manifest import TaskManifest, merged
+from streamsrt.backfill.operators import OPERATIONS
 from streamsrt.backfill.plan import Plan
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.cli.arguments import key_value_pairs
@@ -101,6 +102,17 @@ def _show_plan(made: Plan, directory: Path, *, as_json: bool) -> None:
     note(
         f"plan {made.id} of {len(made.tasks)} tasks is in {directory}; streamsrt backfill run --dir {directory} runs it"
     )
+
+
+@app.command("operators")
+def operators(as_json: AsJson = False) -> None:
+    """What a backfill makes of every operation: as live, again (its function is called for all of the history), one order
+    (one of those that a live run may have), or refused by the plan."""
+    rows = [
+        {"operation": operation.__name__, "offline": offline.outcome, "note": offline.note}
+        for operation, offline in OPERATIONS.items()
+    ]
+    print_rows(["operation", "offline", "note"], rows, as_json=as_json)
 
 
 @app.command("run")

@@ -36,6 +36,7 @@ from typing import Literal
 
 from rocksdict import (
     AccessType,
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     DbClosedError,
@@ -88,6 +89,9 @@ class RocksDBOptions:
     background_jobs: int = 2
     bloom_filter_bits_per_key: int = 10
     compression: Compression = "none"
+    split_metadata: bool = False
+    """Indexes and filters in parts of a few kilobytes. A filter is for a whole file else, over a megabyte for a million
+    keys: where there is little memory, it does not fit its part of the cache and is read again for each key."""
     statistics: bool = False
     """Whether RocksDB counts what it does, which slows reads and writes down."""
     config_setter: Callable[[str, Options], object] | None = None
@@ -172,6 +176,9 @@ class RocksDBOptions:
         table.set_bloom_filter(self.bloom_filter_bits_per_key, False)
         table.set_cache_index_and_filter_blocks(True)
         table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        if self.split_metadata:
+            table.set_index_type(BlockBasedIndexType.two_level_index_search())
+            table.set_partition_filters(True)
         options.set_block_based_table_factory(table)
         # A process has hundreds of stores: RocksDB's log, statistics and reserve of 4 MB are too much for each.
         options.set_keep_log_file_num(1)

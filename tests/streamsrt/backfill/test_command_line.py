@@ -95,6 +95,15 @@ def _check_export(scene: Scene, terminal: Terminal, state_dir: Path) -> None:
     assert "has no store 'nothing'; it has airlines, delays-per-hour" in terminal.err
 
 
+def test_the_answers_for_operations_are_shown(terminal: Terminal) -> None:
+    code, out = terminal("backfill", "operators", "--json")
+    found = {row["operation"]: row for row in map(json.loads, out.splitlines())}
+    assert code == 0
+    assert found["Suppress"]["offline"] == "as live"
+    assert found["ResponseJoin"]["offline"] == "refused"
+    assert "Key one table by what they are joined on" in found["ResponseJoin"]["note"]
+
+
 def test_mistakes_are_named(scene: Scene, terminal: Terminal, tmp_path: Path) -> None:
     where = ("--bootstrap-servers", scene.servers, "--dir", tmp_path / "plan")
     plan = ("backfill", "plan", APPLICATION, "--application-id", ID, *where)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from streamsrt.backfill.errors import PlanError
-from streamsrt.backfill.planning import _check_topology
-from topology import Store, StreamsBuilder, Topology, serdes
+from streamsrt.backfill.operators import check_topology
+from topology import Processor, Record, Store, StreamsBuilder, Topology, serdes
 
 TEXT = {"key": serdes.string, "value": serdes.string}
 
@@ -18,6 +18,18 @@ def with_global_table() -> Topology:
     return builder.build()
 
 
+class Ignore(Processor[str, str, None, None]):
+    def process(self, record: Record[str, str]) -> None:
+        pass
+
+
+def with_global_store() -> Topology:
+    builder = StreamsBuilder()
+    builder.add_global_store(Store("world", logging=False, **TEXT), "names", Ignore, **TEXT)
+    builder.stream("in", **TEXT).to("out", **TEXT)
+    return builder.build()
+
+
 def with_foreign_key() -> Topology:
     builder = StreamsBuilder()
     left, right = builder.table("left", **TEXT), builder.table("right", **TEXT)
@@ -25,21 +37,15 @@ def with_foreign_key() -> Topology:
     return builder.build()
 
 
-def with_versions() -> Topology:
-    builder = StreamsBuilder()
-    builder.table("in", store=Store("rows", kind="versioned", retention=1000, **TEXT)).to_stream().to("out", **TEXT)
-    return builder.build()
-
-
 @pytest.mark.parametrize(
     ("topology", "says"),
     [
-        (with_global_table(), r"global tables and stores \(of names\)"),
-        (with_foreign_key(), "foreign-key joins .* ask and answer each other"),
-        (with_versions(), r"versioned stores \(rows\)"),
+        (with_global_table(), "depends on when that was.* Join with a table of the same partitions"),
+        (with_global_store(), r"global tables and stores \(of names\).*depends on when that was"),
+        (with_foreign_key(), "ask and answer each other.* Key one table by what they are joined on"),
     ],
-    ids=["global table", "foreign key", "versions"],
+    ids=["global table", "global store", "foreign key"],
 )
 def test_refused(topology: Topology, says: str) -> None:
     with pytest.raises(PlanError, match=says):
-        _check_topology(topology)
+        check_topology(topology)

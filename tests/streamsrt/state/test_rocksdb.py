@@ -198,6 +198,19 @@ def test_restoring_distinct_and_repeated_keys_ends_alike(tmp_path: Path, distinc
     store.close()
 
 
+def test_indexes_and_filters_in_parts_are_invisible(tmp_path: Path) -> None:
+    options = RocksDBOptions(memory_bytes=4 << 20, write_buffer_bytes=64 << 10, split_metadata=True)
+    store = RocksDBStore(tmp_path, "s", options)
+    rows = [(b"%06d" % number, b"x" * 20) for number in range(20_000)]
+    for start in range(0, len(rows), 1_000):
+        store.write(rows[start : start + 1_000])
+    store.flush()
+    assert list(store.range()) == rows
+    assert store.get(b"000777") == b"x" * 20
+    assert store.get(b"000777a") is None
+    store.close()
+
+
 @pytest.mark.parametrize("compression", ["none", "lz4", "zstd", "snappy"])
 def test_compression_is_invisible(tmp_path: Path, compression: str) -> None:
     options = RocksDBOptions(compression=compression)  # type: ignore[arg-type]
