@@ -17,7 +17,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Protocol
 
-QUANTUM_S = 0.001
+QUANTUM_S = 0.0002
 PASS_S = 0.004
 CREDIT_S = 0.02
 
