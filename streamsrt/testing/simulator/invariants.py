@@ -174,8 +174,18 @@ def compare(how: Compare, found: Outputs, expected: Outputs) -> str | None:
         for key in sorted({*theirs, *ours}, key=lambda each: each or b""):
             wrong = _wrong(how, ours.get(key, []), theirs.get(key, []))
             if wrong:
-                return f"{topic}, key {key!r}: {wrong}"
+                return f"{topic}, key {key!r}: {wrong}{_order_only(how, found, expected)}"
     return None
+
+
+def _order_only(how: Compare, found: Outputs, expected: Outputs) -> str:
+    """What to do where each key has the right value in the end, and what it had in between differs."""
+    if how != "each" or compare("last", found, expected) is not None:
+        return ""
+    return (
+        ". The last value of each key is the right one: only what came before it differs, as where a join takes its sides "
+        "in another order. If your program promises no more, compare with --compare last (compare='last')"
+    )
 
 
 def _by_key(records: Iterable[Output]) -> dict[bytes | None, list[bytes | None]]:
