@@ -6,7 +6,9 @@
    far. A new one starts at the place of whoever was served last; one that pauses keeps up to :data:`CREDIT_S` of what the
    others use meanwhile. So one request of a quiet client goes before what hundreds of busy ones have sent, and none of
    these can keep the others waiting by sending more.
-3. Nobody is served for longer than :data:`QUANTUM_S` at a stretch, but for a single request that takes longer.
+3. Who has nothing more to be served is charged an eighth: a client that waits for its answers goes before those that send
+   without reading, even if it has used as much of the thread.
+4. Nobody is served for longer than :data:`QUANTUM_S` at a stretch, but for a single request that takes longer.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Protocol
 QUANTUM_S = 0.0002
 PASS_S = 0.004
 CREDIT_S = 0.02
+PATIENT_DISCOUNT = 8
 
 
 class Served(Protocol):
@@ -60,7 +63,7 @@ class Turns:
         if place_s > self.place_s:
             self.place_s = place_s
         took_s = connection.serve()
-        connection.used_s = place_s + took_s
+        connection.used_s = place_s + (took_s if connection.has_more else took_s / PATIENT_DISCOUNT)
         self._spent_s += took_s
         if connection.has_more:
             self.enter(connection)

@@ -102,3 +102,21 @@ def test_who_was_busy_for_long_is_not_behind_newcomers_for_ever() -> None:
     for _ in range(10):
         clients.turn()
     assert clients.order.count("old") >= 0.4 * len(clients.order)
+
+
+def test_who_waits_for_answers_goes_before_those_that_do_not_even_with_dear_requests() -> None:
+    clients = Clients()
+    for i in range(100):
+        Client(clients, f"busy {i}", 0.002, 10_000).arrive()
+    patient = Client(clients, "patient", 0.002, 1)
+    for _ in range(200):
+        clients.turn()
+    for _ in range(20):
+        patient.requests = 1
+        before = clients.now_s
+        patient.arrive()
+        while patient.requests:
+            assert clients.now_s - before <= 2 * PASS_S
+            clients.turn()
+        for _ in range(12):
+            clients.turn()
