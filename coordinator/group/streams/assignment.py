@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from coordinator.group.config import StreamsGroupConfig
-from coordinator.group.streams import highly_available, sticky
+from coordinator.group.streams.assignor import HIGHLY_AVAILABLE, STICKY, TASK_ASSIGNORS, TaskAssignmentSpec
 from coordinator.group.streams.configuration import Configuration
 from coordinator.group.streams.placement import AssignorMember
 from coordinator.group.streams.records import bumped_epoch, metadata_record, target_metadata_record, target_record
@@ -21,9 +21,6 @@ from coordinator.group.streams.topology import Topology
 from coordinator.group.values import GroupRecord
 
 logger = logging.getLogger("coordinator.groups")
-
-HIGHLY_AVAILABLE = "highly_available"
-STICKY = "sticky"
 
 NONE_CHANGED: frozenset[str] = frozenset()
 
@@ -58,7 +55,7 @@ def assignor_name(config: StreamsGroupConfig, topology: Topology | None) -> str:
     if config.assignor_name is not None:
         return config.assignor_name
     is_stateful = topology is not None and any(part.is_stateful for part in topology.subtopologies)
-    return HIGHLY_AVAILABLE if is_stateful else STICKY
+    return (HIGHLY_AVAILABLE if is_stateful else STICKY).name
 
 
 def target_records(
@@ -101,30 +98,15 @@ def _assigned(
     config: StreamsGroupConfig,
     reports: Mapping[str, TaskOffsets],
     changed: frozenset[str],
-) -> dict[str, Tasks]:
+) -> Mapping[str, Tasks]:
     silent = [name for name in group.members if name not in reports]
     members = [
         _assignor_member(group, name, changed, reports.get(name))
         for name in (*silent, *(name for name in reports if name in group.members))
     ]
     stateful = frozenset(part.id for part in configuration.topology.subtopologies if part.is_stateful)
-    if assignor_name(config, configuration.topology) == STICKY:
-        return sticky.assign(
-            members,
-            task_counts=configuration.task_counts,
-            stateful=stateful,
-            num_standby_replicas=config.num_standby_replicas,
-            rack_tags=config.rack_tags,
-        )
-    return highly_available.assign(
-        members,
-        task_counts=configuration.task_counts,
-        stateful=stateful,
-        num_standby_replicas=config.num_standby_replicas,
-        num_warmup_replicas=config.num_warmup_replicas,
-        acceptable_recovery_lag=config.acceptable_recovery_lag,
-        rack_tags=config.rack_tags,
-    )
+    assignor = TASK_ASSIGNORS[assignor_name(config, configuration.topology)]
+    return assignor.assign(TaskAssignmentSpec(members, configuration.task_counts, stateful, config))
 
 
 def _twice_in_a_process(group: StreamsGroup, targets: Mapping[str, Tasks]) -> TaskId | None:

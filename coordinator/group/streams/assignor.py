@@ -1,0 +1,78 @@
+"""Task assignors: one interface, and the table of those that there are.
+
+1. An assignor is a pure function of the spec: it reads no clock, and ties do not depend on the order of dictionaries.
+2. A new assignor is a class with a name and ``assign``, and one entry in :data:`TASK_ASSIGNORS`; ``streams.assignor.name``
+   then takes its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from coordinator.group.config import StreamsGroupConfig
+from coordinator.group.streams import highly_available, sticky
+from coordinator.group.streams.placement import AssignorMember
+from coordinator.group.streams.tasks import Tasks
+
+
+class TaskAssignmentSpec(NamedTuple):
+    """A group to assign. ``task_counts``: tasks of each subtopology; ``stateful``: the subtopologies with state.
+
+    Of two members of one process the later one is the one whose task offsets were heard last.
+    """
+
+    members: Sequence[AssignorMember]
+    task_counts: Mapping[str, int]
+    stateful: frozenset[str]
+    settings: StreamsGroupConfig
+
+
+class TaskAssignor(Protocol):
+    """A server-side assignor of a streams group; the group's settings ask for it by its name."""
+
+    @property
+    def name(self) -> str: ...
+
+    def assign(self, spec: TaskAssignmentSpec) -> Mapping[str, Tasks]:
+        """The target of every member, by member id."""
+        ...
+
+
+class StickyAssignor:
+    """Few moves, equal loads (:mod:`coordinator.group.streams.sticky`)."""
+
+    name = "sticky"
+
+    def assign(self, spec: TaskAssignmentSpec) -> Mapping[str, Tasks]:
+        return sticky.assign(
+            spec.members,
+            task_counts=spec.task_counts,
+            stateful=spec.stateful,
+            num_standby_replicas=spec.settings.num_standby_replicas,
+            rack_tags=spec.settings.rack_tags,
+        )
+
+
+class HighlyAvailableAssignor:
+    """Tasks with state move once it is where they are to go (:mod:`coordinator.group.streams.highly_available`)."""
+
+    name = "highly_available"
+
+    def assign(self, spec: TaskAssignmentSpec) -> Mapping[str, Tasks]:
+        settings = spec.settings
+        return highly_available.assign(
+            spec.members,
+            task_counts=spec.task_counts,
+            stateful=spec.stateful,
+            num_standby_replicas=settings.num_standby_replicas,
+            num_warmup_replicas=settings.num_warmup_replicas,
+            acceptable_recovery_lag=settings.acceptable_recovery_lag,
+            rack_tags=settings.rack_tags,
+        )
+
+
+STICKY: TaskAssignor = StickyAssignor()
+HIGHLY_AVAILABLE: TaskAssignor = HighlyAvailableAssignor()
+TASK_ASSIGNORS: Mapping[str, TaskAssignor] = MappingProxyType({each.name: each for each in (HIGHLY_AVAILABLE, STICKY)})
