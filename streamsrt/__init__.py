@@ -10,7 +10,7 @@
 - ``errors``           what can go wrong, by whose fault it is and what the caller must do
 - ``http``             an instance over HTTP: queries that are routed to the instance that has the answer, health,
                        metrics, tasks, topology
-- ``measures``         what is kept of things that are measured: how many, how much in all, and what they were like
+- ``sensors``          what is kept of things that are measured: how many, how much in all, and what they were like
                        lately
 - ``membership``       the member's half of the streams rebalance protocol, as a pure machine
 - ``operators``        what a subtopology does to a run of records: functions over columns and stores

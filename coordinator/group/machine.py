@@ -17,10 +17,10 @@ from typing import Any
 
 from coordinator.group import offsets
 from coordinator.group.classic import membership
+from coordinator.group.classic.change import join_refusal
 from coordinator.group.classic.describe import described as described_classic
 from coordinator.group.classic.join import join
 from coordinator.group.classic.state import ClassicGroup
-from coordinator.group.classic.turn import join_refusal
 from coordinator.group.config import GroupConfig
 from coordinator.group.consumer import classic_requests as mixed
 from coordinator.group.consumer import requests as consumer

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 
-from streamsrt.measures import Rates
 from streamsrt.membership.values import Task as TaskKey
 from streamsrt.queries.errors import InvalidStateStoreError
 from streamsrt.queries.local import LocalQueries
@@ -28,6 +27,7 @@ from streamsrt.runtime.metrics import (
 from streamsrt.runtime.store_metrics import global_store_metrics, store_metrics
 from streamsrt.runtime.task_metrics import shares_of_time, task_metrics, user_metrics
 from streamsrt.runtime.values import State
+from streamsrt.sensors import Rates
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.owned_task import OwnedTask
 

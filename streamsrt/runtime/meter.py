@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from streamsrt.measures import WINDOW_NS, Work
+from streamsrt.sensors import WINDOW_NS, Work
 
 _SAMPLE_NS = 1_000_000_000
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from math import isnan, nan
 
-from streamsrt.measures import Rates, Reading, Spread, Work
 from streamsrt.runtime.meter import ThreadMeter
 from streamsrt.runtime.values import MemoryUse, Progress, State, ThreadState
+from streamsrt.sensors import Rates, Reading, Spread, Work
 from streamsrt.tasks.changelog_work import StepMeter
 
 CLIENT, THREAD, TASK, NODE, TOPIC, STORE, CACHE, UPDATER, MEMORY = (

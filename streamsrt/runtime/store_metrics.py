@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from streamsrt.measures import Reading
 from streamsrt.runtime.metrics import CACHE, STORE, MetricList
+from streamsrt.sensors import Reading
 from streamsrt.state import rocksdb_statistics as rocksdb
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.kinds import Cache, rocksdb_of, scope

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from streamsrt.measures import WINDOW_NS, Spread
+from streamsrt.sensors import WINDOW_NS, Spread
 
 BYTE_STORE: Final[Mapping[str, str]] = {
     "get": "get",

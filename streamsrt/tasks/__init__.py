@@ -4,6 +4,7 @@
 - ``changelog_work``    applies what is fetched of changelogs to the stores, step by step, for whoever has a thread
                         for it
 - ``damage``            which task a damaged store belongs to
+- ``error_policy``      what is done about each class of error: the table that tasks and their thread go by
 - ``global_state``      global stores of one instance: filled from all partitions of their topics, read by all of its
                         tasks
 - ``input_buffer``      what was fetched and is not decoded yet, per partition
@@ -32,7 +33,6 @@
 - ``task_offsets``      how far the state of each task is, as the group coordinator asks for it: one sum over the
                         changelogs of a task
 - ``task_settings``     what all tasks of a member have in common
-- ``treatments``        what is done about each class of error: the table that tasks and their thread go by
 - ``waiting_tasks``     tasks that are to be open here and can't be opened yet: another process of this instance has
                         not closed their stores
 

@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 
 from streamsrt.client.interface import Fetching
 from streamsrt.client.values import Fetched, TopicPartition
-from streamsrt.measures import Work
+from streamsrt.sensors import Work
 from streamsrt.wire.records import RecordColumns, iter_columns
 
 Apply = Callable[[RecordColumns], None]

@@ -7,7 +7,7 @@
 3. A standby (or warm-up) follows its changelogs. When it becomes active it keeps its stores and reads only what is missing.
 4. A store that can't be trusted is wiped and restored from its changelog, with a line in the log that says so.
 5. A store that another process of this instance has not closed yet is waited for, and with it its task, for as long; what is
-   not open is not reported as open. What is done about which error: :mod:`streamsrt.tasks.treatments`.
+   not open is not reported as open. What is done about which error: :mod:`streamsrt.tasks.error_policy`.
 6. Stores are opened and closed here and nowhere else. What belongs to no open task and was not used for long is deleted.
 """
 
@@ -39,6 +39,7 @@ from streamsrt.membership.values import Role, Tasks
 from streamsrt.membership.values import Task as TaskKey
 from streamsrt.state.directory import StateDirectory
 from streamsrt.tasks.changelog_work import Failed, Followed, InlineRestoring, Report, Restoring
+from streamsrt.tasks.error_policy import is_waited_out
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.tasks.memory_shares import share_memory
@@ -52,7 +53,6 @@ from streamsrt.tasks.task import Task
 from streamsrt.tasks.task_inputs import TaskInputs, set_positions
 from streamsrt.tasks.task_offsets import DormantState, TaskOffsets, task_offsets
 from streamsrt.tasks.task_settings import TaskSettings
-from streamsrt.tasks.treatments import is_waited_out
 from streamsrt.tasks.waiting_tasks import WaitingTasks
 from streamsrt.wire.primitives import DecodeError
 from topology.graph.nodes import Subtopology
@@ -501,14 +501,14 @@ class TaskManager:
         if known is None:
             return
         if isinstance(report, Failed):
-            self._treat_failed(*known, report)
+            self._handle_failed_restore(*known, report)
         elif self._restorer.applied(report):
             self.restoring.release([report.changelog])
             self._restorer.remove(report.changelog)
             self._by_changelog.pop(report.changelog, None)
             self._run_if_restored(known[0])
 
-    def _treat_failed(self, owned: OwnedTask, name: str, failed: Failed) -> None:
+    def _handle_failed_restore(self, owned: OwnedTask, name: str, failed: Failed) -> None:
         error, place = failed.error, failed.changelog
         if isinstance(error, OffsetOutOfRangeError):
             error = StoreCorruptedError(f"its changelog can't be read from there: {error}")

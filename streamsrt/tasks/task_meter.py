@@ -19,9 +19,9 @@ from operator import sub
 from typing import TypeAlias
 
 from streamsrt.config import RecordingLevel
-from streamsrt.measures import Spread, Work
 from streamsrt.operators.engine.node_meter import NodeMeter, node_meters
 from streamsrt.operators.engine.plan import Plan
+from streamsrt.sensors import Spread, Work
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.timed import StoreMeter
 from streamsrt.tasks.record_collector import RecordCollector

@@ -21,7 +21,6 @@ from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, 
 
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import UserError
-from streamsrt.measures import Rates
 from streamsrt.operators.engine.environment import RefusedRecordError
 from streamsrt.operators.engine.handlers import handler_of
 from streamsrt.operators.engine.store_access import (
@@ -33,6 +32,7 @@ from streamsrt.operators.engine.store_access import (
 )
 from streamsrt.runtime.metrics import Metric, MetricList
 from streamsrt.runtime.task_metrics import user_metrics
+from streamsrt.sensors import Rates
 from streamsrt.state.kinds import Cache, lay_out, make_store
 from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.placement import check_partitions, picked, spread

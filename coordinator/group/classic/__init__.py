@@ -9,6 +9,6 @@
                     progress (soft)
 - ``subscription``  what members of type ``consumer`` say about themselves in their protocols (Kafka's
                     ConsumerProtocol)
-- ``turn``          one event of a classic group in the making: the group as it becomes, and what goes out because of
+- ``change``          one event of a classic group in the making: the group as it becomes, and what goes out because of
                     it
 """

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coordinator.group.classic.change import NO_MEMBER_ID, ClassicChange, join_refusal
 from coordinator.group.classic.config import ClassicConfig
 from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupState, Live, Protocol, Waiting
-from coordinator.group.classic.turn import NO_MEMBER_ID, Turn, join_refusal
 from coordinator.group.fencing import member_error
 from coordinator.group.refusal import Refused
 from coordinator.group.values import GroupDecision, Reply, RequestContext
@@ -68,61 +68,61 @@ class _Join:
         self.config = config
         self.waiting = Waiting(context.request_id, context.api_version)
         self.protocols = tuple(Protocol(entry.name, bytes(entry.metadata)) for entry in request.protocols)
-        self.turn = Turn(group, now_ms, config)
+        self.change = ClassicChange(group, now_ms, config)
         self.live: Live = group.live
 
     def decide(self) -> GroupDecision:
-        turn, request = self.turn, self.request
+        change, request = self.change, self.request
         if not self._has_room():
-            turn.remove(request.member_id)
-            turn.go_on()
-            turn.reply(self.waiting, self._refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
-        elif not turn.supports(request.protocol_type, self.protocols):
-            turn.reply(self.waiting, self._refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+            change.remove(request.member_id)
+            change.go_on()
+            change.reply(self.waiting, self._refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER_ID))
+        elif not change.supports(request.protocol_type, self.protocols):
+            change.reply(self.waiting, self._refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
         elif not request.member_id:
             self._join_without_id()
-        elif request.member_id in turn.pending:
+        elif request.member_id in change.pending:
             self._add(request.member_id)
         else:
             self._join_again()
         if self.is_new_group:
-            turn.write_as_new()
-        return turn.decision()
+            change.write_as_new()
+        return change.decision()
 
     def _refusal(self, code: ErrorCode, member_id: str) -> JoinGroupResponse:
         return join_refusal(code, member_id, self.context.api_version)
 
     def _has_room(self) -> bool:
-        turn, name, most = self.turn, self.request.member_id, self.config.max_size
-        if turn.state is GroupState.EMPTY:
+        change, name, most = self.change, self.request.member_id, self.config.max_size
+        if change.state is GroupState.EMPTY:
             return True
-        if turn.state is GroupState.PREPARING_REBALANCE:
-            return name in turn.joining or len(turn.joining) < most
-        return name in turn.members or len(turn.members) < most
+        if change.state is GroupState.PREPARING_REBALANCE:
+            return name in change.joining or len(change.joining) < most
+        return name in change.members or len(change.members) < most
 
     # New members
 
     def _join_without_id(self) -> None:
-        turn, request, context = self.turn, self.request, self.context
+        change, request, context = self.change, self.request, self.context
         instance_id = request.group_instance_id
         new_id = f"{context.client_id if instance_id is None else instance_id}-{context.unique}"
         if instance_id is not None:
-            old_id = turn.static_members.get(instance_id)
+            old_id = change.static_members.get(instance_id)
             if old_id is None:
                 self._add(new_id)
             else:
                 self._replace_static(old_id, new_id)
         elif context.api_version >= KNOWN_ID_VERSION:
-            turn.give_out(new_id, request.session_timeout_ms)
-            turn.reply(self.waiting, self._refusal(ErrorCode.MEMBER_ID_REQUIRED, new_id))
+            change.give_out(new_id, request.session_timeout_ms)
+            change.reply(self.waiting, self._refusal(ErrorCode.MEMBER_ID_REQUIRED, new_id))
         else:
             self._add(new_id)
 
     def _add(self, member_id: str) -> None:
-        if not self.turn.members:
-            self.turn.protocol_type = self.request.protocol_type
-        self.turn.add(self._member(member_id), self.waiting)
-        self.turn.rebalance_or_go_on()
+        if not self.change.members:
+            self.change.protocol_type = self.request.protocol_type
+        self.change.add(self._member(member_id), self.waiting)
+        self.change.rebalance_or_go_on()
 
     def _member(self, member_id: str, assignment: bytes = b"") -> ClassicMember:
         request = self.request
@@ -140,33 +140,33 @@ class _Join:
         )
 
     def _replace_static(self, old_id: str, new_id: str) -> None:
-        turn = self.turn
-        old_leader = turn.leader
-        turn.replace_static(old_id, self._member(new_id, turn.members[old_id].assignment))
-        if turn.state is GroupState.STABLE and turn.select_protocol() == turn.protocol:
-            turn.write()
-            response = turn.joined(new_id, skip_assignment=new_id == turn.leader)
+        change = self.change
+        old_leader = change.leader
+        change.replace_static(old_id, self._member(new_id, change.members[old_id].assignment))
+        if change.state is GroupState.STABLE and change.select_protocol() == change.protocol:
+            change.write()
+            response = change.joined(new_id, skip_assignment=new_id == change.leader)
             if self.context.api_version < SKIP_ASSIGNMENT_VERSION:
                 # Older clients would assign anew as a leader; as followers they take what is stored.
                 response.leader, response.members, response.skip_assignment = old_leader or "", [], False
-            turn.reply(self.waiting, response)
+            change.reply(self.waiting, response)
             return
-        turn.joining[new_id] = self.waiting
-        turn.rebalance_or_go_on()
+        change.joining[new_id] = self.waiting
+        change.rebalance_or_go_on()
 
     # Members
 
     def _join_again(self) -> None:
-        turn, name = self.turn, self.request.member_id
+        change, name = self.change, self.request.member_id
         code = member_error(self.live, name, self.request.group_instance_id)
-        if code == ErrorCode.NONE and turn.state is GroupState.EMPTY:
+        if code == ErrorCode.NONE and change.state is GroupState.EMPTY:
             code = ErrorCode.UNKNOWN_MEMBER_ID
         if code != ErrorCode.NONE:
-            turn.reply(self.waiting, self._refusal(code, name))
+            change.reply(self.waiting, self._refusal(code, name))
             return
-        known = turn.members[name]
-        leads = turn.state is GroupState.STABLE and name == turn.leader
-        if turn.state is GroupState.PREPARING_REBALANCE or leads or known.protocols != self.protocols:
+        known = change.members[name]
+        leads = change.state is GroupState.STABLE and name == change.leader
+        if change.state is GroupState.PREPARING_REBALANCE or leads or known.protocols != self.protocols:
             timeouts = self._member(name)
             member = replace(
                 known,
@@ -174,10 +174,10 @@ class _Join:
                 rebalance_timeout_ms=timeouts.rebalance_timeout_ms,
                 session_timeout_ms=timeouts.session_timeout_ms,
             )
-            turn.update(member, self.waiting)
-            turn.rebalance_or_go_on()
+            change.update(member, self.waiting)
+            change.rebalance_or_go_on()
             return
-        response = turn.joined(name)
-        if turn.state is GroupState.STABLE:
+        response = change.joined(name)
+        if change.state is GroupState.STABLE:
             response.members = []
-        turn.reply(self.waiting, response)
+        change.reply(self.waiting, response)

@@ -8,9 +8,9 @@
 
 from __future__ import annotations
 
+from coordinator.group.classic.change import JOIN, SESSION, SYNC, ClassicChange
 from coordinator.group.classic.config import ClassicConfig
 from coordinator.group.classic.state import ClassicGroup, GroupState, Waiting
-from coordinator.group.classic.turn import JOIN, SESSION, SYNC, Turn
 from coordinator.group.fencing import member_error
 from coordinator.group.values import NOTHING, GroupDecision, Reply, RequestContext
 from coordinator.machine.values import Decision, Timer, TimerKey
@@ -72,18 +72,18 @@ def sync(
     code = _sync_error(group, request)
     if group is None or code != ErrorCode.NONE:
         return Decision(replies=(Reply(context.request_id, SyncGroupResponse(error_code=code)),))
-    turn = Turn(group, now_ms, config)
+    change = ClassicChange(group, now_ms, config)
     name = request.member_id
     waiting = Waiting(context.request_id, context.api_version)
-    turn.has_synced(name)
-    if turn.state is GroupState.STABLE:
-        turn.reply(waiting, turn.assigned(name))
-        return turn.decision()
-    turn.fence(name, ErrorCode.REBALANCE_IN_PROGRESS, name)
-    turn.syncing[name] = waiting
-    if name == turn.leader:
-        turn.assign({entry.member_id: bytes(entry.assignment) for entry in request.assignments})
-    return turn.decision()
+    change.has_synced(name)
+    if change.state is GroupState.STABLE:
+        change.reply(waiting, change.assigned(name))
+        return change.decision()
+    change.fence(name, ErrorCode.REBALANCE_IN_PROGRESS, name)
+    change.syncing[name] = waiting
+    if name == change.leader:
+        change.assign({entry.member_id: bytes(entry.assignment) for entry in request.assignments})
+    return change.decision()
 
 
 def _sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> ErrorCode:
@@ -116,21 +116,21 @@ def leave(
     if not request.group_id or group is None:
         code = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
         return Decision(replies=(Reply(context.request_id, LeaveGroupResponse(error_code=code)),))
-    turn = Turn(group, now_ms, config)
+    change = ClassicChange(group, now_ms, config)
     response = LeaveGroupResponse()
     some_left = False
     for member_id, instance_id in leaving(request, context.api_version):
-        code = _remove(turn, member_id, instance_id)
+        code = _remove(change, member_id, instance_id)
         some_left = some_left or code == ErrorCode.NONE
         response.members.append(
             response.MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=code)
         )
     if context.api_version < SEVERAL_MEMBERS_VERSION:
         response = LeaveGroupResponse(error_code=response.members[0].error_code)
-    turn.reply(Waiting(context.request_id, context.api_version), response)
-    if some_left and turn.state is not GroupState.EMPTY:
-        turn.rebalance_or_go_on()
-    return turn.decision() if some_left else Decision(replies=turn.decision().replies)
+    change.reply(Waiting(context.request_id, context.api_version), response)
+    if some_left and change.state is not GroupState.EMPTY:
+        change.rebalance_or_go_on()
+    return change.decision() if some_left else Decision(replies=change.decision().replies)
 
 
 def leaving(request: LeaveGroupRequest, api_version: int) -> list[tuple[str, str | None]]:
@@ -140,43 +140,43 @@ def leaving(request: LeaveGroupRequest, api_version: int) -> list[tuple[str, str
     return [(entry.member_id, entry.group_instance_id) for entry in request.members]
 
 
-def _remove(turn: Turn, member_id: str, instance_id: str | None) -> ErrorCode:
-    if member_id in turn.pending:
-        turn.remove(member_id)
+def _remove(change: ClassicChange, member_id: str, instance_id: str | None) -> ErrorCode:
+    if member_id in change.pending:
+        change.remove(member_id)
         return ErrorCode.NONE
     if not member_id and instance_id is not None:
-        member_id = turn.static_members.get(instance_id, "")
+        member_id = change.static_members.get(instance_id, "")
         instance_id = None
-    code = member_error(turn.live(), member_id, instance_id)
+    code = member_error(change.live(), member_id, instance_id)
     if code == ErrorCode.NONE:
-        turn.remove(member_id)
+        change.remove(member_id)
     return code
 
 
 def expire(group: ClassicGroup, key: TimerKey, now_ms: int, config: ClassicConfig) -> GroupDecision:
     """A timer of the group has run out: a session, the time to join, or the time to send SyncGroup."""
     live = group.live
-    turn = Turn(group, now_ms, config)
+    change = ClassicChange(group, now_ms, config)
     if key.kind == SESSION:
         name = key.member_id
         waits = name not in live.fresh and (name in live.joining or name in live.syncing)
         if waits or (name not in live.members and name not in live.pending):
             return NOTHING
         was_member = name in live.members
-        turn.remove(name)
+        change.remove(name)
         if was_member:
-            turn.rebalance_or_go_on()
+            change.rebalance_or_go_on()
         else:
-            turn.go_on()
+            change.go_on()
     elif key.kind == JOIN and live.state is GroupState.PREPARING_REBALANCE:
-        turn.waited_long_enough()
+        change.waited_long_enough()
     elif key.kind == SYNC and live.state in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE} and live.unsynced:
         for name in sorted(live.unsynced):
-            turn.remove(name)
-        turn.prepare()
+            change.remove(name)
+        change.prepare()
     else:
         return NOTHING
-    return turn.decision()
+    return change.decision()
 
 
 def on_loaded(group: ClassicGroup, now_ms: int, config: ClassicConfig) -> GroupDecision:
@@ -185,9 +185,9 @@ def on_loaded(group: ClassicGroup, now_ms: int, config: ClassicConfig) -> GroupD
     Members join anew in a group that has grown too large for a changed setting, and in one that has just become a classic
     one: its record has no leader, because nobody has assigned anything yet.
     """
-    turn = Turn(group, now_ms, config)
-    for name in turn.members:
-        turn.keep_session(name)
-    if len(turn.members) > config.max_size or (turn.members and group.leader is None):
-        turn.prepare()
-    return turn.decision()
+    change = ClassicChange(group, now_ms, config)
+    for name in change.members:
+        change.keep_session(name)
+    if len(change.members) > config.max_size or (change.members and group.leader is None):
+        change.prepare()
+    return change.decision()

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from coordinator.group.classic.turn import join_refusal
+from coordinator.group.classic.change import join_refusal
 from coordinator.group.config import GroupConfig
 from coordinator.group.consumer.change import GroupChange
 from coordinator.group.consumer.config import MigrationPolicy

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coordinator.group.classic.change import join_refusal
 from coordinator.group.classic.join import join as join_classic_group
 from coordinator.group.classic.membership import SEVERAL_MEMBERS_VERSION, leaving
-from coordinator.group.classic.turn import join_refusal
 from coordinator.group.config import GroupConfig
 from coordinator.group.consumer import classic_members
 from coordinator.group.consumer.change import GroupChange

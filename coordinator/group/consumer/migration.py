@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from coordinator.group.classic.change import ClassicChange
 from coordinator.group.classic.records import group_record
 from coordinator.group.classic.records import tombstone as classic_tombstone
 from coordinator.group.classic.state import ClassicGroup, ClassicMember, ClassicSoft, GroupState, Live, Protocol
-from coordinator.group.classic.turn import Turn
 from coordinator.group.config import GroupConfig
 from coordinator.group.consumer.departure import remove_members
 from coordinator.group.consumer.embedded import (
@@ -73,16 +73,16 @@ def upgrade(group: ClassicGroup, now_ms: int, image: TopicsImage, config: GroupC
         return Upgraded(fresh, (classic_tombstone(group.group_id),), (), ())
     live = group.live
     _check_upgrade(group, config)
-    turn = Turn(group, now_ms, config.classic)
+    change = ClassicChange(group, now_ms, config.classic)
     for name in live.members:
-        turn.fence(name, ErrorCode.REBALANCE_IN_PROGRESS, name)
+        change.fence(name, ErrorCode.REBALANCE_IN_PROGRESS, name)
     records = [classic_tombstone(group.group_id), *_upgrade_records(group.group_id, live, image)]
     upgraded = applied(ConsumerGroup(group.group_id), records[1:])
     timers = tuple(
         Timer(session_timer(group.group_id, name), now_ms + member.session_timeout_ms)
         for name, member in live.members.items()
     )
-    return Upgraded(upgraded, tuple(records), timers, turn.decision().replies)
+    return Upgraded(upgraded, tuple(records), timers, change.decision().replies)
 
 
 def _check_upgrade(group: ClassicGroup, config: GroupConfig) -> None:
@@ -177,11 +177,11 @@ def downgraded(
     """The members ``left``, all of the classic protocol, as a classic group that has begun to rebalance."""
     live = _classic_live(group, left, now_ms, image)
     stable = ClassicGroup(group.group_id, soft=ClassicSoft(live))
-    turn = Turn(stable, now_ms, config.classic)
+    change = ClassicChange(stable, now_ms, config.classic)
     for name in live.members:
-        turn.keep_session(name)
-    turn.prepare()
-    rest = turn.decision()
+        change.keep_session(name)
+    change.prepare()
+    rest = change.decision()
     decision: GroupDecision = Decision(
         # Without a leader: a coordinator that loads this record begins the rebalance anew.
         records=(*group_tombstones(group), group_record(group.group_id, replace(live, leader=None)), *rest.records),
@@ -189,7 +189,7 @@ def downgraded(
         timers=(*(timer for name in group.members for timer in all_cancelled(group.group_id, name)), *rest.timers),
         replies=rest.replies,
     )
-    return ClassicGroup(group.group_id, is_recorded=True, soft=ClassicSoft(turn.live())), decision
+    return ClassicGroup(group.group_id, is_recorded=True, soft=ClassicSoft(change.live())), decision
 
 
 def _classic_live(group: ConsumerGroup, left: Iterable[str], now_ms: int, image: TopicsImage) -> Live:

@@ -1,7 +1,7 @@
 """The streams rebalance protocol (KIP-1071): the machine of streams groups.
 
-- ``assignor``          task assignors: one interface, and the table of those that there are
 - ``assignment``        the target assignment of a whole group: what the assignor says, as records of what changed
+- ``assignor``          task assignors: one interface, and the table of those that there are
 - ``classic``           members of the classic protocol in a streams group, and groups that change between the two
                         protocols
 - ``configuration``     what a topology means for the topics that there are: tasks, internal topics, and what is wrong

@@ -5,8 +5,8 @@ It costs generated code a local integer per node and record, and nothing where i
 
 from __future__ import annotations
 
-from streamsrt.measures import Spread
 from streamsrt.operators.engine.plan import Plan
+from streamsrt.sensors import Spread
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import own_store
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from streamsrt.errors import UserError
-from streamsrt.measures import Spread
+from streamsrt.sensors import Spread
 
 Meter = TypeVar("Meter", bound="UserCounter | UserLatency")
 

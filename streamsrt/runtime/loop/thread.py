@@ -79,10 +79,10 @@ from streamsrt.runtime.tracing import OnWork, no_spans
 from streamsrt.runtime.values import MemoryUse, Progress, State
 from streamsrt.tasks.changelog_work import StepMeter
 from streamsrt.tasks.damage import damaged_store
+from streamsrt.tasks.error_policy import ErrorAction, action_for
 from streamsrt.tasks.owned_task import OwnedTask
 from streamsrt.tasks.task_manager import TaskManager
 from streamsrt.tasks.task_offsets import TaskOffsets
-from streamsrt.tasks.treatments import Treatment, treatment_of
 
 logger = logging.getLogger(__name__)
 
@@ -231,7 +231,7 @@ class StreamThread:
                 try:
                     self._process(limit_records)
                 except StreamsError as error:
-                    self._treat(error, alone=not self._committer.is_atomic)
+                    self._handle_error(error, alone=not self._committer.is_atomic)
             case SendOutputs():
                 self._flush_outputs()
             case CommitAll():
@@ -322,16 +322,16 @@ class StreamThread:
         try:
             self._committer.commit(together, self._member.member_id, self._member.member_epoch)
         except StreamsError as error:
-            self._treat(error, alone=False)
+            self._handle_error(error, alone=False)
         ended_ns = time.monotonic_ns()
         self.meter.commit.add(began_ns, ended_ns, 1)
         self.on_work("commit", began_ns, ended_ns, 1)
 
-    def _treat(self, error: StreamsError, *, alone: bool) -> None:
-        match treatment_of(error):
-            case Treatment.START_OVER:
+    def _handle_error(self, error: StreamsError, *, alone: bool) -> None:
+        match action_for(error):
+            case ErrorAction.START_OVER:
                 self._start_over(error)
-            case Treatment.RESTORE:
+            case ErrorAction.RESTORE:
                 self._recover(error, alone=alone)
             case _:
                 raise error

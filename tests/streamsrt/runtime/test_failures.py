@@ -19,29 +19,29 @@ from streamsrt.errors import (
 )
 from streamsrt.membership.values import Tasks
 from streamsrt.runtime.failures import commits_at_the_end
+from streamsrt.tasks.error_policy import ErrorAction, action_for
 from streamsrt.tasks.owned_task import OwnedTask
-from streamsrt.tasks.treatments import Treatment, treatment_of
 from tests.streamsrt.rig import Rig, number
 
 CASES = [
-    (DeliveryTimeoutError("late"), Treatment.START_OVER),
-    (TransactionLostError("lost"), Treatment.START_OVER),
-    (ProducerFencedError("fenced"), Treatment.START_OVER),
-    (StoreCorruptedError("torn"), Treatment.RESTORE),
-    (StateError("full"), Treatment.END_UNDONE),
-    (StateDirectoryLockedError("held"), Treatment.END_UNDONE),
-    (ProcessingError("raised", "in", 0, 1), Treatment.END_BEFORE_RECORD),
-    (ProductionError("refused"), Treatment.END_BEFORE_RECORD),
-    (BrokerUnreachableError("away"), Treatment.END_COMMITTED),
-    (MissingTopicError("gone"), Treatment.END_COMMITTED),
+    (DeliveryTimeoutError("late"), ErrorAction.START_OVER),
+    (TransactionLostError("lost"), ErrorAction.START_OVER),
+    (ProducerFencedError("fenced"), ErrorAction.START_OVER),
+    (StoreCorruptedError("torn"), ErrorAction.RESTORE),
+    (StateError("full"), ErrorAction.END_UNDONE),
+    (StateDirectoryLockedError("held"), ErrorAction.END_UNDONE),
+    (ProcessingError("raised", "in", 0, 1), ErrorAction.END_BEFORE_RECORD),
+    (ProductionError("refused"), ErrorAction.END_BEFORE_RECORD),
+    (BrokerUnreachableError("away"), ErrorAction.END_COMMITTED),
+    (MissingTopicError("gone"), ErrorAction.END_COMMITTED),
 ]
 
 
-@pytest.mark.parametrize(("error", "treatment"), CASES, ids=lambda each: getattr(each, "name", type(each).__name__))
+@pytest.mark.parametrize(("error", "action"), CASES, ids=lambda each: getattr(each, "name", type(each).__name__))
 def test_the_thread_does_what_the_table_says(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, error: StreamsError, treatment: Treatment
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, error: StreamsError, action: ErrorAction
 ) -> None:
-    assert treatment_of(error) is treatment
+    assert action_for(error) is action
     rig.network.write(("in", 0), [(b"a", number(1))])
     rig.give(Tasks(active=rig.tasks(0)))
     rig.turn(4)
@@ -57,7 +57,7 @@ def test_the_thread_does_what_the_table_says(
         commit(list(tasks), member_id, member_epoch)
 
     monkeypatch.setattr(rig.committer, "commit", fail_once)
-    if treatment in (Treatment.START_OVER, Treatment.RESTORE):
+    if action in (ErrorAction.START_OVER, ErrorAction.RESTORE):
         rig.thread._commit_all()
         assert rig.manager.opened == opened + 1
         assert ("in", 0) not in rig.network.admin.offsets
@@ -67,4 +67,4 @@ def test_the_thread_does_what_the_table_says(
     rig.thread._end_after_failure(error)
     is_committed = ("in", 0) in rig.network.admin.offsets
     assert is_committed == commits_at_the_end(error, is_atomic=False)
-    assert is_committed == (treatment is Treatment.END_COMMITTED or isinstance(error, ProcessingError))
+    assert is_committed == (action is ErrorAction.END_COMMITTED or isinstance(error, ProcessingError))

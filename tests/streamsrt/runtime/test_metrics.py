@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from streamsrt.client.values import Fetched
-from streamsrt.measures import Rates
 from streamsrt.membership.values import Tasks
 from streamsrt.runtime.meter import ThreadMeter
 from streamsrt.runtime.metrics import (
@@ -30,6 +29,7 @@ from streamsrt.runtime.metrics import (
 from streamsrt.runtime.store_metrics import global_store_metrics, store_metrics
 from streamsrt.runtime.task_metrics import shares_of_time, task_metrics
 from streamsrt.runtime.values import MemoryUse, Progress, RestoreProgress, State, TaskProgress, ThreadState
+from streamsrt.sensors import Rates
 from streamsrt.state.kinds import lay_out
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coordinator.group.classic.change import JOIN as CLASSIC_JOIN
+from coordinator.group.classic.change import SYNC, ClassicChange, join_refusal
 from coordinator.group.classic.records import tombstone
 from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupState, Live
-from coordinator.group.classic.turn import JOIN as CLASSIC_JOIN
-from coordinator.group.classic.turn import SYNC, Turn, join_refusal
 from coordinator.group.config import GroupConfig
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.classic.members import CONSUMER, REJOIN, encoded_assignment, task_ids
@@ -148,11 +148,11 @@ def _downgraded(
         static_members={member.instance_id: name for name, member in members.items() if member.instance_id},
     )
     classic = ClassicGroup(group_id)
-    turn = Turn(replace(classic, soft=replace(classic.soft, live=live)), now_ms, config.classic)
-    turn.write()
-    written = turn.decision().records
-    turn.prepare()
-    begun = turn.decision()
+    change = ClassicChange(replace(classic, soft=replace(classic.soft, live=live)), now_ms, config.classic)
+    change.write()
+    written = change.decision().records
+    change.prepare()
+    begun = change.decision()
     ended = [record for name in group.members for record in member_tombstones(group_id, name)]
     stopped = [CancelTimer(TimerKey(kind, group_id, name)) for name in group.members for kind in (REBALANCE, REJOIN)]
     return replace(

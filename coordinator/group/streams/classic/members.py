@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from coordinator.group.classic.change import join_refusal
 from coordinator.group.classic.membership import leaving
 from coordinator.group.classic.state import Protocol
-from coordinator.group.classic.turn import join_refusal
 from coordinator.group.config import GroupConfig
 from coordinator.group.members import find_member
 from coordinator.group.refusal import Refused

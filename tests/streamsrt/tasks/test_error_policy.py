@@ -23,7 +23,7 @@ from streamsrt.errors import (
 from streamsrt.membership.values import NOTHING, ReportOwned, Tasks
 from streamsrt.runtime.values import State
 from streamsrt.state.directory import StateDirectory
-from streamsrt.tasks.treatments import TREATMENTS, Treatment, is_waited_out, row_of
+from streamsrt.tasks.error_policy import ERROR_POLICY, ErrorAction, is_waited_out, policy_for
 from tests.streamsrt.rig import MakeRig, Rig, number
 from tests.streamsrt.runtime.test_damaged_stores import NAMES, damage, task_of, write
 
@@ -45,18 +45,18 @@ def test_every_class_has_its_row() -> None:
         if not module.name.startswith(("streamsrt.testing", "streamsrt.backfill.")):
             importlib.import_module(module.name)
     ours = {each for each in classes(StreamsError) if each.__module__.startswith("streamsrt.")}
-    assert {each for each in ours if not each.__module__.startswith(ELSEWHERE)} == set(TREATMENTS)
+    assert {each for each in ours if not each.__module__.startswith(ELSEWHERE)} == set(ERROR_POLICY)
 
 
 def test_a_class_without_a_row_is_treated_as_the_nearest_one() -> None:
     class OddError(StoreCorruptedError):
         pass
 
-    assert row_of(OddError("odd")) is TREATMENTS[StoreCorruptedError]
+    assert policy_for(OddError("odd")) is ERROR_POLICY[StoreCorruptedError]
 
 
 def test_every_treatment_is_used() -> None:
-    assert {each for row in TREATMENTS.values() for each in row} == set(Treatment)
+    assert {each for row in ERROR_POLICY.values() for each in row} == set(ErrorAction)
 
 
 @pytest.mark.parametrize(

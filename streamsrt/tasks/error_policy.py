@@ -1,9 +1,9 @@
 """What is done about each class of error: the table that tasks and their thread go by.
 
-1. Every class that can reach them has its row in :data:`TREATMENTS`, by its own name; a class that has none is treated as
+1. Every class that can reach them has its row in :data:`ERROR_POLICY`, by its own name; a class that has none is treated as
    the nearest one above it.
 2. What is done depends on whether a task is only being opened and started, or restores, runs and commits.
-3. A failure is its task's own where the row says so (:attr:`Treatment.WAIT`, :attr:`Treatment.RESTORE`). What ends the
+3. A failure is its task's own where the row says so (:attr:`ErrorAction.WAIT`, :attr:`ErrorAction.RESTORE`). What ends the
    thread is put before the application's exception handler, which says whether it is replaced, or the instance or the
    whole application ends.
 4. Not in the table, since no error comes of it: a lost membership (all tasks are closed, and the member joins again), and
@@ -63,7 +63,7 @@ from streamsrt.tasks.offset_metadata import BackfillRunningError
 from streamsrt.tasks.start_positions import NotThereYetError
 
 
-class Treatment(Enum):
+class ErrorAction(Enum):
     """What is done."""
 
     WAIT = "it is tried again, for task.timeout.ms; the other tasks go on"
@@ -74,24 +74,24 @@ class Treatment(Enum):
     END_COMMITTED = "it ends, after what was done is committed"
 
 
-class Row(NamedTuple):
+class ErrorPolicy(NamedTuple):
     """``starting``: while a task is opened, or it is looked for where it starts. ``running``: while it restores, processes
     or commits."""
 
-    starting: Treatment
-    running: Treatment
+    starting: ErrorAction
+    running: ErrorAction
 
 
-_CLUSTER = Row(Treatment.WAIT, Treatment.END_COMMITTED)
-_LOST = Row(Treatment.WAIT, Treatment.START_OVER)
-_RECORD = Row(Treatment.END_BEFORE_RECORD, Treatment.END_BEFORE_RECORD)
-_USER = Row(Treatment.END_COMMITTED, Treatment.END_COMMITTED)
-_STATE = Row(Treatment.END_UNDONE, Treatment.END_UNDONE)
+_CLUSTER = ErrorPolicy(ErrorAction.WAIT, ErrorAction.END_COMMITTED)
+_LOST = ErrorPolicy(ErrorAction.WAIT, ErrorAction.START_OVER)
+_RECORD = ErrorPolicy(ErrorAction.END_BEFORE_RECORD, ErrorAction.END_BEFORE_RECORD)
+_USER = ErrorPolicy(ErrorAction.END_COMMITTED, ErrorAction.END_COMMITTED)
+_STATE = ErrorPolicy(ErrorAction.END_UNDONE, ErrorAction.END_UNDONE)
 
-TREATMENTS: Mapping[type[StreamsError], Row] = MappingProxyType(
+ERROR_POLICY: Mapping[type[StreamsError], ErrorPolicy] = MappingProxyType(
     {
         # Results that were sent may not be there: a producer's delivery time-out, a fenced producer, an aborted transaction.
-        DeliveryTimeoutError: Row(Treatment.START_OVER, Treatment.START_OVER),
+        DeliveryTimeoutError: ErrorPolicy(ErrorAction.START_OVER, ErrorAction.START_OVER),
         TransactionLostError: _LOST,
         ProducerFencedError: _LOST,
         # The cluster: away, overloaded, not what it has to be, or it refuses.
@@ -110,8 +110,8 @@ TREATMENTS: Mapping[type[StreamsError], Row] = MappingProxyType(
         UnknownMemberError: _CLUSTER,
         NotThereYetError: _CLUSTER,
         # The state: damaged, held by another process, or on a disk that takes nothing.
-        StoreCorruptedError: Row(Treatment.RESTORE, Treatment.RESTORE),
-        StateDirectoryLockedError: Row(Treatment.WAIT, Treatment.END_UNDONE),
+        StoreCorruptedError: ErrorPolicy(ErrorAction.RESTORE, ErrorAction.RESTORE),
+        StateDirectoryLockedError: ErrorPolicy(ErrorAction.WAIT, ErrorAction.END_UNDONE),
         StoreClosedError: _STATE,
         StateError: _STATE,
         # A record, or what a user's function makes of it, after the exception handlers said that it fails.
@@ -137,16 +137,16 @@ TREATMENTS: Mapping[type[StreamsError], Row] = MappingProxyType(
 )
 
 
-def row_of(error: StreamsError) -> Row:
+def policy_for(error: StreamsError) -> ErrorPolicy:
     """That of the nearest class in the table."""
-    return next(TREATMENTS[each] for each in type(error).__mro__ if each in TREATMENTS)
+    return next(ERROR_POLICY[each] for each in type(error).__mro__ if each in ERROR_POLICY)
 
 
-def treatment_of(error: StreamsError) -> Treatment:
+def action_for(error: StreamsError) -> ErrorAction:
     """What is done about it while a task runs."""
-    return row_of(error).running
+    return policy_for(error).running
 
 
 def is_waited_out(error: StreamsError) -> bool:
     """Whether a task that can't start because of it tries again."""
-    return row_of(error).starting is Treatment.WAIT
+    return policy_for(error).starting is ErrorAction.WAIT

@@ -4,7 +4,7 @@ from math import isnan
 
 import pytest
 
-from streamsrt.measures import WINDOW_MS, WINDOW_NS, Rates, Spread, Work
+from streamsrt.sensors import WINDOW_MS, WINDOW_NS, Rates, Spread, Work
 
 
 def test_a_spread_is_of_the_last_two_windows() -> None:

@@ -33,7 +33,7 @@ def join_refusal(code: ErrorCode, member_id: str, api_version: int) -> JoinGroup
     return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=name)
 
 
-class Turn:
+class ClassicChange:
     """The members of ``Live``, to be changed; and records, timers and replies, which ``decision`` gives."""
 
     def __init__(self, group: ClassicGroup, now_ms: int, config: ClassicConfig) -> None:
