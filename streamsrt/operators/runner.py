@@ -335,11 +335,13 @@ class Runner:
                 flushed.store_keys,
                 flushed.raw_values,
                 flushed.timestamps,
-                None,
+                flushed.deletions_headers if self.plan.marks_deletions(store) else None,
                 self._task_partition,
             )
         owner = self._owners.get(store)
         if owner is not None:
+            # The headers of such a session are those that its row has, and aggregations give their rows none.
+            flushed.has_headers = not (self.plan.marks_deletions(store) and flushed.ends is not None)
             self._forward(owner, cache, flushed)
 
     def _unwritable(self, store: str, error: UnwritableValueError) -> ProductionError:

@@ -97,7 +97,18 @@ class Flushed:
     ``raw_values`` the serialised values.
     """
 
-    __slots__ = ("ends", "entries", "keys", "olds", "raw_values", "starts", "store_keys", "timestamps", "values")
+    __slots__ = (
+        "ends",
+        "entries",
+        "has_headers",
+        "keys",
+        "olds",
+        "raw_values",
+        "starts",
+        "store_keys",
+        "timestamps",
+        "values",
+    )
 
     def __init__(
         self,
@@ -111,6 +122,7 @@ class Flushed:
     ) -> None:
         self.ends: list[int] | None = None
         self.entries = entries
+        self.has_headers = True
         self.keys = keys
         self.values = values
         self.olds: list[Any] = []
@@ -142,8 +154,16 @@ class Flushed:
 
     @property
     def headers(self) -> list[Any]:
-        """Counted rows have none."""
-        return [entry.headers for entry in self.entries] or [()] * len(self.keys)
+        """Those with which the changes are forwarded. Counted rows have none."""
+        if not self.entries or not self.has_headers:
+            return [()] * len(self.keys)
+        return [entry.headers for entry in self.entries]
+
+    @property
+    def deletions_headers(self) -> list[Any] | None:
+        """Those of deleted rows, with none for all others; None where no deletion has any."""
+        each = [() if entry.value is not None else entry.headers for entry in self.entries]
+        return each if any(each) else None
 
     def __len__(self) -> int:
         return len(self.keys)

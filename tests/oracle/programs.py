@@ -574,6 +574,7 @@ def store_builder(given: Step) -> Store:
     timestamped = given["builder"].startswith("timestamped")
     if timestamped and not given["supplier"]["kind"].startswith("timestamped"):
         options["plain_rows"] = True
+        options["keeps_headers"] = False
     options["timestamped"] = timestamped
     return Store(given["supplier"]["name"], **options)
 

@@ -35,7 +35,8 @@ class Store:
     key-value store is deleted when stream time is that far beyond its last update (timedelta or int milliseconds): with a
     tombstone in the changelog, and the table forwards the deletion; such a store is not cached. ``plain_rows``: rows
     have no room for timestamps, as in Kafka Streams' plain suppliers; one that is read is -1.
-    ``keeps_headers``: as with ``dsl.store.format=headers``, which is meant by None. ``caching`` None: on in the DSL's
+    ``keeps_headers``: as with ``dsl.store.format=headers``, which is meant by None: a tombstone in the changelog of a
+    persistent store has the headers of the record that deleted the row. ``caching`` None: on in the DSL's
     operators, off for stores added with ``add_state_store``. ``logging`` False: no changelog, the state is lost with
     its directory. ``changelog_config``: topic settings of the changelog. ``in_memory`` None: as the application is
     configured (``dsl.store.suppliers.class``). ``timestamped`` None: on in the DSL's operators, off otherwise.

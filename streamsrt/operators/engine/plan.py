@@ -144,6 +144,12 @@ class Plan:
             spec.kind == "versioned" or spec.max_entries or spec.ttl_ms or spec.plain_rows or spec.keeps_headers
         )
 
+    def marks_deletions(self, store: str) -> bool:
+        """Whether a tombstone of the store's changelog has the headers of the record that deleted the row: where rows have
+        room for headers, which in Java are those of persistent stores only."""
+        spec = self.specs[store]
+        return spec.keeps_headers and spec.persistent and spec.kind != "versioned"
+
     def is_versioned(self, table: str) -> bool:
         """Whether the changes of a table's node are versions: of its own versioned store, or of its parent's."""
         node = self.node(table)

@@ -195,29 +195,32 @@ class PathBuilder:
         assert log_row is not None
 
         def log(entry: Any) -> None:
-            log_row(entry.key, entry.value, entry.timestamp)
+            log_row(entry.key, entry.value, entry.timestamp, entry.headers)
 
         def log_window(entry: Any) -> None:
             number = entry.sequence.to_bytes(4, "big") if numbered else b"\0\0\0\0"
-            log_row(entry.key + pack_start(entry.start) + number, entry.value, entry.timestamp)
+            log_row(entry.key + pack_start(entry.start) + number, entry.value, entry.timestamp, entry.headers)
 
         def log_session(entry: Any) -> None:
-            log_row(session_key(entry.key, entry.start, entry.end), entry.value, entry.timestamp)
+            log_row(session_key(entry.key, entry.start, entry.end), entry.value, entry.timestamp, entry.headers)
 
         if kind == "window":
             return log_window
         return log_session if kind == "session" else log
 
     def log_row(self, store: str) -> Callable[..., None] | None:
-        """Logs a row as the changelog has it, unless the store is cached: ``(key, value, timestamp, headers=())``."""
+        """Logs a row as the changelog has it, unless the store is cached: ``(key, value, timestamp, headers)``, of which the
+        headers are those of the record that changed the row."""
         if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
             return None
         serialize = self.plan.value_serde(self.plan.specs[store]).serialize
         topic, collect, partition = self.plan.changelog_topic(store), self.env.collect, self.env.task_partition
+        marks_deletions = self.plan.marks_deletions(store)
 
-        def log_row(key: bytes, value: Any, timestamp: int, headers: Any = ()) -> None:
+        def log_row(key: bytes, value: Any, timestamp: int, headers: Any) -> None:
             raw = None if value is None else serialize(value)
-            collect(topic, [key], [raw], [timestamp], [headers] if headers else None, partition)
+            each = [headers] if marks_deletions and raw is None and headers else None
+            collect(topic, [key], [raw], [timestamp], each, partition)
 
         return log_row
 

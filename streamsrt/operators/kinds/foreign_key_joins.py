@@ -120,7 +120,7 @@ def make_subscription_send(builder: PathBuilder, node: ProcessorNode, made: Path
         """Which foreign keys are told what."""
         before = None if old is None else extract(old)
         after = None if value is None else extract(value)
-        if not op.left and (after is None if value is not None else before is None):
+        if not op.left and value is not None and after is None:
             env.counters.dropped_null += 1
         told: list[tuple[Any, Instruction]] = []
         moved = before is not None and (after is None or serialize_foreign(after) != serialize_foreign(before))

@@ -143,7 +143,7 @@ def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
     time = env.stream_times.setdefault(node.name, StreamTime())
     sessions = Sessions(op, cache, time, env.counters, env.sequence.__next__, quiet=plan.is_cached(op.store))
     serde = plan.key_serde(plan.specs[op.store])
-    log, keeps_headers = builder.log_row(op.store), plan.specs[op.store].keeps_headers
+    log = builder.log_row(op.store)
     forwards = not (plan.is_cached(op.store) or op.emit_on_close)
     closing = sessions.closing
 
@@ -157,7 +157,7 @@ def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
             made.drop_late(key, value, timestamp, headers)
         for start, end, new, before in changes:
             if log is not None:
-                log(raw + pack_times(end, start), new, timestamp, headers if keeps_headers and new is None else ())
+                log(raw + pack_times(end, start), new, timestamp, headers)
             if forwards:
                 session = Windowed(key, start, end)
                 made.forward(session, new, end, (), before if node.sends_old_values else None)

@@ -209,7 +209,7 @@ def make_sliding_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
         key, raw, headers = current
         start, new, old, timestamp, logged_ms = change
         if log is not None:
-            log(raw + pack_start(start) + b"\0\0\0\0", new, logged_ms)
+            log(raw + pack_start(start) + b"\0\0\0\0", new, logged_ms, headers)
         if forwards:
             window = Windowed(key, start, start + difference)
             made.forward(window, new, timestamp, headers, old if node.sends_old_values else None)
