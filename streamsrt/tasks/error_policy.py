@@ -23,6 +23,7 @@ from streamsrt.client.values import (
     CommitError,
     DeliveryTimeoutError,
     FetchError,
+    GivenUpError,
     OffsetOutOfRangeError,
     ProducerFencedError,
     RecordRefusedError,
@@ -132,6 +133,7 @@ ERROR_POLICY: Mapping[type[StreamsError], ErrorPolicy] = MappingProxyType(
         MembershipError: _USER,
         MembershipRefusedError: _USER,
         ApplicationShutdownError: _USER,
+        GivenUpError: _USER,  # a stop before the loop has begun: there is no task yet
         StreamsError: _USER,
     }
 )
