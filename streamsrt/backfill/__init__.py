@@ -30,6 +30,7 @@
 ``archive``               the history of topics as Parquet files
 ``engine_spark_lake``     the shuffle plan: a lake's rows brought to their tasks by Spark, in the order in which the
                           task replays them
+``engine_spark_scan``     counting a lake whose records are made by expressions
 ``engine_spark_session``  the Spark session that a backfill runs in
 ``engine_spark_worker``   what runs in Spark's workers: tasks, and how they answer
 ``errors``                what can go wrong in a backfill

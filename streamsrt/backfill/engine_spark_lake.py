@@ -26,9 +26,9 @@ import numpy as np
 import pyarrow as pa
 
 from streamsrt.backfill.archive import batch_columns
-from streamsrt.backfill.engine_spark_session import quiet
+from streamsrt.backfill.engine_spark_session import first_line, quiet
 from streamsrt.backfill.engine_spark_worker import ANSWER, Where, answer, set_up_worker
-from streamsrt.backfill.errors import ArchiveError
+from streamsrt.backfill.errors import ArchiveError, BackfillError
 from streamsrt.backfill.lake import check_unchanged
 from streamsrt.backfill.manifest import Progress, TaskManifest, manifest_path, write_progress
 from streamsrt.backfill.order import Inputs
@@ -107,13 +107,13 @@ def _rows_of(
     """The rows of a lake, each as often as there are tasks that read it."""
     import pyspark.sql.functions as f
 
-    frame = spark.read.parquet(*(spark_path(file.path) for file in lake.files))
+    frame = read_lake(spark, lake)
     none = f.array().cast(_HEADERS_TYPE)
-    owner = f.col(PARTITION) if lake.partitioned else _partition_of_key(partitions)
+    owner = f.col(PARTITION) if lake.partitioned else partition_of_key(partitions)
     columns = [
         owner.cast("int").alias(PARTITION),
-        _as_long(frame, lake.order, per_second=1_000_000).alias(ORDER),
-        _as_long(frame, TIMESTAMP, per_second=1_000).alias(TIMESTAMP),
+        as_long(frame, lake.order, per_second=1_000_000).alias(ORDER),
+        as_long(frame, TIMESTAMP, per_second=1_000).alias(TIMESTAMP),
         f.col(KEY).cast("binary").alias(KEY),
         f.col(VALUE).cast("binary").alias(VALUE),
         # Spark takes ten times as long to hand over an array that is null as one that is empty.
@@ -136,6 +136,57 @@ def _rows_of(
     )
 
 
+def read_lake(spark: SparkSession, lake: LakePlan) -> DataFrame:
+    """The files of a lake with the columns of a record. Raises BackfillError where an expression is none of this lake."""
+    reader = spark.read if lake.root is None else spark.read.option("basePath", spark_path(lake.root))
+    frame = reader.parquet(*(spark_path(file.path) for file in lake.files))
+    if not lake.columns:
+        return frame
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    if zone not in ("UTC", "Etc/UTC"):
+        raise BackfillError(
+            f"the session of Spark has the time zone {zone}, by which expressions over times go: set "
+            "spark.sql.session.timeZone to UTC"
+        )
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as f
+
+    kept = [name for name in (KEY, VALUE, TIMESTAMP, PARTITION, OFFSET, HEADERS) if name in frame.columns]
+    order = () if lake.order in (*kept, *lake.columns) else (lake.order,)
+    plain = [f.col(name) for name in (*kept, *order) if name not in lake.columns]
+    try:
+        found = frame.select(*plain, *(f.expr(text).alias(name) for name, text in lake.columns.items()))
+        kinds = dict(found.dtypes)
+    except PySparkException as error:
+        raise BackfillError(
+            f"the lake of {lake.topic} has no such columns: {first_line(error)} Its columns are {', '.join(frame.columns)}"
+        ) from error
+    _check_kinds(lake, kinds)
+    return found
+
+
+def _check_kinds(lake: LakePlan, kinds: Mapping[str, str]) -> None:
+    """Raises BackfillError where an expression gives another type than a record has."""
+    integers = ("tinyint", "smallint", "int", "bigint")
+    allowed = {
+        KEY: ("string", "binary"),
+        VALUE: ("string", "binary"),
+        TIMESTAMP: ("timestamp", "timestamp_ntz", *integers),
+        PARTITION: integers,
+        OFFSET: integers,
+    }
+    missing = [name for name in (KEY, VALUE, TIMESTAMP) if name not in kinds]
+    if missing:
+        raise BackfillError(f"the lake of {lake.topic} has no {', '.join(missing)}: say what it is by an expression")
+    for name, wanted in allowed.items():
+        if name in kinds and kinds[name] not in wanted:
+            raise BackfillError(
+                f"{name} of the lake of {lake.topic} ({lake.columns.get(name, name)}) is {kinds[name]}, and must be "
+                f"{' or '.join(wanted)}: write it as the application's serde does, e.g. cast({name} as string) or "
+                "to_json(struct(*))"
+            )
+
+
 def spark_path(path: str) -> str:
     """A file of this machine as Spark takes it: in a file system that is said, and with nothing that it would expand."""
     return "file:" + _GLOB.sub(r"\\\g<0>", path)
@@ -153,7 +204,7 @@ def _headers_of(frame: DataFrame) -> Column:
     )
 
 
-def _as_long(frame: DataFrame, column: str, *, per_second: int) -> Column:
+def as_long(frame: DataFrame, column: str, *, per_second: int) -> Column:
     """A column of integers as it is; a time as what has passed since 1970 in UTC, whatever zone the session has."""
     import pyspark.sql.functions as f
 
@@ -169,7 +220,7 @@ def _as_long(frame: DataFrame, column: str, *, per_second: int) -> Column:
     return whole * per_second + f.floor(seconds * per_second).cast("long")
 
 
-def _partition_of_key(partitions: int) -> Column:
+def partition_of_key(partitions: int) -> Column:
     import pyspark.sql.functions as f
     from pyspark.sql.pandas.functions import arrow_udf
 

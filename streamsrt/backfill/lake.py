@@ -8,13 +8,16 @@
    column of integers or timestamps, and ``timestamp`` unless another one is named. That is one order, however the files are
    laid out; where two records differ in no column, it does not matter which comes first. They stand directly before the
    first offset that the log holds: such a lake must not hold what the log still does.
-4. Without ``partition``, a record belongs to where Kafka's default partitioner puts its key, which must not be null.
+4. Without ``partition``, a record belongs to where Kafka's default partitioner puts its key, which must not be null. Folders
+   named ``partition=N`` are such a column; others, such as dates, only hold files.
+5. Where the columns are others, ``columns`` says what a record is made of, in Spark's SQL. Then Spark counts the lake when
+   the plan is made, with the same expressions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,7 @@ from streamsrt.backfill.parquet_files import (
     opened,
 )
 from streamsrt.backfill.plan import LakeFile, LakePlan
+from streamsrt.client.values import TopicPartition
 from streamsrt.wire.murmur2 import PartitionMemo
 
 _REQUIRED = (KEY, VALUE, TIMESTAMP)
@@ -49,11 +53,15 @@ _SCAN_ROWS = 65_536
 @dataclass(frozen=True, slots=True)
 class Lake:
     """Parquet files of a topic in no order. ``order``: the column that says which record of a partition came first, unless
-    the offsets do. ``allow_gaps``: offsets may be missing, since the topic was compacted or written in transactions."""
+    the offsets do. ``allow_gaps``: offsets may be missing, since the topic was compacted or written in transactions.
+
+    ``columns``: of ``key``, ``value``, ``timestamp``, ``partition``, ``offset`` those that are no columns of these names, as
+    expressions of Spark's SQL over the columns that there are: ``{"value": "to_json(struct(*))", "timestamp": "ts"}``."""
 
     path: Path | str
     order: str | None = None
     allow_gaps: bool = False
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +79,19 @@ def scan_lake(
 ) -> tuple[LakePlan, dict[int, LakeShare]]:
     """The files of a lake, and what they hold of each partition. ``times`` gets how their times are written. Raises
     ArchiveError."""
-    root = Path(lake.path)
-    if not root.is_dir():
-        raise ArchiveError(f"lake {root} is not a directory: give TOPIC=DIRECTORY of Parquet files")
-    paths = [path.absolute() for path in sorted(root.rglob("*.parquet")) if is_data_file(root, path)]
-    if not paths:
-        raise _empty(root)
+    root, paths = _paths(lake)
+    if lake.columns:
+        # Not before it is wanted: Spark is an extra.
+        from streamsrt.backfill.engine_spark_session import check_installed
+
+        check_installed()
+        from streamsrt.backfill.engine_spark_scan import scan_mapped
+
+        return scan_mapped(lake, root, paths, topic, partitions)
     first = _schema_of(paths[0])
     names = set(first.names)
+    in_folders = PARTITION not in names and all(_folder_partition(root, path) is not None for path in paths)
+    names |= {PARTITION} if in_folders else set()
     order, partitioned = _order(lake, paths[0], names), PARTITION in names
     used = dict.fromkeys((*_REQUIRED, order))
     count = _Counts(topic, partitions, exact=order == OFFSET)
@@ -92,7 +105,8 @@ def scan_lake(
             if not records:
                 continue
             check_no_nulls(path, file, TIMESTAMP)
-            for owners, offsets in _scan(path, file, order, partitioned=partitioned, partitions=partitions):
+            folder = _folder_partition(root, path) if in_folders else None
+            for owners, offsets in _scan(path, file, order, folder, partitioned=partitioned, partitions=partitions):
                 count.add(path, owners, offsets)
             count.end_file()
             if times is not None:
@@ -101,9 +115,34 @@ def scan_lake(
     if not files:
         raise _empty(root)
     described = LakePlan(
-        topic=topic, files=tuple(files), order=order, partitioned=partitioned, headers=HEADERS in names
+        topic=topic,
+        files=tuple(files),
+        order=order,
+        partitioned=partitioned,
+        headers=HEADERS in names,
+        root=str(root.absolute()) if in_folders else None,
     )
     return described, count.shares(allow_gaps=lake.allow_gaps)
+
+
+def _paths(lake: Lake) -> tuple[Path, list[Path]]:
+    """The folder of a lake, and its files. Raises ArchiveError where there are none."""
+    root = Path(lake.path)
+    if not root.is_dir():
+        raise ArchiveError(f"lake {root} is not a directory: give TOPIC=DIRECTORY of Parquet files")
+    paths = [path.absolute() for path in sorted(root.rglob("*.parquet")) if is_data_file(root, path)]
+    if not paths:
+        raise _empty(root)
+    return root, paths
+
+
+def _folder_partition(root: Path, path: Path) -> int | None:
+    """The partition that a folder of a lake names."""
+    for part in path.parts[len(root.absolute().parts) : -1]:
+        name, _, number = part.partition("=")
+        if name == PARTITION and number.isdecimal():
+            return int(number)
+    return None
 
 
 def _empty(root: Path) -> ArchiveError:
@@ -119,11 +158,11 @@ def _check_alike(path: Path, schema: Any, first: Path, expected: Any) -> None:
     """Raises ArchiveError where Spark, which goes by one file, would misread another one."""
     if set(schema.names) != set(expected.names):
         raise ArchiveError(f"{path} has other columns than {first}: write the files of a lake alike")
-    for field in schema:
-        if not field.type.equals(expected.field(field.name).type):
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        if not kind.equals(expected.field(name).type):
             raise ArchiveError(
-                f"{path}: column {field.name} is {field.type}, and {expected.field(field.name).type} in {first}: write the "
-                "files of a lake alike"
+                f"{path}: column {name} is {kind}, and {expected.field(name).type} in {first}: write the files of a lake "
+                "alike"
             )
 
 
@@ -161,7 +200,7 @@ def _order(lake: Lake, path: Path, names: set[str]) -> str:
 
 
 def _scan(
-    path: Path, file: Any, order: str, *, partitioned: bool, partitions: int
+    path: Path, file: Any, order: str, folder: int | None, *, partitioned: bool, partitions: int
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
     """The partition and the place in the order of each row."""
     import pyarrow as pa
@@ -170,14 +209,20 @@ def _scan(
     kind = file.schema_arrow.field(order).type
     if not (pa.types.is_integer(kind) or pa.types.is_timestamp(kind)):
         raise ArchiveError(f"{path}: column {order} is {kind}; order is integers or timestamps")
-    columns = list(dict.fromkeys([PARTITION if partitioned else KEY, order]))
+    owner = order if folder is not None else PARTITION if partitioned else KEY
+    columns = list(dict.fromkeys([owner, order]))
     for batch in file.iter_batches(batch_size=_SCAN_ROWS, columns=columns):
-        places, owners = batch.column(order), batch.column(columns[0])
+        places, owners = batch.column(order), batch.column(owner)
         if places.null_count or owners.null_count:
             raise ArchiveError(
-                f"{path} has rows without {order if places.null_count else columns[0]}: nothing says where they belong"
+                f"{path} has rows without {order if places.null_count else owner}: nothing says where they belong"
             )
-        found = numbers(owners) if partitioned else np.array(memo.partitions(key_bytes(owners), partitions), np.int64)
+        if folder is not None:
+            found = np.full(len(places), folder, np.int64)
+        elif partitioned:
+            found = numbers(owners)
+        else:
+            found = np.array(memo.partitions(key_bytes(owners), partitions), np.int64)
         yield found, numbers(places)
 
 
@@ -222,18 +267,24 @@ class _Counts:
                 found[partition] = LakeShare(records, files=files)
                 continue
             first, end = int(self._first[partition]), int(self._last[partition]) + 1
-            if records > end - first or (records < end - first and not allow_gaps):
-                raise ArchiveError(
-                    f"the lake of {self._topic}-{partition} holds {records} records of the {end - first} offsets from "
-                    f"{first} to {end - 1}: "
-                    + (
-                        "some are there twice"
-                        if records > end - first
-                        else "some are missing. If the topic was compacted or written in transactions, say --allow-gaps"
-                    )
-                )
             found[partition] = LakeShare(records, first, end, files)
+            check_share((self._topic, partition), found[partition], allow_gaps=allow_gaps)
         return found
+
+
+def check_share(place: TopicPartition, share: LakeShare, *, allow_gaps: bool) -> None:
+    """Raises ArchiveError where offsets are missing, or there twice."""
+    first, end, records = share.first_offset, share.next_offset, share.records
+    if first is None or end is None or records == end - first or (records < end - first and allow_gaps):
+        return
+    raise ArchiveError(
+        f"the lake of {place[0]}-{place[1]} holds {records} records of the {end - first} offsets from {first} to {end - 1}: "
+        + (
+            "some are there twice"
+            if records > end - first
+            else "some are missing. If the topic was compacted or written in transactions, say --allow-gaps"
+        )
+    )
 
 
 def check_unchanged(plan: LakePlan) -> None:

@@ -53,13 +53,16 @@ class LakeFile(_Value):
 
 class LakePlan(_Value):
     """Where a topic's records lie in no order. ``order``: the column that gives it; ``partitioned``: there is a column for
-    the partition; ``headers``: there is one for headers."""
+    the partition; ``headers``: there is one for headers. ``columns``: SQL expressions of Spark's for what is not a column of
+    that name; ``root``: where folders named ``partition=N`` begin."""
 
     topic: str
     files: tuple[LakeFile, ...]
     order: str
     partitioned: bool
     headers: bool
+    columns: dict[str, str] = Field(default_factory=dict)
+    root: str | None = None
 
 
 class SourceRange(_Value):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -45,6 +46,14 @@ def plan(
     lake_order: Annotated[
         list[str] | None, typer.Option("--lake-order", help="TOPIC=COLUMN that orders a lake without offsets")
     ] = None,
+    lake_column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--lake-column",
+            help="TOPIC.COLUMN=SQL: what key, value, timestamp, partition or offset of a lake is, where no column has that "
+            "name, e.g. orders.value='to_json(struct(*))'",
+        ),
+    ] = None,
     allow_gaps: Annotated[
         bool, typer.Option("--allow-gaps", help="archives of compacted or transactional topics: offsets may be missing")
     ] = False,
@@ -63,13 +72,16 @@ def plan(
     """Freeze what is read and which tasks there are; nothing is computed yet."""
     archives, lakes = key_value_pairs(archive or (), "--archive"), key_value_pairs(lake or (), "--lake")
     orders = key_value_pairs(lake_order or (), "--lake-order")
+    columns = _lake_columns(lake_column or (), lakes)
     wrong = sorted((archives.keys() & lakes.keys()) | (orders.keys() - lakes.keys()))
     if wrong:
         raise ConfigError(
             f"{', '.join(wrong)}: a topic has either an --archive or a --lake, which may have a --lake-order"
         )
     sources: dict[str, Source] = {topic: Archive(path, allow_gaps) for topic, path in archives.items()}
-    sources.update({topic: Lake(path, orders.get(topic), allow_gaps) for topic, path in lakes.items()})
+    sources.update(
+        {topic: Lake(path, orders.get(topic), allow_gaps, columns.get(topic, {})) for topic, path in lakes.items()}
+    )
     with bootstrap(bootstrap_servers) as address:
         made = Backfill(directory, bootstrap_servers=address).plan(
             application,
@@ -79,6 +91,17 @@ def plan(
             changelogs="full" if full_changelogs else "live",
         )
     _show_plan(made, directory, as_json=as_json)
+
+
+def _lake_columns(given: Sequence[str], lakes: Collection[str]) -> dict[str, dict[str, str]]:
+    """Expressions by topic and column."""
+    found: dict[str, dict[str, str]] = {}
+    for place, expression in key_value_pairs(given, "--lake-column").items():
+        topic, _, column = place.rpartition(".")
+        if topic not in lakes:
+            raise ConfigError(f"--lake-column {place}: give TOPIC.COLUMN=SQL for a topic that has a --lake")
+        found.setdefault(topic, {})[column] = expression
+    return found
 
 
 def _show_plan(made: Plan, directory: Path, *, as_json: bool) -> None:

@@ -114,6 +114,7 @@ def test_mistakes_are_named(scene: Scene, terminal: Terminal, tmp_path: Path) ->
             "which the application does not read; it reads airlines, departures",
         ),
         ((*plan, "--archive", f"departures={tmp_path / 'nowhere'}"), "is not a directory"),
+        ((*plan, "--lake-column", "departures.key=x"), "for a topic that has a --lake"),
         (("backfill", "plan", "__main__:topology", "-a", ID, *where), "Give the name of the file without .py"),
         (("backfill", "run", *where, "--engine", "flink"), "give local or spark"),
         (("backfill", "run", *where, "--workers", "0"), "give at least 1"),

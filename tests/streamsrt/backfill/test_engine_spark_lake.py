@@ -20,7 +20,7 @@ import pytest
 
 from streamsrt.backfill import Backfill
 from streamsrt.backfill.engine_spark import SparkEngine, _explained
-from streamsrt.backfill.engine_spark_lake import _as_long, spark_path
+from streamsrt.backfill.engine_spark_lake import as_long, spark_path
 from streamsrt.backfill.errors import ArchiveError, BackfillError, WorkerDiedError
 from streamsrt.backfill.job import Status
 from streamsrt.backfill.lake import Lake, scan_lake
@@ -144,7 +144,7 @@ def test_every_time_of_a_lake_is_the_one_that_an_archive_has(spark: SparkSession
         frame = spark.read.parquet(spark_path(str(tmp_path / "times.parquet")))
         assert [kind for _, kind in frame.dtypes] == ["timestamp_ntz", "timestamp"]
         units = (1_000, 1_000_000)
-        columns = [_as_long(frame, name, per_second=unit) for name in ("naive", "zoned") for unit in units]
+        columns = [as_long(frame, name, per_second=unit) for name in ("naive", "zoned") for unit in units]
         found = [tuple(row) for row in frame.select(*columns).collect()]
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
@@ -238,3 +238,122 @@ def test_it_can_be_seen_that_spark_sorts(spark: SparkSession, tmp_path: Path) ->
     assert any(stage.total for status in seen for stage in status.stages)
     assert "sorting" in {task.state for status in seen for task in status.tasks}
     assert not backfill.status().stages
+
+
+# ---------------------------------------------------------------------------------------------------- lakes as they are
+
+
+COLUMNS = {
+    "key": "cast(customer as string)",
+    "value": "concat(word, suffix)",
+    "timestamp": "at",
+    "partition": "shard",
+    "offset": "number",
+}
+
+
+def typed_lake(root: Path, parts: Sequence[Sequence[Line]]) -> Path:
+    """The lines in typed columns of other names, in folders by hour."""
+    rows = [(index, offset, *row) for index, part in enumerate(parts) for offset, row in enumerate(part)]
+    for hour in range(2):
+        shards, numbers, values, at = zip(*rows[hour::2], strict=True)
+        table = {
+            "shard": pa.array(shards, pa.int16()),
+            "number": pa.array(numbers, pa.int64()),
+            "at": pa.array(at, pa.timestamp("ms")).cast(pa.timestamp("us")),
+            "customer": pa.array([7] * len(at), pa.int64()),
+            "word": pa.array([value[:1] for value in values]),
+            "suffix": pa.array([value[1:] for value in values]),
+        }
+        folder = root / f"hour={hour}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table(table), folder / "part.parquet")
+    return root
+
+
+@pytest.mark.spark
+def test_records_are_made_of_typed_columns(spark: SparkSession, tmp_path: Path) -> None:
+    parts = [spring(120, 1), spring(90, 2)]
+    plan = load_plan(planned(tmp_path / "archived", parts).directory)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    lake = Lake(typed_lake(tmp_path / "lake", parts), columns=COLUMNS)
+    try:
+        with pytest.raises(
+            BackfillError, match=r"time zone America/New_York.*set spark\.sql\.session\.timeZone to UTC"
+        ):
+            scan_lake(lake, "lines", 2)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    described, shares = scan_lake(lake, "lines", 2)
+    assert {partition: (share.records, share.files) for partition, share in shares.items()} == {0: (120, 2), 1: (90, 2)}
+    tasks = [
+        task.model_copy(
+            update={
+                "sources": tuple(
+                    splice_lake(each.place, shares[each.partition], each.end, each.end, allow_gaps=False)
+                    for each in task.sources
+                )
+            }
+        )
+        for task in plan.tasks
+    ]
+    save_plan(plan.model_copy(update={"tasks": tuple(tasks), "lakes": (described,)}).sealed(), tmp_path / "plan")
+    backfill = Backfill(tmp_path / "plan")
+    backfill.run(SparkEngine())
+    assert results(backfill, tmp_path) == results(from_archive(tmp_path), tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"value": "nowhere"}, r"has no such columns: .*nowhere.* Its columns are shard, number"),
+        ({"value": "customer"}, r"value of the lake of lines \(customer\) is bigint, and must be string or binary"),
+        ({"timestamp": "word"}, "timestamp of the lake of lines .word. is string"),
+        ({"timestamp": "if(number = 3, null, at)"}, "rows without timestamp or offset"),
+        ({"partition": "shard + 5"}, "records of partition [56], and the topic has 2 partitions"),
+        ({"offset": "number * 2"}, "--allow-gaps"),
+        ({"offset": "number - 1"}, "has offset -1"),
+        ({"name": "word"}, "a record has no name: expressions are for key, value"),
+        ({"key": "nullif(customer, 7)", "partition": None, "offset": None}, "key of the lake of lines .* is bigint"),
+        ({"key": "nullif(word, 'a')", "partition": None, "offset": None}, r"has \d+ rows without key"),
+    ],
+)
+def test_what_is_wrong_with_expressions_is_said_when_planning(
+    spark: SparkSession, tmp_path: Path, change: dict[str, str | None], says: str
+) -> None:
+    columns = {name: text for name, text in {**COLUMNS, **change}.items() if text is not None}
+    root = typed_lake(tmp_path / "lake", [lines(20, 1), lines(10, 2)])
+    with pytest.raises(BackfillError, match=says) as raised:
+        scan_lake(Lake(root, columns=columns), "lines", 2)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.spark
+def test_folders_that_name_the_partition_are_a_column(spark: SparkSession, tmp_path: Path) -> None:
+    parts = [lines(60, 1), lines(50, 2)]
+    plan = load_plan(planned(tmp_path / "archived", parts).directory)
+    for index, part in enumerate(parts):
+        folder = tmp_path / "lake" / "day=2024-01-01" / f"partition={index}"
+        folder.mkdir(parents=True)
+        table = {
+            "offset": list(range(len(part)))[::-1],
+            "timestamp": [at for _, at in part][::-1],
+            "key": [b"k"] * len(part),
+            "value": [value for value, _ in part][::-1],
+        }
+        pq.write_table(pa.table(table), folder / "part.parquet")
+    described, shares = scan_lake(Lake(tmp_path / "lake"), "lines", 2)
+    assert (described.order, described.partitioned) == ("offset", True)
+    tasks = []
+    for task in plan.tasks:
+        sources = (
+            splice_lake(each.place, shares[each.partition], each.end, each.end, allow_gaps=False)
+            for each in task.sources
+        )
+        tasks.append(task.model_copy(update={"sources": tuple(sources)}))
+    save_plan(plan.model_copy(update={"tasks": tuple(tasks), "lakes": (described,)}).sealed(), tmp_path / "plan")
+    backfill = Backfill(tmp_path / "plan")
+    backfill.run(SparkEngine())
+    assert results(backfill, tmp_path) == results(from_archive(tmp_path), tmp_path)
