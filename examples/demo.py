@@ -2,7 +2,7 @@
 
     python -m examples.demo [--directory DIR] [--bootstrap-servers HOST:PORT] [--limit N]
 
-Everything is durable under the directory: stop it at any time, run it again, and it goes on where it stopped.
+Everything is durable under the directory: stop it at any time, run it again, and it resumes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
         console.print(f"[bold red]demo:[/] {error}")
         return error.exit_code if isinstance(error, StreamsError) else 2
     except KeyboardInterrupt:
-        console.print("Stopped. The next run goes on from here.")
+        console.print("Stopped. The next run resumes from here.")
         return 130
     return 0
 

@@ -71,7 +71,7 @@ class KafkaStreams(Queryable):
 
     ``config``: a :class:`~streamsrt.config.StreamsConfig`, or a mapping with Kafka Streams' keys.
     ``state_listener(new, old)`` is called on the processing thread, and so is ``uncaught_exception_handler(error)``, which
-    says what becomes of the instance when processing has failed (by default ``Response.SHUTDOWN_CLIENT``); there too
+    decides what happens to the instance when processing has failed (by default ``Response.SHUTDOWN_CLIENT``); there too
     ``restore_listener`` and ``standby_listener`` are told how state is restored and followed.
     Raises :class:`~streamsrt.errors.ConfigError` for a setting that is wrong.
     Source: ``org.apache.kafka.streams.KafkaStreams``.
@@ -175,7 +175,7 @@ class KafkaStreams(Queryable):
             return False
 
     def why_not_alive(self) -> list[str]:
-        """Why this instance should be started anew; empty where it should not."""
+        """Why this instance should be restarted; empty if it should not."""
         loop, state = self._loop, self._state
         if loop is None:
             return why_not_alive(state, 0.0, 1.0, "")

@@ -8,18 +8,18 @@
     │   ├── MissingTopicError        a source topic does not exist
     │   └── TopologyMismatchError    the group runs another topology at this epoch
     ├── BrokerError                  the cluster: start it, repair it, or use another one; exit code 3
-    │   ├── BrokerUnreachableError   nobody answers at the bootstrap servers
-    │   ├── NotABrokerError          somebody answers, but not in Kafka's protocol
+    │   ├── BrokerUnreachableError   no bootstrap server answers
+    │   ├── NotABrokerError          the server that answers does not speak Kafka's protocol
     │   ├── UnsupportedBrokerError   a needed API or version is missing
     │   └── RequestFailedError       the broker answered a request with an error code
     ├── StateError                   the state directory: free it, or let it be rebuilt; exit code 4
     │   ├── StateDirectoryLockedError
     │   └── StoreCorruptedError      the task's state is wiped and restored from its changelog
     ├── RecordError                  one record could not be handled; exit code 5
-    │   ├── DeserializationError     its bytes are not what the serde expects
+    │   ├── DeserializationError     the serde can't read its bytes
     │   ├── ProcessingError          the user's function raised
     │   └── ProductionError          it could not be serialized or written
-    ├── MembershipError              this member was fenced or its group is gone: give tasks up and join again; exit code 6
+    ├── MembershipError              this member was fenced, or its group is gone: give up the tasks and rejoin; exit code 6
     └── ApplicationShutdownError     another instance failed and asked all of them to stop; exit code 7
 
 Every message says what happened, where, and what to do next.
@@ -61,11 +61,11 @@ class BrokerError(StreamsError):
 
 
 class BrokerUnreachableError(BrokerError):
-    """Nobody answers at the bootstrap servers."""
+    """No bootstrap server answers."""
 
 
 class NotABrokerError(BrokerError):
-    """Somebody answers at the bootstrap servers, but not in Kafka's protocol."""
+    """The server at the bootstrap address does not speak Kafka's protocol."""
 
 
 class UnsupportedBrokerError(BrokerError):

@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m coordinator", description="A durable single-node broker that speaks Kafka's protocol."
     )
-    parser.add_argument("--data-dir", type=Path, required=True, help="where the logs live; made if missing")
+    parser.add_argument("--data-dir", type=Path, required=True, help="directory of the logs; created if missing")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument(
         "--port", type=_port, default=9092, help="port to listen on, 0 for a free one (default: %(default)s)"

@@ -11,15 +11,15 @@ module                  commands
 ``topics``              ``topics list|create|describe|delete``
 ``records``             ``produce``, ``consume``
 ``groups``              ``groups list|describe|delete|forget-topology``
-``backfill``            ``backfill plan|run|resume|status|verify|commit|abort``
+``backfill``            ``backfill operators|plan|run|resume|status|verify|commit|abort``
 ``state``               ``state export|clean``
 ``arguments``           pairs of ``KEY=VALUE``
 ``session``             connecting to a cluster, finding or starting the bundled broker
 ``output``              tables for people, JSON for programs
 ``application``         finding the application that a command names: ``MODULE:ATTRIBUTE``
 ``described_group``     a streams group as the cluster describes it, for the commands about groups
-``group_offsets``       ``streamsrt groups reset-offsets`` and ``delete-offsets``: where an application that is stopped
-                        goes on
+``group_offsets``       ``streamsrt groups reset-offsets`` and ``delete-offsets``: where a stopped application
+                        continues
 ``query``               ``streamsrt query``: asks a running instance over HTTP
 ``live_table``          a table that stays in place on a terminal while something runs; elsewhere lines, and the table
                         at the end
@@ -27,7 +27,7 @@ module                  commands
 
 Exit codes: 0 done; 1 anything unforeseen; 2 the user's mistake (arguments, configuration, topology, a missing topic);
 3 the broker can't be reached or refuses; 4 the state directory; 5 a record that could not be handled; 6 fenced from the
-group; 130 interrupted.
+group; 7 another instance asked all of them to stop; 130 interrupted.
 """
 
 from __future__ import annotations

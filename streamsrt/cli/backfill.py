@@ -21,7 +21,7 @@ from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.errors import ConfigError
 
-app = typer.Typer(help="State out of history: plan, run, hand over.", no_args_is_help=True)
+app = typer.Typer(help="Compute state from history: plan, run, hand over.", no_args_is_help=True)
 
 Directory = Annotated[Path, typer.Option("--dir", "-d", help="the plan's directory, one for each backfill")]
 EngineOption = Annotated[str, typer.Option("--engine", help="local (processes of this machine) or spark")]
@@ -261,13 +261,11 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) ->
 @app.command("verify")
 def verify(
     bootstrap_servers: BootstrapServers = None,
-    recompute: Annotated[
-        int, typer.Option(min=0, help="compute so many tasks, chosen by chance, once more and compare")
-    ] = 0,
+    recompute: Annotated[int, typer.Option(min=0, help="recompute this many tasks, chosen at random, and compare")] = 0,
     directory: Directory = DEFAULT_DIRECTORY,
     as_json: AsJson = False,
 ) -> None:
-    """Check the results of all tasks: files, counts, digests; with --recompute also a sample computed anew."""
+    """Check the results of all tasks: files, counts, digests; with --recompute also a recomputed sample."""
     if recompute:
         with bootstrap(bootstrap_servers) as address:
             manifests = Backfill(directory, bootstrap_servers=address).verify(recompute=recompute)

@@ -14,7 +14,7 @@ from streamsrt.runtime.bundled_broker import DATA_FOLDER
 
 
 def broker(
-    data_dir: Annotated[Path, typer.Option("--data-dir", help="where the logs live")] = HOME / DATA_FOLDER,
+    data_dir: Annotated[Path, typer.Option("--data-dir", help="directory of the logs")] = HOME / DATA_FOLDER,
     host: Annotated[str, typer.Option("--host", help="address to listen on")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="port to listen on, 0 for a free one")] = 9092,
     config: Annotated[list[str] | None, typer.Option("--config", help="KEY=VALUE by Kafka's names; repeatable")] = None,
@@ -27,7 +27,7 @@ def broker(
         bool, typer.Option("--truncate-corrupt", help="drop a corrupt log's records from the corruption on, and start")
     ] = False,
 ) -> None:
-    """Run the bundled broker until it is told to stop; its address is the first line on stdout."""
+    """Run the bundled broker until it is stopped; its address is the first line on stdout."""
     command = [sys.executable, "-m", "coordinator", "--data-dir", str(data_dir), "--host", host, "--port", str(port)]
     for pair in config or ():
         command += ["--config", pair]

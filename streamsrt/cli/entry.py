@@ -29,21 +29,23 @@ class _Command(NamedTuple):
 
 COMMANDS = {
     "run": _Command(
-        "run", "run", "Run an application as one member of its group; start it again elsewhere to share the work."
+        "run",
+        "run",
+        "Run an application as one member of its group; run it on another machine, too, to share the work.",
     ),
     "broker": _Command(
-        "broker", "broker", "Run the bundled broker until it is told to stop; its address is the first line on stdout."
+        "broker", "broker", "Run the bundled broker until it is stopped; its address is the first line on stdout."
     ),
-    "produce": _Command("records", "produce", "Write the lines of stdin as records, one each."),
+    "produce": _Command("records", "produce", "Write each line of stdin as a record."),
     "consume": _Command(
         "records", "consume", "Print the records of a topic from its start, partition by partition as they arrive."
     ),
-    "topology": _Command("topology", "app", "What an application computes."),
-    "topics": _Command("topics", "app", "Topics of the cluster."),
-    "groups": _Command("groups", "app", "Streams groups: one per application."),
-    "backfill": _Command("backfill", "app", "State out of history: plan, run, hand over."),
-    "state": _Command("state", "app", "State stores."),
-    "query": _Command("query", "app", "Asks a running application (started with --http) for its state."),
+    "topology": _Command("topology", "app", "Describe, compare and lock topologies."),
+    "topics": _Command("topics", "app", "List, create and delete topics."),
+    "groups": _Command("groups", "app", "Inspect and change streams groups, one per application."),
+    "backfill": _Command("backfill", "app", "Compute state from history: plan, run, hand over."),
+    "state": _Command("state", "app", "Export and clean state stores."),
+    "query": _Command("query", "app", "Query the state of a running application (started with --http)."),
 }
 
 
@@ -51,7 +53,7 @@ def command_line(called: str | None = None) -> typer.Typer:
     """The command line, of which only the command ``called`` can be run: of the others it has the help. None: none can."""
     app = typer.Typer(
         name="streamsrt",
-        help="Runs stream applications on Kafka's streams protocol, and looks at what they run on.",
+        help="Run stream applications on Kafka's streams protocol, and inspect topics, groups and state.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -82,7 +84,7 @@ def _options(
         typer.Option("--version", help="Show the version, and that of Python.", is_eager=True, callback=_show_version),
     ] = False,
 ) -> None:
-    """Runs stream applications on Kafka's streams protocol, and looks at what they run on."""
+    """Run stream applications on Kafka's streams protocol, and inspect topics, groups and state."""
 
 
 def run_command_line(arguments: Sequence[str] | None = None) -> None:

@@ -56,11 +56,11 @@ def reset_offsets(
     group: Group,
     bootstrap_servers: BootstrapServers = None,
     topics: Topics = None,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="to where the logs begin")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="to where the logs end")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="where they are: commit them anew")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="to the start of the logs")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="to the end of the logs")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="to the current offsets: commit them again")] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", help="to this offset of every partition")] = None,
-    shift_by: Annotated[int | None, typer.Option("--shift-by", help="so many records on, or back (-N)")] = None,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="N records forward, or back (-N)")] = None,
     to_datetime: Annotated[
         str | None, typer.Option("--to-datetime", help="to the first record of 2026-01-31T12:00:00.000 (UTC) or later")
     ] = None,
@@ -74,7 +74,7 @@ def reset_offsets(
     execute: Execute = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let an application that is stopped go on elsewhere in its input topics."""
+    """Set the offsets from which a stopped application continues in its input topics."""
     if dry_run and execute:
         raise ConfigError("--dry-run and --execute exclude each other")
     given: dict[str, Any] = {

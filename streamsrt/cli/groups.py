@@ -18,7 +18,7 @@ from streamsrt.client.values import LATEST
 from streamsrt.errors import ConfigError
 from streamsrt.wire.private_tags import REBALANCES_TAG
 
-app = typer.Typer(help="Streams groups: one per application.", no_args_is_help=True)
+app = typer.Typer(help="Inspect and change streams groups, one per application.", no_args_is_help=True)
 app.command("reset-offsets")(reset_offsets)
 app.command("delete-offsets")(delete_offsets)
 
@@ -47,7 +47,7 @@ def describe(
     verbose: Annotated[bool, typer.Option("--verbose", help="more columns")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Offsets and lag, members and their tasks, the state of one group, or why it was assigned anew and what moved."""
+    """Offsets and lag, members and their tasks, the state of one group, or why it was rebalanced and which tasks moved."""
     if view not in _VIEWS:
         raise ConfigError(f"unknown view {view!r}: give one of {', '.join(_VIEWS)}")
     with cluster(bootstrap_servers) as network:
@@ -185,7 +185,7 @@ def forget_topology(
     ] = Path("offsets-backup.json"),
     execute: Execute = False,
 ) -> None:
-    """Delete a group that has no members and commit its offsets anew, so that it takes any topology.
+    """Delete a group without members and commit its offsets again, so that it accepts any topology.
 
     For brokers that do not update the topology of a group. State stays where it is: stores and changelogs are not touched.
     """

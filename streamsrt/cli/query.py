@@ -13,17 +13,19 @@ from streamsrt.errors import ConfigError, StreamsError
 from streamsrt.http.forwarding import fetch
 from streamsrt.queries.values import HostInfo
 
-app = typer.Typer(help="Asks a running application (started with --http) for its state.", no_args_is_help=True)
+app = typer.Typer(help="Query the state of a running application (started with --http).", no_args_is_help=True)
 
 Server = Annotated[
     str,
     typer.Option("--server", "-s", envvar="STREAMSRT_QUERY_SERVER", help="host:port of any instance (http.listen)"),
 ]
 Store = Annotated[str, typer.Argument(help="name of the store")]
-Stale = Annotated[bool, typer.Option("--stale", help="standbys may answer too")]
+Stale = Annotated[bool, typer.Option("--stale", help="let standbys answer too")]
 Partition = Annotated[int | None, typer.Option("--partition", help="only this partition")]
-Position = Annotated[str | None, typer.Option("--position", help="what the answer must contain, as an answer had it")]
-Limit = Annotated[int, typer.Option("--limit", help="rows at the most")]
+Position = Annotated[
+    str | None, typer.Option("--position", help="the position of an earlier answer, which this one must include")
+]
+Limit = Annotated[int, typer.Option("--limit", help="maximum number of rows")]
 _TIMEOUT_S = 60.0
 
 
@@ -115,7 +117,9 @@ def sessions(
     store: Store,
     key: Annotated[str | None, typer.Argument(help="without it, the sessions of all keys")] = None,
     server: Server = "127.0.0.1:8080",
-    low: Annotated[int, typer.Option("--from", help="those that end then or later, epoch milliseconds")] = 0,
+    low: Annotated[
+        int, typer.Option("--from", help="only sessions that end at or after this time, epoch milliseconds")
+    ] = 0,
     limit: Limit = 1_000,
     stale: Stale = False,
     position: Position = None,
@@ -132,8 +136,10 @@ def versions(
     store: Store,
     key: Annotated[str, typer.Argument(help="as text; 0x... for bytes")],
     server: Server = "127.0.0.1:8080",
-    low: Annotated[int, typer.Option("--from", help="valid then or later, epoch milliseconds")] = 0,
-    high: Annotated[int | None, typer.Option("--to", help="valid then or before")] = None,
+    low: Annotated[
+        int, typer.Option("--from", help="only versions valid at or after this time, epoch milliseconds")
+    ] = 0,
+    high: Annotated[int | None, typer.Option("--to", help="only versions valid at or before this time")] = None,
     stale: Stale = False,
     position: Position = None,
     as_json: AsJson = False,

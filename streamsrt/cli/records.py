@@ -46,11 +46,12 @@ def produce(
     topic: Annotated[str, typer.Argument(help="topic to write to; it must exist")],
     bootstrap_servers: BootstrapServers = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", help="what divides key and value in a line; without it, no keys")
+        str | None,
+        typer.Option("--key-separator", help="separates key and value in a line; without it, records have no keys"),
     ] = None,
     timestamp_ms: Annotated[int | None, typer.Option("--timestamp", help="epoch milliseconds; default: now")] = None,
 ) -> None:
-    """Write the lines of stdin as records, one each."""
+    """Write each line of stdin as a record."""
     with cluster(bootstrap_servers) as network:
         partitions = network.admin.partitions_for([topic]).get(topic)
         if partitions is None:
@@ -92,8 +93,8 @@ def consume(
     bootstrap_servers: BootstrapServers = None,
     key_format: Annotated[str, typer.Option("--key", help=f"one of {', '.join(FORMATS)}")] = "string",
     value_format: Annotated[str, typer.Option("--value", help=f"one of {', '.join(FORMATS)}")] = "string",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait for more at the end")] = False,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", help="stop after so many records")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="wait for more records at the end")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", help="maximum number of records")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the records of a topic from its start, partition by partition as they arrive."""

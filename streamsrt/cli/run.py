@@ -34,7 +34,7 @@ def run(
     application_id: Annotated[str | None, typer.Option("--application-id", "-a", help="name of the group")] = None,
     bootstrap_servers: BootstrapServers = None,
     state_dir: Annotated[
-        Path | None, typer.Option("--state-dir", help="one per process; holds the state stores")
+        Path | None, typer.Option("--state-dir", help="directory of the state stores, one per process")
     ] = None,
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names")
@@ -52,16 +52,17 @@ def run(
         Path | None, typer.Option("--lock", help="file of `topology lock`: another topology is refused (topology.lock)")
     ] = None,
     until: Annotated[
-        str, typer.Option("--until", help="stopped, or quiet: all input that is there is processed")
+        str, typer.Option("--until", help="stopped, or quiet (stop when all present input is processed)")
     ] = "stopped",
     on_failure: Annotated[
-        str, typer.Option("--on-failure", help="instance: it ends alone; application: it asks all others to stop")
+        str,
+        typer.Option("--on-failure", help="what stops when processing fails: instance, or application (all instances)"),
     ] = "instance",
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error")] = "info",
     progress_interval_s: Annotated[float, typer.Option("--progress-interval", help="seconds; 0: none")] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="progress as JSON lines on stdout")] = False,
 ) -> None:
-    """Run an application as one member of its group; start it again elsewhere to share the work."""
+    """Run an application as one member of its group; run it on another machine, too, to share the work."""
     _set_up_logging(log_level)
     if on_failure not in ("instance", "application"):
         raise ConfigError(f"--on-failure {on_failure}: give instance or application")

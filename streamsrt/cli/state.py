@@ -13,7 +13,7 @@ from streamsrt.cli.output import note, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
 from streamsrt.state.directory import StateDirectory
 
-app = typer.Typer(help="State stores.", no_args_is_help=True)
+app = typer.Typer(help="Export and clean state stores.", no_args_is_help=True)
 
 
 @app.callback()
@@ -24,7 +24,7 @@ def state() -> None:
 @app.command("clean")
 def clean(
     application_id: Annotated[str, typer.Option("--application-id", "-a", help="name of the group")],
-    state_dir: Annotated[Path, typer.Option("--state-dir", help="where the instance keeps its state")] = Path(
+    state_dir: Annotated[Path, typer.Option("--state-dir", help="state directory of the instance")] = Path(
         ".streamsrt/state"
     ),
     execute: Execute = False,
@@ -49,7 +49,7 @@ def export(
     bootstrap_servers: BootstrapServers = None,
     state_dir: Annotated[
         Path | None,
-        typer.Option("--state-dir", help="read the files of an instance that does not run, instead of the cluster"),
+        typer.Option("--state-dir", help="read the files of a stopped instance instead of the cluster"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

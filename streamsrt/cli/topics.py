@@ -13,7 +13,7 @@ from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.client.values import EARLIEST, LATEST, NewTopic
 from streamsrt.errors import ConfigError, MissingTopicError, StreamsError
 
-app = typer.Typer(help="Topics of the cluster.", no_args_is_help=True)
+app = typer.Typer(help="List, create and delete topics.", no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(help="names of topics")]
 
@@ -21,7 +21,7 @@ Names = Annotated[list[str], typer.Argument(help="names of topics")]
 @app.command("list")
 def list_topics(
     bootstrap_servers: BootstrapServers = None,
-    internal: Annotated[bool, typer.Option("--internal", help="the brokers' own topics too")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="include the brokers' own topics")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Every topic with its partition count."""
@@ -42,7 +42,7 @@ def create(
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: the broker's default")] = -1,
     replication_factor: Annotated[int, typer.Option("--replication-factor", help="-1: the broker's default")] = -1,
     config: Annotated[list[str] | None, typer.Option("--config", help="KEY=VALUE; repeatable")] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="a topic that exists is fine")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="accept topics that exist")] = False,
 ) -> None:
     """Create topics."""
     configs = key_value_pairs(config or ())

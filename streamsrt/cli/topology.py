@@ -20,7 +20,7 @@ from topology.graph.diff import SubtopologyChange, TopologyDiff, Verdict
 from topology.graph.diff import diff as compare
 from topology.graph.outline import TopologyOutline, outline
 
-app = typer.Typer(help="What an application computes.", no_args_is_help=True)
+app = typer.Typer(help="Describe, compare and lock topologies.", no_args_is_help=True)
 
 Application = Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of a topology, e.g. examples.flights:topology")]
 
@@ -60,7 +60,7 @@ def diff(
     config: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """What becomes of running state when NEW follows OLD, and the topology epoch that NEW needs.
+    """What happens to running state when NEW follows OLD, and the topology epoch that NEW needs.
 
     With --group, partitions, settings and records of the topics count too, and OLD may be left out: then serdes and
     generated names, of which a group knows nothing, are not compared. Exit codes: 0 the same topology; 10 all state is
@@ -147,7 +147,7 @@ def lock(
     file: Annotated[Path, typer.Option("--file", help="the file, to be checked in")] = Path(LOCK_FILE),
     config: Settings = None,
     check: Annotated[bool, typer.Option("--check", help="write nothing: exit codes as of `topology diff`")] = False,
-    force: Annotated[bool, typer.Option("--force", help="write it although state is incompatible")] = False,
+    force: Annotated[bool, typer.Option("--force", help="write it even if state is incompatible")] = False,
 ) -> None:
     """Write down the topology that is agreed on, with its epoch, and what its change does to running state.
 

@@ -70,7 +70,7 @@ def refusal(membership: GroupMembership, code: int, message: str | None) -> Stre
     if code == ErrorCode.INVALID_REQUEST and message and "topology updates are not supported" in message.lower():
         return TopologyMismatchError(
             f"Group {group!r} has another topology, and this broker can't update the topology of a group ({name}).{said} "
-            "What works here: 1. see with `streamsrt topology diff OLD NEW` what becomes of the state; 2. stop all members; "
+            "What works here: 1. see with `streamsrt topology diff OLD NEW` what happens to the state; 2. stop all members; "
             f"3. `streamsrt groups forget-topology {group} --execute` deletes the group and keeps its committed offsets; "
             "4. start the new version. Or start it under another application.id, from the beginning and with state of its "
             "own. (The bundled broker takes new versions one member at a time.)"
@@ -125,10 +125,10 @@ def _epoch_refused(membership: GroupMembership, code: int, said: str) -> Topolog
         return StreamsTopologyFencedError(
             f"Group {group!r}: its topology is newer than epoch {epoch} ({name}).{said} Start the newer version of the "
             "application; to go back to this one, run it with topology.epoch set to the group's epoch plus one "
-            "(`streamsrt topology diff NEWER THIS` says what becomes of the running state)."
+            "(`streamsrt topology diff NEWER THIS` says what happens to the running state)."
         )
     return StreamsInvalidTopologyEpochError(
         f"Group {group!r}: topology epoch {epoch} does not fit the group ({name}).{said} An update needs topology.epoch set "
         f"to the group's epoch plus one (`streamsrt groups describe {group} --view members --verbose` shows the group's); "
-        "`streamsrt topology diff OLD NEW` says what becomes of the running state."
+        "`streamsrt topology diff OLD NEW` says what happens to the running state."
     )

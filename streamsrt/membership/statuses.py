@@ -13,32 +13,32 @@ from streamsrt.membership.values import Status, StatusCode
 ADVICE: Mapping[StatusCode, str] = MappingProxyType(
     {
         StatusCode.STALE_TOPOLOGY: (
-            "This member keeps the tasks that it has and gets no new ones. Start it anew with the version of the "
-            "application that the group runs"
+            "This member keeps its tasks and gets no new ones. Restart it with the version of the application that the "
+            "group runs"
         ),
         StatusCode.MISSING_SOURCE_TOPICS: (
-            "No task runs until they are there. Create them (streamsrt topics create NAME --partitions N), or correct the "
-            "names in the topology"
+            "No task runs until they exist. Create them (streamsrt topics create NAME --partitions N), or correct the names "
+            "in the topology"
         ),
         StatusCode.INCORRECTLY_PARTITIONED_TOPICS: (
-            "Topics that are joined, and internal topics that exist already, need the same number of partitions: create "
-            "them anew, or repartition() a stream before it is joined"
+            "Topics that are joined, and internal topics that exist already, need the same number of partitions: recreate "
+            "them, or repartition() a stream before it is joined"
         ),
         StatusCode.MISSING_INTERNAL_TOPICS: (
-            "Tasks run when the group coordinator has created them. Where that takes long, what it says here, the broker's "
-            "log and the space on its disk say why"
+            "Tasks start when the group coordinator has created them. If that takes long, look for the reason in this "
+            "status, in the broker's log, and in the free space on its disk"
         ),
         StatusCode.SHUTDOWN_APPLICATION: (
-            "This instance commits and ends. The log of that member says what failed; start the instances again when the "
-            "cause is gone"
+            "This instance commits and stops. The log of that member says what failed; restart the instances when the "
+            "cause is fixed"
         ),
         StatusCode.ASSIGNMENT_DELAYED: (
-            "Tasks come when the delay is over: nothing is to be done (group.streams.initial.rebalance.delay.ms and "
-            "group.streams.assignment.interval.ms of the broker)"
+            "Tasks are assigned when the delay is over; there is nothing to do (see the broker's "
+            "group.streams.initial.rebalance.delay.ms and group.streams.assignment.interval.ms)"
         ),
         StatusCode.MISSING_CLIENT_TAGS: (
-            "Until then standby tasks go anywhere. The group's streams.rack.aware.assignment.tags name the tags; set "
-            "client.tag.NAME here, or change that"
+            "Until they are set, standby tasks are placed anywhere. Set client.tag.NAME here for each tag in "
+            "the group's streams.rack.aware.assignment.tags, or change that setting"
         ),
     }
 )

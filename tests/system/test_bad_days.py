@@ -127,7 +127,7 @@ def test_a_changelog_has_another_number_of_partitions(
         assert app.wait_end() == 2
         assert changelog in app.last_words
         assert re.search(r"expected 2, found 3", app.last_words)
-        assert "need the same number of partitions: create them anew" in app.last_words
+        assert "need the same number of partitions: recreate them" in app.last_words
         assert "Traceback" not in app.stderr
 
 
@@ -164,7 +164,7 @@ def test_a_source_topic_of_state_grows(cluster: Cluster, tmp_path: Path, modules
         grow(cluster, "words", 2)
         assert app.wait_end() == 2
         assert re.search(r"expected 2, found 1", app.last_words)
-        assert "need the same number of partitions: create them anew" in app.last_words
+        assert "need the same number of partitions: recreate them" in app.last_words
 
 
 def test_a_source_topic_is_deleted_while_it_is_read(

@@ -80,7 +80,7 @@ def test_the_demo_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     loading.send_signal(signal.SIGINT)
     said, _ = loading.communicate(timeout=PATIENCE_S)
     assert loading.returncode == 130, said
-    assert "The next run goes on from here." in said
+    assert "The next run resumes from here." in said
     assert "Traceback" not in said
 
     stopped = demo(tmp_path)

@@ -139,7 +139,7 @@ orders.join_lookup(names_of, add_cents, on=lambda key, order: 1)  # wrong
 orders.join_lookup(names_of, with_name, on=lambda key, order: order.cents, how="left")  # wrong
 orders.join_lookup(names_of, with_name, on=lambda key, order: order.cents, how="outer")  # wrong
 looked_up: KStream[str, int] = orders.join_lookup(names_of, with_name, on=lambda key, order: 1)  # wrong
-# Windows of so many records.
+# Count windows.
 threes = orders.group_by_key().windowed_by(CountWindows(3))
 threes.aggregate(lambda: 0, add_cents, value=serdes.string)  # wrong
 threes.aggregate(no_text, add_cents)  # wrong

@@ -4,7 +4,7 @@
 - ``batches``             operators over many records at once, and over async functions
 - ``builder``             ``StreamsBuilder``, where a topology begins
 - ``cogrouping``          aggregations of several grouped streams into one table
-- ``count_windowing``     aggregations in windows of so many records
+- ``count_windowing``     aggregations in count windows
 - ``deduplication``       dropping records whose id came before
 - ``foreign_key_joins``   joins of tables by a foreign key
 - ``global_tables``       topics that every instance reads wholly

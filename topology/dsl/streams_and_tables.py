@@ -1229,7 +1229,7 @@ class KGroupedStream(Generic[K, V]):
     def windowed_by(
         self, windows: AnyWindows | CountWindows
     ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V] | CountWindowedKStream[K, V]:
-        """The group cut into windows of event time, into sessions, or into windows of so many records."""
+        """The group cut into windows of event time, into sessions, or into count windows."""
         if isinstance(windows, CountWindows):
             return CountWindowedKStream(self._planned, windows)
         if isinstance(windows, SessionWindows):
@@ -1412,7 +1412,7 @@ class SessionWindowedKStream(Generic[K, V]):
 
 
 class CountWindowedKStream(Generic[K, V]):
-    """A grouped stream cut into windows of so many records. Records without a key or a value are dropped."""
+    """A grouped stream cut into count windows. Records without a key or a value are dropped."""
 
     __slots__ = ("_planned", "_windows")
 

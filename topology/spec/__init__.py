@@ -4,7 +4,7 @@
 - ``arguments``          arguments of a wrong type, refused by what annotations say
 - ``changes``            a row's new and old value, as bytes in a repartition topic
 - ``codecs``             serdes: values to bytes and back
-- ``count_windows``      windows of so many records
+- ``count_windows``      count windows
 - ``errors``             what can be wrong with a topology, and the program's line that it is said of
 - ``functions``          types of the functions that a program gives, and what they must take
 - ``join_windows``       how far apart in time joined records may be

@@ -1,4 +1,4 @@
-"""Windows of so many records of a key, which close when they are full, or when the program says so.
+"""Count windows: so many records of a key, which close when they are full, or when the program says so.
 
 1. A record of a key comes into all of its windows that are open; every ``advance`` records one is opened. What a window made
    of its records is forwarded once, when it closes: with the record that fills it, or after which ``close_when`` holds.

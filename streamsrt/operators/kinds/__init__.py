@@ -8,7 +8,7 @@
 - ``call_windows``       asynchronous calls that are under way at an operator, and what waits for their outcomes
 - ``closing``            which windows close as stream time moves on: what is emitted once, when nothing can change it
                          any more
-- ``count_windows``      windows of so many records of a key
+- ``count_windows``      count windows: a fixed number of records of a key each
 - ``counting``           counts of whole runs of records, without a step per record in Python
 - ``foreign_key_joins``  foreign-key joins of two tables, as processor nodes
 - ``global_joins``       looks up rows of global tables, as processor nodes

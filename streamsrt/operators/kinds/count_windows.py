@@ -1,4 +1,4 @@
-"""Windows of so many records of a key: the rules stand in :mod:`topology.spec.count_windows`."""
+"""Count windows of the records of a key: the rules stand in :mod:`topology.spec.count_windows`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows of so many records: when they open and close, what is forwarded, what is kept."""
+"""Count windows: when they open and close, what is forwarded, what is kept."""
 
 from __future__ import annotations
 
