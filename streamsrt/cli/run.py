@@ -23,6 +23,7 @@ from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import BootstrapServers, bootstrap
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError
+from streamsrt.runtime.drop_log import late_records_advice
 from streamsrt.runtime.lifecycle import Response
 from streamsrt.runtime.memory import memory_text
 from streamsrt.runtime.values import Progress, State
@@ -110,6 +111,8 @@ def run(
         finally:
             stop.set()
         _show(done, streams.state, as_json=as_json)
+        if advice := late_records_advice(done.counters):
+            note(advice)
     raise typer.Exit(INTERRUPTED if streams.was_interrupted else 0)
 
 

@@ -12,6 +12,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 INTERVAL_MS = 10_000
+_MANY_LATE = 100
+_LARGE_SHARE_LATE = 0.05
+"""From how many late records on, and from which part of all that were processed, it is worth an advice."""
 
 _REASONS: Mapping[str, str] = {
     "dropped_null": "of a null key or value",
@@ -70,3 +73,16 @@ class DropLog:
 def _line(drops: Drops, name: str, count: int) -> str:
     last = f". The last one: {drops.last[name]}" if name in drops.last else ""
     return f"{drops.who}: {count} records{drops.of} were dropped: {_REASONS[name]}{last}"
+
+
+def late_records_advice(counters: Mapping[str, int]) -> str:
+    """What to tell somebody whose run dropped many records as late, empty if there were few. ``counters``: of all tasks."""
+    late, processed = counters.get("dropped_late", 0), counters.get("processed", 0)
+    if late < _MANY_LATE or late < processed * _LARGE_SHARE_LATE:
+        return ""
+    return (
+        f"{late:,} of {processed:,} processed records ({late / processed:.0%}) came after their window had closed and "
+        "were not counted. A window closes by the stream time of its task. Behind a repartition topic or a foreign-key "
+        "join, tasks that catch up with a backlog write at their own pace, so what the slower ones write is late: give the "
+        "windows a longer grace period (grace=), or take the late records as a stream with late()"
+    )

@@ -7,7 +7,7 @@ import pytest
 from streamsrt.client.values import RecordRefusedError, RefusalAnswer, RefusedRecord
 from streamsrt.membership.values import LeftGroup, Tasks
 from streamsrt.operators.engine.handlers import ExceptionHandlers, handler_of
-from streamsrt.runtime.drop_log import INTERVAL_MS, DropLog, Drops
+from streamsrt.runtime.drop_log import INTERVAL_MS, DropLog, Drops, late_records_advice
 from streamsrt.tasks.refused_records import RefusedRecords
 from streamsrt.wire.error_codes import ErrorCode
 from tests.streamsrt.conftest import MakeRig
@@ -117,3 +117,15 @@ def test_what_the_cluster_did_not_take_at_last_is_told_at_the_end(rig: Rig, capl
     assert [line.partition(":")[2] for line in dropped(caplog)] == [
         " 7 records were dropped: the cluster does not take them and the production handler goes on. The last one: too large"
     ]
+
+
+@pytest.mark.parametrize(("late", "processed"), [(99, 100), (4_999, 100_000), (0, 0)])
+def test_few_late_records_are_worth_no_advice(late: int, processed: int) -> None:
+    assert late_records_advice({"dropped_late": late, "processed": processed}) == ""
+
+
+def test_who_dropped_many_records_as_late_is_told_why_and_what_helps() -> None:
+    advice = late_records_advice({"dropped_late": 8_500, "processed": 10_000})
+    assert advice.startswith("8,500 of 10,000 processed records (85%) came after their window had closed")
+    assert "grace=" in advice
+    assert "late()" in advice
