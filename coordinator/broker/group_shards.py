@@ -37,6 +37,7 @@ from coordinator.group.values import (
     Rights,
     TopicCreationFailed,
     TopicsImage,
+    TopicSpec,
 )
 from coordinator.log import LogError, PartitionLog
 from coordinator.shard.rebalance_meter import RebalanceMeter
@@ -62,6 +63,14 @@ def java_hash(text: str) -> int:
     for unit in range(0, len(encoded), 2):
         value = (31 * value + (encoded[unit] << 8 | encoded[unit + 1])) & 0xFFFFFFFF
     return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def _check_replication(spec: TopicSpec) -> None:
+    if spec.replication_factor not in {-1, 1}:
+        raise TopicRefusedError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {spec.replication_factor} asks for more than the one broker there is",
+        )
 
 
 class GroupShards:
@@ -175,8 +184,8 @@ class GroupShards:
         request_id = next(self._request_ids)
         client_id, client_host, api_version, rights = context
         unique = self._new_id() if message.NAME in JOINING else ""
-        request = GroupRequest(RequestContext(request_id, client_id, client_host, api_version, unique, rights), message)
-        outcome = shard.execute(request, self._now_ms())
+        asked = RequestContext(request_id, client_id, client_host, api_version, unique, rights, self._refusal_of_topic)
+        outcome = shard.execute(GroupRequest(asked, message), self._now_ms())
         answer = None
         for reply in outcome.replies:
             if reply.request_id == request_id:
@@ -230,11 +239,7 @@ class GroupShards:
             if self._topics.get(spec.name) is not None:
                 continue
             try:
-                if spec.replication_factor not in {-1, 1}:
-                    raise TopicRefusedError(
-                        ErrorCode.INVALID_REPLICATION_FACTOR,
-                        f"replication factor {spec.replication_factor} asks for more than the one broker there is",
-                    )
+                _check_replication(spec)
                 self._topics.create(spec.name, spec.partitions, spec.configs)
             except (TopicRefusedError, LogError) as error:
                 errors[spec.name] = str(error)
@@ -242,6 +247,14 @@ class GroupShards:
             logger.warning("internal topics of group %s could not be created: %s", effect.group_id, errors)
             self._carry_out(shard, shard.execute(TopicCreationFailed(effect.group_id, errors), self._now_ms()))
         self.topics_changed()
+
+    def _refusal_of_topic(self, spec: TopicSpec) -> str | None:
+        try:
+            _check_replication(spec)
+            self._topics.check_create(spec.name, spec.partitions, spec.configs)
+        except TopicRefusedError as refused:
+            return str(refused)
+        return None
 
     def _raise_retention(self, effect: RaiseRetention) -> None:
         for name, asked in effect.settings_ms.items():

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -97,7 +97,8 @@ class RequestContext:
     """Who asks: ``request_id`` is the server's own number of the request, by which a reply finds its connection.
 
     ``unique`` is a text that no other request ever had, for the id of a new member; only requests that join have one.
-    ``rights``: None where everybody may do everything.
+    ``rights``: None where everybody may do everything. ``refusal_of_topic``: why the broker would refuse to make a
+    topic that is not there, None if it would make it.
     """
 
     request_id: int
@@ -106,6 +107,7 @@ class RequestContext:
     api_version: int
     unique: str = ""
     rights: Rights | None = None
+    refusal_of_topic: Callable[[TopicSpec], str | None] | None = None
 
     def may_describe(self, topic: str) -> bool:
         """Whether who asks may know of this topic."""

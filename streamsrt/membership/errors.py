@@ -20,7 +20,7 @@ from streamsrt.wire.error_codes import ErrorCode, error_name
 
 
 class StreamsInvalidTopologyError(UserError):
-    """The coordinator refuses the topology itself: it breaks a rule of KIP-1071."""
+    """The coordinator refuses the topology itself: it breaks a rule of KIP-1071, or could not run in the group's place."""
 
 
 class StreamsInvalidTopologyEpochError(TopologyMismatchError):
@@ -64,6 +64,7 @@ def refusal(membership: GroupMembership, code: int, message: str | None) -> Stre
     group, said = membership.group_id, f" The coordinator said: {message}" if message else ""
     name = error_name(code)
     if code == ErrorCode.STREAMS_INVALID_TOPOLOGY:
+        said = with_missing_right(membership, said)
         return StreamsInvalidTopologyError(f"Group {group!r}: the coordinator refuses the topology ({name}).{said}")
     if code in (ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH, ErrorCode.STREAMS_TOPOLOGY_FENCED):
         return _epoch_refused(membership, code, said)
@@ -112,7 +113,7 @@ _NOT_CREATED = re.compile(r"Unauthorized to CREATE on topics (.+?)\.$")
 
 
 def with_missing_right(membership: GroupMembership, detail: str) -> str:
-    """The detail of a status, with the ACL that is missing if that is what it tells of."""
+    """What the coordinator says, with the ACL that is missing if that is what it tells of."""
     found = _NOT_CREATED.search(detail)
     if found is None:
         return detail

@@ -215,6 +215,64 @@ def test_another_topology_under_the_same_epoch_is_refused_before_a_record_is_pro
         assert sum(bundled.ends("weather-days").values()) == 0
 
 
+BAD_VERSION = """
+from examples import flights
+from topology import StreamsBuilder, serdes
+builder = StreamsBuilder()
+builder.stream("no-such-topic", key=serdes.string, value=serdes.string).to("delays")
+flights.add_delays_per_hour(builder)
+topology = builder.build(epoch=1)
+"""
+
+
+@pytest.mark.requirement("SG-104", "SG-119")
+def test_a_version_that_cannot_run_is_refused_and_the_old_members_go_on(
+    bundled: Cluster, tmp_path: Path, application_id: str
+) -> None:
+    with Drill(bundled, tmp_path, application_id, {}) as drill:
+        for name in ("A", "B"):
+            drill.start(name)
+        drill.write_a_part()
+        for name in ("A", "B"):
+            drill.members[name].wait_running()
+        drill.wait_all_committed()
+        before = drill.described()
+
+        def refused(new: AppProcess, *words: str) -> None:
+            drill.write_a_part()
+            assert new.wait_end() == 2
+            said = new.last_words
+            for word in (
+                "STREAMS_INVALID_TOPOLOGY",
+                "can't replace topology epoch 0",
+                "start this version again",
+                *words,
+            ):
+                assert word in said, said
+            assert all(line["processed_records"] == 0 for line in new.history)
+            drill.wait_all_committed()
+            after = drill.described()
+            assert (after.group_epoch, after.topology) == (before.group_epoch, before.topology)
+            assert not [name for name in ("A", "B") if drill.members[name].has_ended]
+
+        (tmp_path / "bad_version.py").write_text(BAD_VERSION, encoding="utf-8")
+        bad = AppProcess(tmp_path / "C", "bad_version", application_id, bundled.address, cwd=tmp_path)
+        with bad:
+            refused(bad, "Source topics no-such-topic are missing")
+        changelog = f"{application_id}-weather-per-day-changelog"
+        bundled.make_topics(PARTITIONS + 1, changelog)
+        refused(drill.start("C", V2), changelog, f"expected {PARTITIONS}, found {PARTITIONS + 1}")
+
+        # With its topics as it needs them the new version rolls in.
+        bundled.delete_topics(changelog)
+        for name in ("A", "B"):
+            roll(drill, name)
+        drill.start("C", V2).wait_running()
+        assert drill.described().topology.epoch == 1
+        drill.finish()
+        drill.assert_exact()
+
+
 @pytest.mark.kafka
 def test_apache_kafka_updates_no_topology_and_the_message_says_what_works(
     apache_kafka: KafkaServer, tmp_path: Path, application_id: str

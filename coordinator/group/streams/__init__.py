@@ -14,6 +14,7 @@
                         is where they are to go
 - ``patterns``          source topics by pattern: what the patterns of a topology mean for the topics that there are
 - ``placement``         puts tasks on members, a role at a time: what the assignors have in common
+- ``preflight``         whether a topology that a member brings may become that of a group that runs another one
 - ``reasons``           why a group gets a new assignment, and what moves with it, in words
 - ``reconcile``         moves one member a step towards its target, as set algebra
 - ``records``           records of a streams group, made from state values

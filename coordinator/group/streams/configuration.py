@@ -35,6 +35,11 @@ class TopicProblem:
     status_code: int
     detail: str
 
+    @property
+    def is_fatal(self) -> bool:
+        """Whether a member ends that is told of it, at once or after a while; the coordinator can't cure it."""
+        return self.status_code != MISSING_INTERNAL_TOPICS
+
 
 @dataclass(frozen=True, slots=True)
 class Configuration:

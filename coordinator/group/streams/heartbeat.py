@@ -1,8 +1,8 @@
 """One heartbeat of a streams group (KIP-1071, "Request Handling").
 
 1. In this order: check the request; find group and member; check the epoch; update the member; take the topology;
-   resolve it against the topics; bump the group epoch if something changed; compute the target if the epoch is ahead of
-   it and nothing delays it; reconcile this member; answer.
+   resolve it against the topics; refuse an update that could not run; bump the group epoch if something changed; compute
+   the target if the epoch is ahead of it and nothing delays it; reconcile this member; answer.
 2. Each step that changes hard state adds records and goes on with the state that the records make.
 3. A heartbeat that changes nothing adds no record and takes the same time however large the group is.
 4. Several reasons to bump within one heartbeat bump once.
@@ -26,6 +26,7 @@ from coordinator.group.streams.configuration import (
 )
 from coordinator.group.streams.creation import creation_detail, next_creation, raised_retention
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, leave
+from coordinator.group.streams.preflight import check_update, forbidden_topics, unauthorized_detail
 from coordinator.group.streams.reconcile import Holders, reconcile
 from coordinator.group.streams.records import (
     current_record,
@@ -150,6 +151,7 @@ class _Heartbeat:
             statuses.append((STALE_TOPOLOGY, detail))
         configuration = self._configure(topology)
         if self.topology_updated:
+            self._preflight(member, configuration)
             self._raise_retention(configuration)
         if configuration.is_ready and self.owned is not None and member.topology_epoch == topology.epoch:
             stored = self.before.current.get(member.member_id, NEVER_ASSIGNED)
@@ -335,6 +337,11 @@ class _Heartbeat:
         assert self.group.topology is not None
         return self.group.topology
 
+    def _preflight(self, member: Member, configuration: Configuration) -> None:
+        known = self.before.topology
+        if known is not None and any(name != member.member_id for name in self.group.members):
+            check_update(self.group.group_id, known, configuration, self.context)
+
     def _take_offsets(self) -> None:
         known = self.before.soft.task_offsets
         reports = with_report(known, self.request, joins=self.joins)
@@ -435,10 +442,10 @@ class _Heartbeat:
 
     def _create(self, configuration: Configuration) -> str:
         """Has internal topics made if some are missing; what there is to say of that. Who may not make one makes none."""
-        rights, missing = self.context.rights, configuration.to_create
-        forbidden = [] if rights is None else [spec.name for spec in missing if not rights.may_create(spec.name)]
+        missing = configuration.to_create
+        forbidden = forbidden_topics(missing, self.context)
         if forbidden:
-            return f"; Unauthorized to CREATE on topics {', '.join(forbidden)}."
+            return f"; {unauthorized_detail(forbidden)}"
         known = self.before.soft.creation
         creation, effect = next_creation(known, self.group.group_id, missing, self.now_ms)
         if creation is not known:
@@ -458,7 +465,8 @@ class _Heartbeat:
         statuses = []
         problem = configuration.problem
         creation_problem = self._create(configuration)
-        if problem is not None:
+        # What ends a member concerns only who runs this topology: one with an older topology goes on with what it has.
+        if problem is not None and not (problem.is_fatal and self.group.is_stale(member)):
             statuses.append((problem.status_code, problem.detail + creation_problem))
         missing = [tag for tag in self.config.rack_tags if tag not in dict(member.client_tags)]
         if missing and self.context.api_version >= 1:

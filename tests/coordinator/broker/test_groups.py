@@ -8,6 +8,7 @@ import pytest
 
 from coordinator.broker.group_shards import java_hash
 from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode
 from tests.coordinator.broker.in_process import InProcessBroker
 
 CommitTopic = types.OffsetCommitRequest.OffsetCommitRequestTopic
@@ -233,6 +234,34 @@ class TestGroups:
         beat.active_tasks = beat.standby_tasks = beat.warmup_tasks = None
         answer = broker.ask(beat)
         assert any("cleanup.policies" in status.status_detail for status in answer.status), answer.status
+
+    @pytest.mark.parametrize(
+        ("refused", "why"),
+        [
+            ({"replication_factor": 3}, "replication factor 3"),
+            ({"topic_configs": [("cleanup.policies", "compact")]}, "cleanup.policies"),
+            ({"name": "g-a.changelog"}, "collides with existing topic: g-a_changelog"),
+        ],
+    )
+    def test_an_update_whose_internal_topics_the_broker_would_not_make_is_refused(
+        self, broker: InProcessBroker, refused: dict[str, Any], why: str
+    ) -> None:
+        setting = types.StreamsGroupHeartbeatRequest.KeyValue
+        configs = [setting(key=key, value=value) for key, value in refused.pop("topic_configs", ())]
+        fields = {"name": "g-new-changelog", "replication_factor": -1, "topic_configs": configs, **refused}
+        broker.create("t", 2)
+        broker.create("g-a_changelog", 2)
+        assert broker.ask(heartbeat("g", "a")).error_code == 0
+        changelogs = [types.StreamsGroupHeartbeatRequest.TopicInfo(**fields)]
+        changelogs.append(types.StreamsGroupHeartbeatRequest.TopicInfo(name="g-good-changelog", replication_factor=-1))
+        update = heartbeat("g", "b", state_changelog_topics=changelogs)
+        assert update.topology is not None
+        update.topology.epoch = 1
+        answer = broker.ask(update)
+        assert answer.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+        assert f"Internal topics can't be made: {fields['name']}: " in answer.error_message
+        assert why in answer.error_message
+        assert broker.broker.topics.get("g-good-changelog") is None
 
     @pytest.mark.requirement("GA-068", "GA-069", "GA-070")
     @pytest.mark.parametrize("partitions", ["1", "7"])

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coordinator.group.config import GroupConfig
+from coordinator.group.state import Group
+from coordinator.group.streams.configuration import MISSING_INTERNAL_TOPICS
 from coordinator.group.streams.describe import state_name
 from coordinator.group.streams.patterns import resolve
 from coordinator.group.streams.state import StreamsGroup
@@ -242,6 +244,7 @@ class GroupLife(RuleBasedStateMachine):
             assert (self.shard.state, self.shard.timers.as_dict()) == (before, timers), "it changes nothing"
         else:
             self.what_has_caught_up_is_no_warm_up_task_any_more(client)
+            self.a_topology_update_that_is_taken_can_run(before.groups.get(GROUP))
         client.failed = lost or bool(response.error_code)
         self.a_member_that_is_left_behind_only_loses_tasks()
         if lost:
@@ -265,7 +268,7 @@ class GroupLife(RuleBasedStateMachine):
         if code in {25, 110, 69}:
             client.epoch, client.open, client.given = 0, NO_TASKS, NO_TASKS
             client.topology = max(client.topology, self.newest)
-        elif code in {82, 111, 131, 132}:
+        elif code in {82, 111, 130, 131, 132}:
             self.clients.pop(client.member_id, None)
         else:
             assert code == 15, f"error {code}"
@@ -375,6 +378,18 @@ class GroupLife(RuleBasedStateMachine):
         target = group.targets.get(client.member_id, NO_TASKS)
         for task in target.warmup & client.open.warmup & client.positions.keys():
             assert self.ends[task] - client.positions[task] > ACCEPTABLE_LAG
+
+    def a_topology_update_that_is_taken_can_run(self, before: Group | None) -> None:
+        group = self.group
+        if (
+            isinstance(before, StreamsGroup)
+            and before.topology not in {None, group.topology}
+            and len(group.members) > 1
+        ):
+            known = group.soft.configuration
+            assert known is not None
+            assert known.topology == group.topology
+            assert known.problem is None or known.problem.status_code == MISSING_INTERNAL_TOPICS
 
     @invariant()
     def epochs_are_in_order(self) -> None:

@@ -421,6 +421,16 @@ def test_an_epoch_that_does_not_fit_says_which_one_would_and_how_to_compare(code
     assert "streamsrt topology diff" in str(failed.error)
 
 
+def test_a_topology_whose_topics_the_member_may_not_create_names_the_acl() -> None:
+    scenario = Scenario(principal="User:app")
+    scenario.on(Join())
+    scenario.refuse(ErrorCode.STREAMS_INVALID_TOPOLOGY, "It can't run. Unauthorized to CREATE on topics a, b.")
+    (failed,) = scenario.told(MembershipFailed)
+    assert failed.error.exit_code == 2
+    said = "It can't run. Unauthorized to CREATE on topics a, b. User:app lacks CREATE on topic 'a', 'b'."
+    assert said in str(failed.error)
+
+
 def test_topology_errors_are_the_users() -> None:
     assert issubclass(errors.StreamsInvalidTopologyError, UserError)
     assert issubclass(errors.StreamsTopologyFencedError, TopologyMismatchError)
