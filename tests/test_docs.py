@@ -80,7 +80,7 @@ def subcommands(name: str) -> set[str]:
 
 def shown_commands(page: Path) -> Iterator[list[str]]:
     """The arguments of each ``streamsrt`` command in an indented block of a page."""
-    for line in page.read_text(encoding="utf-8").splitlines():
+    for line in re.sub(r"\\\n +", "", page.read_text(encoding="utf-8")).splitlines():
         shown = re.search(r"^    (?:\$ )?(?:.*\| )?streamsrt ([a-z].*)", line)
         if shown and " | " not in shown[1].split("   #")[0].removesuffix(" | sort") and "|" not in shown[1].split()[1]:
             yield shlex.split(shown[1].split("   #")[0].split("  > ")[0].split(" | ")[0])

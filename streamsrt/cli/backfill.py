@@ -287,7 +287,10 @@ def commit(
     bootstrap_servers: BootstrapServers = None,
     directory: Directory = DEFAULT_DIRECTORY,
     state_dir: Annotated[
-        Path | None, typer.Option("--state-dir", help="of an instance on this machine: it gets the stores as files")
+        Path | None,
+        typer.Option(
+            "--state-dir", help="state directory of an instance on this machine, which gets the stores as files"
+        ),
     ] = None,
     transactions: Annotated[
         bool, typer.Option(help="write logs in transactions; without, nobody else may write to the output topics")
@@ -295,7 +298,7 @@ def commit(
     execute: Execute = False,
     as_json: AsJson = False,
 ) -> None:
-    """Hand over: changelogs and outputs, then the offsets. Say it again after an interruption."""
+    """Hand over: changelogs and outputs, then the offsets. Run it again after an interruption."""
     found = Backfill(directory).status()
     if not execute:
         Backfill(directory).verify()

@@ -146,10 +146,12 @@ def lock(
     application: Application,
     file: Annotated[Path, typer.Option("--file", help="the file, to be checked in")] = Path(LOCK_FILE),
     config: Settings = None,
-    check: Annotated[bool, typer.Option("--check", help="write nothing: exit codes as of `topology diff`")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="write nothing; exit codes are those of `topology diff`")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="write it even if state is incompatible")] = False,
 ) -> None:
-    """Write down the topology that is agreed on, with its epoch, and what its change does to running state.
+    """Write the topology and its epoch to a lock file, and show what a change does to running state.
 
     A changed topology gets the next epoch. `streamsrt run --lock FILE` (topology.lock) refuses any other one, and so does
     assert_topology_locked() of streamsrt.testing.topology_lock in a test.
