@@ -112,7 +112,8 @@ class Scene:
         """Every row of every store, by store and partition."""
         root = self.state_dir(application_id) / application_id / "stores"
         found: Rows = {}
-        for path in sorted(root.glob("*/*")):
+        # Beside a store is a file that says what its files depend on.
+        for path in sorted(path for path in root.glob("*/*") if path.is_dir()):
             store = RocksDBStore(path, path.parent.name, RocksDBOptions())
             found[path.parent.name, int(path.name)] = list(store.range())
             store.close()
