@@ -108,6 +108,7 @@ class KafkaStreams(Queryable):
         self._past = Progress()
         """What threads did that failed and were replaced."""
         self._is_paused = False
+        self._leaving = GroupMembershipOperation.DEFAULT
         self._worker: int | None = None
         """Which of several stream threads this is, where they are processes."""
         self._processes: StreamProcesses | None = None
@@ -315,13 +316,16 @@ class KafkaStreams(Queryable):
         if self._processes is not None:
             self._processes.set_paused(paused)
 
-    def stop(self, membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
-        """Asks :meth:`run` to commit, leave the group and return; it may be called from any thread."""
+    def stop(self, membership: GroupMembershipOperation | None = None) -> None:
+        """Asks :meth:`run` to commit, leave the group and return; it may be called from any thread. ``membership``: None: as
+        :meth:`run` was told."""
+        if membership is not None:
+            self._leaving = membership
         if self._loop is not None:
-            self._loop.leaving = membership
+            self._loop.leaving = self._leaving
         self._stop(wake=True)
         if self._processes is not None:
-            self._processes.stop(membership)
+            self._processes.stop(self._leaving)
 
     def _stop(self, *, wake: bool) -> None:
         self._stop_requested = True
@@ -346,15 +350,18 @@ class KafkaStreams(Queryable):
         timeout_s: float | None = None,
         records: int | None = None,
         signals: bool = True,
+        membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> Progress:
         """Runs on this thread, and returns what was done.
 
         ``until``: ``"stopped"`` (by :meth:`stop`, SIGTERM or SIGINT) or ``"quiet"`` (all input that is there now is
         processed and committed). ``records``, ``timeout_s``: stop after so many processed records, or so long.
         ``signals``: SIGTERM and SIGINT stop it gracefully, where this is the main thread; a second one acts as without it.
+        ``membership``: what becomes of the membership in the end, however that comes.
         Raises :class:`~streamsrt.errors.StreamsError` for whatever ends it early.
         """
         self._claim()
+        self._leaving = membership
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
 
         def is_over(loop: StreamThread) -> bool:
@@ -427,7 +434,7 @@ class KafkaStreams(Queryable):
         return processes.threads
 
     def _start_processes(self, *, look_whether_quiet: bool) -> None:
-        config, channel = self.config, QueryChannel.new()
+        config, channel, leaving = self.config, QueryChannel.new(), self._leaving
 
         def work(index: int, control: Connection) -> None:
             streams = KafkaStreams(
@@ -437,7 +444,7 @@ class KafkaStreams(Queryable):
                 restore_listener=self._restore_listener,
                 standby_listener=self._standby_listener,
             )
-            streams._worker = index
+            streams._worker, streams._leaving = index, leaving
             QueryServer(channel, index, streams)
             run_worker(streams, control, look_whether_quiet=look_whether_quiet)
 
@@ -446,6 +453,7 @@ class KafkaStreams(Queryable):
             config.num_stream_threads,
             prepare=lambda: without_old_state(StateDirectory(config.state_dir, config.application_id), config),
             on_state=self._enter,
+            leaving=leaving,
         )
         processes = self._processes
         self._process_queries = ProcessQueries(channel, self.store_directory, lambda: processes.threads)
@@ -471,7 +479,7 @@ class KafkaStreams(Queryable):
             )
             if is_over and not stopping:
                 stopping = True
-                processes.stop(GroupMembershipOperation.DEFAULT)
+                processes.stop(self._leaving)
         self._join_processes(processes, None)
 
     def _join_processes(self, processes: StreamProcesses, timeout_s: float | None) -> bool:
@@ -571,6 +579,7 @@ class KafkaStreams(Queryable):
                 replica=self._worker or 0,
             )
             self._loop = loop
+            loop.leaving = self._leaving
             loop.is_paused = self._is_paused
             self._enter(State.REBALANCING)
             if ready is not None:

@@ -200,7 +200,10 @@ def forget_topology(
         backup.write_text(json.dumps({"group": group, "offsets": rows}) + "\n", encoding="utf-8")
         error = network.admin.delete_groups([group])[group]
         if error is not None:
-            raise ConfigError(f"group {group!r} was not deleted: {error} Nothing was changed; stop all members first")
+            raise ConfigError(
+                f"group {group!r} was not deleted: {error} Nothing was changed; stop all members first. Those with a "
+                "group.instance.id stay in the group until their sessions have ended, unless they ran with `--leave`"
+            )
         if offsets:
             network.admin.commit(group, offsets)
     note(f"group {group} has no topology any more, and its {len(offsets)} offsets are as they were (copy: {backup})")

@@ -24,7 +24,7 @@ from streamsrt.cli.session import BootstrapServers, bootstrap
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.drop_log import late_records_advice
-from streamsrt.runtime.lifecycle import Response
+from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response
 from streamsrt.runtime.memory import memory_text
 from streamsrt.runtime.values import Progress, State
 from topology.dsl.printing import draws_tables
@@ -59,6 +59,12 @@ def run(
         str,
         typer.Option("--on-failure", help="what stops when processing fails: instance, or application (all instances)"),
     ] = "instance",
+    leave: Annotated[
+        bool,
+        typer.Option(
+            "--leave", help="leave the group for good at the end: the tasks of a static member do not wait for it"
+        ),
+    ] = False,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error")] = "info",
     progress_interval_s: Annotated[float, typer.Option("--progress-interval", help="seconds; 0: none")] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="progress as JSON lines on stdout")] = False,
@@ -107,7 +113,10 @@ def run(
         shown = LiveTable(Console(stderr=True), lambda: progress_table(streams)) if in_place else nullcontext()
         try:
             with shown:
-                done = streams.run(until="quiet" if until == "quiet" else "stopped")
+                done = streams.run(
+                    until="quiet" if until == "quiet" else "stopped",
+                    membership=GroupMembershipOperation.LEAVE_GROUP if leave else GroupMembershipOperation.DEFAULT,
+                )
         finally:
             stop.set()
         _show(done, streams.state, as_json=as_json)

@@ -128,17 +128,20 @@ class Admin:
         return await self._cluster.send(request, node=self._cluster.controller_id if known else None)
 
     async def describe_topic_configs(self, names: Collection[str]) -> dict[str, dict[str, str | None]]:
+        return await self._described_configs(TOPIC_RESOURCE, "Topic", names)
+
+    async def _described_configs(
+        self, kind: int, what: str, names: Collection[str]
+    ) -> dict[str, dict[str, str | None]]:
         resource = types.DescribeConfigsRequest.DescribeConfigsResource
         request = types.DescribeConfigsRequest(
-            resources=[
-                resource(resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None) for name in names
-            ]
+            resources=[resource(resource_type=kind, resource_name=name, configuration_keys=None) for name in names]
         )
         response = await self._cluster.send(request)
         configs = {}
         for each in response.results:
             if each.error_code != ErrorCode.NONE:
-                raise _refused(f"Topic {each.resource_name!r}", each.error_code, each.error_message)
+                raise _refused(f"{what} {each.resource_name!r}", each.error_code, each.error_message)
             configs[each.resource_name] = {config.name: config.value for config in each.configs}
         return configs
 
@@ -209,6 +212,9 @@ class Admin:
         return groups
 
     # -------------------------------------------------------------------------------------------------------- groups
+
+    async def describe_group_configs(self, group_id: str) -> dict[str, str | None]:
+        return (await self._described_configs(GROUP_RESOURCE, "Configs of group", [group_id]))[group_id]
 
     async def alter_group_configs(self, group_id: str, configs: Mapping[str, str | None]) -> None:
         request = types.IncrementalAlterConfigsRequest

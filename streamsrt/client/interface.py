@@ -143,6 +143,9 @@ class Administering(Protocol):
         self, names: Collection[str], *, timeout_s: float = 30.0
     ) -> dict[str, dict[str, str | None]]: ...
 
+    def describe_group_configs(self, group_id: str, *, timeout_s: float = 30.0) -> dict[str, str | None]:
+        """The settings of a group, those of its defaults included (``streams.session.timeout.ms``, ...)."""
+
     def alter_group_configs(self, group_id: str, configs: Mapping[str, str | None], *, timeout_s: float = 30.0) -> None:
         """Set group configs (``streams.num.standby.replicas``, ...); None deletes one."""
 

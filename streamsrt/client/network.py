@@ -310,6 +310,10 @@ class BlockingAdmin:
         )
         return configs
 
+    def describe_group_configs(self, group_id: str, *, timeout_s: float = 30.0) -> dict[str, str | None]:
+        configs: dict[str, str | None] = self._wait(lambda: self.on_loop.describe_group_configs(group_id), timeout_s)
+        return configs
+
     def alter_group_configs(self, group_id: str, configs: Mapping[str, str | None], *, timeout_s: float = 30.0) -> None:
         self._wait(lambda: self.on_loop.alter_group_configs(group_id, configs), timeout_s)
 

@@ -50,7 +50,7 @@ _REASONS: dict[int, tuple[str, str]] = {
     ),
     ErrorCode.UNRELEASED_INSTANCE_ID: (
         "another live member has this group.instance.id",
-        "Give every instance its own, or wait until the session of the former one has ended.",
+        "Give every instance its own, or stop the other one first.",
     ),
     ErrorCode.FENCED_INSTANCE_ID: (
         "another member took over this group.instance.id",
@@ -71,7 +71,8 @@ def refusal(membership: GroupMembership, code: int, message: str | None) -> Stre
     if code == ErrorCode.INVALID_REQUEST and message and "topology updates are not supported" in message.lower():
         return TopologyMismatchError(
             f"Group {group!r} has another topology, and this broker can't update the topology of a group ({name}).{said} "
-            "What works here: 1. see with `streamsrt topology diff OLD NEW` what happens to the state; 2. stop all members; "
+            "What works here: 1. see with `streamsrt topology diff OLD NEW` what happens to the state; 2. stop all members "
+            "(those with a group.instance.id are in the group until their sessions end, unless they ran with --leave); "
             f"3. `streamsrt groups forget-topology {group} --execute` deletes the group and keeps its committed offsets; "
             "4. start the new version. Or start it under another application.id, from the beginning and with state of its "
             "own. (The bundled broker takes new versions one member at a time.)"

@@ -13,13 +13,14 @@ from streamsrt.errors import StreamsError
 from streamsrt.membership import session as machine
 from streamsrt.membership import state as states
 from streamsrt.membership.state import MEMBER_STATES, MemberState, OffsetReport, Session, Step
-from streamsrt.membership.statuses import passes_by_itself, status_text
+from streamsrt.membership.statuses import instance_id_taken_text, passes_by_itself, status_text
 from streamsrt.membership.values import (
     Command,
     Event,
     GroupMembership,
     HeartbeatRecovered,
     HeartbeatTrouble,
+    InstanceIdTaken,
     Join,
     MembershipFailed,
     ReportOwned,
@@ -108,6 +109,8 @@ class Member:
                 log.warning("Group %s, member %s: heartbeats fail, trying on: %s", group, member, reason)
             case HeartbeatRecovered(outage_ms):
                 log.info("Group %s, member %s: heartbeats succeed again after %d ms", group, member, outage_ms)
+            case InstanceIdTaken(wait_ms):
+                log.warning("Group %s, member %s: %s", group, member, instance_id_taken_text(wait_ms))
             case TasksLost(reason):
                 log.warning("Group %s, member %s: all tasks are lost: %s", group, member, reason)
             case MembershipFailed(error):

@@ -14,7 +14,10 @@ Rules that it keeps:
    it, has reported that nothing is open; then the member joins anew under its old id.
 6. After a failure nothing is sent before the back-off is over. Otherwise the interval of the latest answer counts from
    request to request; only a member whose warm-up task has caught up asks more often, for a while.
-7. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.
+7. A join that is refused because another member has the ``group.instance.id`` is sent again until that member's session
+   must have ended: the process before this one may have been killed. After that the other one lives, and the refusal is
+   final.
+8. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.
 
 States are those of Kafka's ``MemberState``. Source: KIP-1071; KIP-848; ``StreamsMembershipManager``,
 ``StreamsGroupHeartbeatRequestManager``.
@@ -55,6 +58,7 @@ from streamsrt.membership.values import (
     Event,
     HeartbeatRecovered,
     HeartbeatTrouble,
+    InstanceIdTaken,
     Join,
     Leave,
     LeftGroup,
@@ -77,6 +81,8 @@ from streamsrt.wire.private_tags import WHY_ASSIGNED_TAG
 
 PROMOTION_INTERVAL_MS = 500
 PROMOTION_PATIENCE_MS = 30_000
+SESSION_END_SLACK_MS = 5_000
+"""How late a busy coordinator may end a session."""
 
 Change: TypeAlias = tuple[Session, tuple[Event, ...]]
 
@@ -205,6 +211,7 @@ def _on_success(session: Session, response: Response, now_ms: int) -> Change:
         sent_report=None,
         full=False,
         fences=0,
+        id_taken_since_ms=None,
         heartbeat_interval_ms=response.heartbeat_interval_ms or session.heartbeat_interval_ms,
         task_offset_interval_ms=response.task_offset_interval_ms or session.task_offset_interval_ms,
         acceptable_recovery_lag=_recovery_lag(session, response),
@@ -340,7 +347,28 @@ def _on_error(session: Session, response: Response, now_ms: int) -> Change:
         return _lose_tasks(session, said, now_ms)
     if is_retriable(code):
         return _retry(session, said, now_ms)
-    return _fatal(session, refusal(session.membership, code, message))
+    error = refusal(session.membership, code, message)
+    if code == ErrorCode.UNRELEASED_INSTANCE_ID and session.state is MemberState.JOINING:
+        return _ask_again_for_id(session, error, now_ms)
+    return _fatal(session, error)
+
+
+def _ask_again_for_id(session: Session, error: StreamsError, now_ms: int) -> Change:
+    session, recovered = _recovered(session, now_ms)
+    membership, since_ms = session.membership, session.id_taken_since_ms
+    left_ms = (now_ms if since_ms is None else since_ms) + membership.session_timeout_ms + SESSION_END_SLACK_MS - now_ms
+    if session.leave is not None or left_ms <= 0:
+        return _fatal(session, error)
+    session = replace(
+        session,
+        sent=None,
+        sent_report=None,
+        full=True,
+        urgent=True,
+        id_taken_since_ms=now_ms if since_ms is None else since_ms,
+        back_off_until_ms=now_ms + min(membership.retry_backoff_max_ms, left_ms),
+    )
+    return session, (*recovered, InstanceIdTaken(left_ms)) if since_ms is None or recovered else ()
 
 
 def _retry(session: Session, reason: str, now_ms: int) -> Change:

@@ -75,6 +75,8 @@ class Session:
     failures: int = 0
     fences: int = 0
     trouble_since_ms: int | None = None
+    id_taken_since_ms: int | None = None
+    """Since when a join is refused because another member has the ``group.instance.id``."""
     heartbeat_interval_ms: int = 5_000
     task_offset_interval_ms: int = 60_000
     acceptable_recovery_lag: int = -1

@@ -58,6 +58,15 @@ def status_text(status: Status) -> str:
     return f"{status.code.name}: {status.detail.rstrip('. ')}. {ADVICE[status.code]}"
 
 
+def instance_id_taken_text(wait_ms: int) -> str:
+    """Why a static member waits, and for how long at most."""
+    return (
+        "another member has this group.instance.id and has not left. If that is the process before this one, which was "
+        f"killed, its session ends by itself: this one joins then, in {wait_ms / 1000:.0f} s at the latest "
+        "(streams.session.timeout.ms of the group). If it lives, this one fails then"
+    )
+
+
 def passes_by_itself(status: Status) -> bool:
     """Whether it is only the way that a group takes: internal topics that are about to be made, an assignment to come."""
     if status.code is StatusCode.MISSING_INTERNAL_TOPICS:

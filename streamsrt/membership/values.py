@@ -45,6 +45,9 @@ class Tasks:
 
 NOTHING = Tasks()
 
+DEFAULT_SESSION_TIMEOUT_MS = 45_000
+"""Kafka's ``group.streams.session.timeout.ms``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -75,6 +78,8 @@ class GroupMembership:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     missing_source_topics_timeout_ms: int = 10_000
+    session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS
+    """The group's, as far as it is known: for so long an ``instance_id`` belongs to a member that was killed."""
     principal: str | None = None
     """Who the broker takes this client for, if that is known: for messages."""
 
@@ -214,6 +219,14 @@ class HeartbeatRecovered:
 
 
 @dataclass(frozen=True, slots=True)
+class InstanceIdTaken:
+    """A member that has not left has the same ``group.instance.id``. It is asked for until the session of that member must
+    have ended, for at most ``wait_ms``. The next assignment says that the id is free."""
+
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class MembershipFailed:
     """The member can't be part of the group; ``error`` says why and what to do."""
 
@@ -236,6 +249,7 @@ Event: TypeAlias = (
     | EndpointsChanged
     | HeartbeatTrouble
     | HeartbeatRecovered
+    | InstanceIdTaken
     | MembershipFailed
     | LeftGroup
 )

@@ -19,7 +19,7 @@ from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, MissingTopicError, StreamsError
 from streamsrt.membership.member import Member
 from streamsrt.membership.topology_metadata import topology_metadata
-from streamsrt.membership.values import Endpoint, GroupMembership, SetTaskOffsets
+from streamsrt.membership.values import DEFAULT_SESSION_TIMEOUT_MS, Endpoint, GroupMembership, SetTaskOffsets
 from streamsrt.queries.gate import QueryGate
 from streamsrt.queries.local import LocalQueries
 from streamsrt.queries.routing import Routing, StoreDirectory
@@ -108,6 +108,8 @@ def assemble(
     routing = Routing(stores, partitions, own_host(config))
     on_disk = SetTaskOffsets(*manager.task_offsets())
     membership = _membership(config, topology, str(directory.process_id), surroundings.new_id())
+    if config.group_instance_id is not None:
+        membership = replace(membership, session_timeout_ms=_session_timeout_ms(config.application_id, network))
     member = network.join_group(Member(membership, on_disk))
     loop = StreamThread(
         LoopSettings(
@@ -228,6 +230,16 @@ def _membership(config: StreamsConfig, topology: Topology, process_id: str, memb
         retry_backoff_max_ms=config.retry_backoff_max_ms,
         principal=client_config(config).security.principal,
     )
+
+
+def _session_timeout_ms(group_id: str, network: NetworkThread) -> int:
+    """The group's, for it is in no answer to a member; Kafka's default where the broker does not say it."""
+    try:
+        timeout_ms = network.admin.describe_group_configs(group_id).get("streams.session.timeout.ms")
+    except StreamsError as error:
+        logger.debug("the session timeout of group %s is not known: %s", group_id, error)
+        timeout_ms = None
+    return DEFAULT_SESSION_TIMEOUT_MS if timeout_ms is None else int(timeout_ms)
 
 
 _BATCH_SLACK_BYTES = 16_384

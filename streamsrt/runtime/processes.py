@@ -32,14 +32,22 @@ logger = logging.getLogger(__name__)
 
 class StreamProcesses:
     """``work`` is what each worker does; ``prepare`` is done in the supervisor's process before the first one, and what it
-    returns lives as long as that. ``on_state`` is called on a thread of this object."""
+    returns lives as long as that. ``on_state`` is called on a thread of this object. ``leaving``: what becomes of the
+    memberships when SIGTERM ends the supervisor."""
 
     def __init__(
-        self, work: Work, threads: int, *, prepare: Callable[[], object], on_state: Callable[[State], None]
+        self,
+        work: Work,
+        threads: int,
+        *,
+        prepare: Callable[[], object],
+        on_state: Callable[[State], None],
+        leaving: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> None:
         self._work = work
         self._prepare = prepare
         self._on_state = on_state
+        self._leaving = leaving
         self._control: Connection | None = None
         self._pid = 0
         self._reader: threading.Thread | None = None
@@ -75,7 +83,7 @@ class StreamProcesses:
         code = 1
         try:
             kept = self._prepare()
-            Supervisor(self._work, self.threads, control).run()
+            Supervisor(self._work, self.threads, control, leaving=self._leaving).run()
             code = 0 if kept is not None else 1
         except BaseException as error:  # noqa: BLE001  # raised in the application's process, whatever it is
             with suppress(OSError):

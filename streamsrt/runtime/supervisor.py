@@ -140,11 +140,20 @@ class _Place:
 class Supervisor:
     """Runs in the supervisor's process, from its fork to its end."""
 
-    def __init__(self, work: Work, threads: int, control: Connection, progress_interval_s: float = _WAIT_S) -> None:
+    def __init__(
+        self,
+        work: Work,
+        threads: int,
+        control: Connection,
+        progress_interval_s: float = _WAIT_S,
+        leaving: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
+    ) -> None:
+        """``leaving``: what becomes of the memberships when SIGTERM ends it."""
         self._work = work
         self._threads = threads
         self._control: Connection | None = control
         self._interval_s = progress_interval_s
+        self._leaving = leaving
         self._workers: dict[int, _Worker] = {}
         self._places: dict[int, _Place] = {}
         self._stopping: GroupMembershipOperation | None = None
@@ -157,7 +166,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Until all workers have ended, after a stop or a failure."""
-        signal.signal(signal.SIGTERM, lambda number, frame: self._stop(GroupMembershipOperation.DEFAULT))
+        signal.signal(signal.SIGTERM, lambda number, frame: self._stop(self._leaving))
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         while self._stopping is None or self._workers:
             if self._stopping is None:

@@ -19,13 +19,14 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from streamsrt.errors import MissingTopicError, UserError
-from streamsrt.membership.statuses import ADVICE, status_text
+from streamsrt.membership.statuses import ADVICE, instance_id_taken_text, status_text
 from streamsrt.membership.values import (
     AssignmentChanged,
     EndpointsChanged,
     EpochChanged,
     HeartbeatRecovered,
     HeartbeatTrouble,
+    InstanceIdTaken,
     Leave,
     LeftGroup,
     MembershipFailed,
@@ -270,7 +271,7 @@ def _stop(state: LoopState, operation: GroupMembershipOperation, now_ms: int) ->
 def _hear(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
     match event:
         case AssignmentChanged(tasks, epoch, why):
-            assigned = replace(state, wanted=tasks, assigned_at_ms=now_ms)
+            assigned = replace(state, wanted=tasks, assigned_at_ms=now_ms, trouble=())
             joined = (CheckVersion(),) if state.wanted is None else ()
             return assigned, (ShowState(State.REBALANCING), *joined, Assign(tasks, epoch, why))
         case TasksLost(reason):
@@ -307,6 +308,8 @@ def _take_note(state: LoopState, event: LoopEvent) -> LoopState:
                 "their session lasts: see that the broker runs"
             )
             return replace(state, trouble=(text,))
+        case InstanceIdTaken(wait_ms):
+            return replace(state, trouble=(instance_id_taken_text(wait_ms),))
         case HeartbeatRecovered():
             return replace(state, trouble=())
         case _:

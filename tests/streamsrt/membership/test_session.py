@@ -18,6 +18,7 @@ from streamsrt.membership.values import (
     EpochChanged,
     HeartbeatRecovered,
     HeartbeatTrouble,
+    InstanceIdTaken,
     Join,
     Leave,
     LeftGroup,
@@ -376,7 +377,6 @@ REFUSALS: list[tuple[ErrorCode, type[Exception]]] = [
     (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, errors.MembershipRefusedError),
     (ErrorCode.GROUP_MAX_SIZE_REACHED, errors.MembershipRefusedError),
     (ErrorCode.GROUP_ID_NOT_FOUND, errors.MembershipRefusedError),
-    (ErrorCode.UNRELEASED_INSTANCE_ID, errors.MembershipRefusedError),
     (ErrorCode.FENCED_INSTANCE_ID, errors.MembershipRefusedError),
     (ErrorCode.UNSUPPORTED_VERSION, UnsupportedBrokerError),
     (ErrorCode.STREAMS_INVALID_TOPOLOGY, errors.StreamsInvalidTopologyError),
@@ -429,6 +429,75 @@ def test_a_topology_whose_topics_the_member_may_not_create_names_the_acl() -> No
     assert failed.error.exit_code == 2
     said = "It can't run. Unauthorized to CREATE on topics a, b. User:app lacks CREATE on topic 'a', 'b'."
     assert said in str(failed.error)
+
+
+TAKEN = ErrorCode.UNRELEASED_INSTANCE_ID
+
+
+def waiting_for_id(session_timeout_ms: int = 45_000) -> Scenario:
+    scenario = Scenario(instance_id="i", session_timeout_ms=session_timeout_ms)
+    scenario.on(Join())
+    scenario.refuse(TAKEN, "owned by OLD member.")
+    assert scenario.step.request is None
+    return scenario
+
+
+def test_the_id_of_a_member_that_was_killed_is_waited_for() -> None:
+    scenario = waiting_for_id()
+    assert scenario.told(InstanceIdTaken) == [InstanceIdTaken(50_000)]
+    for _ in range(3):
+        assert scenario.step.wake_at_ms == scenario.now_ms + 1_000
+        scenario.at(scenario.now_ms + 1_000)
+        request = scenario.sent()
+        assert (request.member_epoch, request.instance_id, request.topology) == (0, "i", TOPOLOGY)
+        scenario.refuse(TAKEN)
+    assert len(scenario.told(InstanceIdTaken)) == 1, "it is told once"
+    scenario.at(scenario.now_ms + 1_000)
+    scenario.answer(1, active=[A0], standby=[], warmup=[])
+    assert scenario.told(AssignmentChanged) == [AssignmentChanged(active(A0), 1)]
+    assert not scenario.told(MembershipFailed)
+
+
+def test_the_id_of_a_member_that_lives_is_refused_when_a_session_would_have_ended() -> None:
+    scenario = waiting_for_id(session_timeout_ms=10_000)
+    began_ms = scenario.now_ms
+    while not scenario.session.ended:
+        assert scenario.now_ms < began_ms + 15_000
+        assert scenario.step.wake_at_ms is not None
+        scenario.at(scenario.step.wake_at_ms)
+        scenario.refuse(TAKEN, "owned by OLD member.")
+    assert scenario.now_ms == began_ms + 15_000
+    (failed,) = scenario.told(MembershipFailed)
+    assert isinstance(failed.error, errors.MembershipRefusedError)
+    assert failed.error.error_code == TAKEN
+    for part in ("group.instance.id", "UNRELEASED_INSTANCE_ID", "owned by OLD member.", "stop the other one"):
+        assert part in str(failed.error)
+
+
+def test_who_waits_for_an_id_can_leave() -> None:
+    scenario = waiting_for_id()
+    scenario.on(Leave())
+    assert scenario.told(LeftGroup) == [LeftGroup()]
+    asking = waiting_for_id()
+    asking.at(asking.now_ms + 1_000)
+    asking.on(Leave())
+    asking.refuse(TAKEN)
+    assert asking.told(LeftGroup) == [LeftGroup()]
+    assert not asking.told(MembershipFailed)
+
+
+def test_a_lost_coordinator_does_not_make_the_wait_for_an_id_longer() -> None:
+    scenario = waiting_for_id(session_timeout_ms=10_000)
+    began_ms = scenario.now_ms
+    scenario.at(began_ms + 1_000)
+    scenario.lose()
+    scenario.at(began_ms + 2_000)
+    scenario.refuse(TAKEN)
+    assert scenario.told(HeartbeatRecovered) == [HeartbeatRecovered(1_000)]
+    assert scenario.told(InstanceIdTaken) == [InstanceIdTaken(15_000), InstanceIdTaken(13_000)]
+    scenario.at(began_ms + 3_000)
+    scenario.answer(1, active=[], standby=[], warmup=[])
+    assert scenario.session.id_taken_since_ms is None
 
 
 def test_topology_errors_are_the_users() -> None:

@@ -15,6 +15,7 @@ from streamsrt.membership.values import (
     AssignmentChanged,
     HeartbeatRecovered,
     HeartbeatTrouble,
+    InstanceIdTaken,
     Leave,
     LeftGroup,
     MembershipFailed,
@@ -299,6 +300,16 @@ def test_trouble_with_heartbeats_is_told_until_they_are_answered_again() -> None
     loop.hear(HeartbeatTrouble("refused"))
     assert "refused" in report(loop.state, loop.now_ms).tasks[0]
     loop.hear(HeartbeatRecovered(5_000))
+    assert report(loop.state, loop.now_ms).tasks == ()
+
+
+def test_the_wait_for_an_instance_id_is_told_until_there_is_an_assignment() -> None:
+    loop = Loop()
+    loop.hear(InstanceIdTaken(50_000))
+    told = report(loop.state, loop.now_ms).tasks[1]
+    assert "group.instance.id" in told
+    assert "in 50 s at the latest" in told
+    loop.hear(AssignmentChanged(TASKS, 1))
     assert report(loop.state, loop.now_ms).tasks == ()
 
 
