@@ -24,11 +24,14 @@ from streamsrt.wire.records import (
     NO_TIMESTAMP,
     BatchHeader,
     Survey,
+    largest_of_simple,
     largest_timestamp,
     read_header,
     rewrite_log_append_time,
     rewrite_timestamps,
     survey_batch,
+    survey_unpacked,
+    unpacked,
 )
 from streamsrt.wire.records.header import CODEC_MASK
 
@@ -78,11 +81,13 @@ def _admitted(batch: Batch, config: LogConfig, now_ms: int, log_name: str, limit
 
 
 def _is_plain(header: BatchHeader, config: LogConfig) -> bool:
-    """Whether all that may be wrong with its records is that they can't be read, or lie in the future."""
+    """Whether its records are to be written as they are if they can be read and do not lie in the future."""
+    return not (header.attributes & CODEC_MASK or config.compression) and _needs_times_only(config)
+
+
+def _needs_times_only(config: LogConfig) -> bool:
     return not (
-        header.attributes & CODEC_MASK
-        or config.compression
-        or config.is_compacted
+        config.is_compacted
         or config.message_timestamp_before_max_ms < FOREVER_MS
         or config.message_timestamp_type is not TimestampType.CREATE_TIME
     )
@@ -95,8 +100,13 @@ def _surveyed(batch: Batch, config: LogConfig, now_ms: int, log_name: str, limit
     cost_bytes = 0
     if given:
         _check_cost(header.records_count, 0, limit_bytes)
-        survey = survey_batch(data, header, limit_bytes=limit_bytes)
-        cost_bytes = _check_cost(header.records_count, len(survey.batch), limit_bytes)
+        view = unpacked(data, header, limit_bytes)
+        cost_bytes = _check_cost(header.records_count, len(view), limit_bytes)
+        if codec is given and _needs_times_only(config):
+            largest = largest_of_simple(view, header)
+            if largest is not None and largest <= now_ms + config.message_timestamp_after_max_ms:
+                return _with_right_times(batch, largest), cost_bytes
+        survey = survey_unpacked(view, header)
     else:
         survey = survey_batch(data, header)
     is_producers_time = config.message_timestamp_type is TimestampType.CREATE_TIME

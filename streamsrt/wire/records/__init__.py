@@ -7,6 +7,7 @@
 | ``decoding`` | batches and fetch answers into columns |
 | ``uniform`` | the same for batches whose records are all of one size |
 | ``plain`` | the same for header keys that are no text |
+| ``latest`` | the largest timestamp of records that lie as producers mostly write them |
 | ``survey`` | what is in a batch, without its columns |
 | ``encoding`` | columns into batches, batches with other headers |
 | ``small`` | small records of many sizes: numpy finds where each of them begins, and reads them column by column |
@@ -49,7 +50,15 @@ from streamsrt.wire.records.header import (
     iter_headers,
     read_header,
 )
-from streamsrt.wire.records.survey import Survey, largest_timestamp, renumbered_records, survey_batch
+from streamsrt.wire.records.latest import largest_of_simple
+from streamsrt.wire.records.survey import (
+    Survey,
+    largest_timestamp,
+    renumbered_records,
+    survey_batch,
+    survey_unpacked,
+    unpacked,
+)
 
 __all__ = [
     "HEADER_SIZE_BYTES",
@@ -76,6 +85,7 @@ __all__ = [
     "find_timestamp",
     "iter_columns",
     "iter_headers",
+    "largest_of_simple",
     "largest_timestamp",
     "patch_base_offset",
     "read_header",
@@ -84,4 +94,6 @@ __all__ = [
     "rewrite_timestamps",
     "stamp_producer",
     "survey_batch",
+    "survey_unpacked",
+    "unpacked",
 ]

@@ -110,7 +110,7 @@ def readable(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: in
 
     The Cython reader checks where each varint begins, not where it ends. A cut-off one runs past the batch by less
     than `SLACK_BYTES` bytes before the reader notices. So either that many bytes follow, or the batch ends in a byte
-    that ends a varint and the zero that CPython keeps behind every bytes and bytearray follows, or it is copied.
+    that ends a varint, in the memory of a bytes or bytearray, behind which CPython keeps a zero, or it is copied.
     """
     end = batch_end(buffer, position, header)
     if header.attributes & CODEC_MASK:
@@ -122,7 +122,7 @@ def readable(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: in
         )
     view = memoryview(buffer)[position:end]
     left = len(buffer) - end
-    if left >= SLACK_BYTES or (left == 0 and buffer[end - 1] < 0x80 and not isinstance(buffer, memoryview)):
+    if left >= SLACK_BYTES or (buffer[end - 1] < 0x80 and isinstance(view.obj, bytes | bytearray)):
         return view
     return memoryview(b"".join((view, _SLACK)))[: end - position]
 

@@ -19,6 +19,7 @@ from streamsrt.wire.primitives import Buffer, DecodeError
 from streamsrt.wire.records.decoding import READER_ERRORS, check_count, decode_records, readable
 from streamsrt.wire.records.encoding import encode_records
 from streamsrt.wire.records.header import HEADER_SIZE_BYTES, NO_TIMESTAMP, BatchHeader, read_header
+from streamsrt.wire.records.latest import largest_of_simple
 from streamsrt.wire.records.plain import read_plain
 from streamsrt.wire.records.uniform import RECORDS_MIN, survey_uniform
 
@@ -51,6 +52,9 @@ def largest_timestamp(buffer: Buffer, header: BatchHeader) -> int:
 
     DecodeError as of ``decode_batch``; the CRC is not checked.
     """
+    latest = largest_of_simple(buffer, header)
+    if latest is not None:
+        return latest
     if header.records_count >= RECORDS_MIN and not header.is_log_append_time:
         uniform = survey_uniform(memoryview(buffer)[HEADER_SIZE_BYTES:], *_shape(header))
         if uniform is not None:
@@ -72,8 +76,18 @@ def largest_timestamp(buffer: Buffer, header: BatchHeader) -> int:
 
 def survey_batch(buffer: Buffer, header: BatchHeader, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Survey:
     """Reads all records of the batch that fills ``buffer``. DecodeError as of ``decode_batch``; the CRC is not checked."""
+    return survey_unpacked(unpacked(buffer, header, limit_bytes), header)
+
+
+def unpacked(buffer: Buffer, header: BatchHeader, limit_bytes: int) -> memoryview:
+    """The batch that fills ``buffer``, not compressed. DecodeError for what can't be unpacked or is larger than that."""
     view = readable(buffer, 0, header, limit_bytes)
     check_count(header, len(view))
+    return view
+
+
+def survey_unpacked(view: memoryview, header: BatchHeader) -> Survey:
+    """``survey_batch`` of what ``unpacked`` gave."""
     if not header.is_log_append_time:
         uniform = survey_uniform(view[HEADER_SIZE_BYTES:], *_shape(header))
         if uniform is not None:
