@@ -312,7 +312,7 @@ class Connection(asyncio.BufferedProtocol):
         self.has_more = False
         try:
             while self._task is None and self._writable:
-                if at_s - begun_s >= QUANTUM_S:
+                if at_s - begun_s >= QUANTUM_S and self._holds_frame():
                     self.has_more = True
                     break
                 frame = self._next_frame()

@@ -32,7 +32,7 @@ class Served(Protocol):
     """Its place: the time that serving it has taken. Begins with :attr:`Turns.place_s`."""
     is_in_line: bool
     has_more: bool
-    """Whether serving it stopped because its time was over."""
+    """Whether serving it stopped because its time was over, with something left to be served."""
 
     def serve(self) -> float:
         """Answers some frames; the seconds that it took."""

@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from itertools import count
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from coordinator.server.tcp import (
     Handler,
     ProtocolViolationError,
 )
+from coordinator.server.turns import PATIENT_DISCOUNT, QUANTUM_S
 from tests.coordinator.turns import PATIENCE_S, turn, until
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -96,6 +98,19 @@ class TestFraming:
                     await writer.drain()
                     await turn()
                 assert await read_frame(reader) == b"frame no %d" % i
+
+        over_socket(scenario)
+
+    def test_who_sends_nothing_behind_a_long_request_is_patient(self) -> None:
+        async def scenario(listener: Listener, streams: Streams) -> None:
+            connection, clock = await only(listener), count()
+            listener.turns.now_s = lambda: next(clock) * 10 * QUANTUM_S
+            for _ in range(3):
+                used_s = connection.used_s
+                streams[1].write(framed(b"long request"))
+                await read_frame(streams[0])
+                assert not connection.is_in_line
+                assert connection.used_s - used_s == pytest.approx(10 * QUANTUM_S / PATIENT_DISCOUNT)
 
         over_socket(scenario)
 
