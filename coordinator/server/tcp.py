@@ -117,7 +117,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._draining = False
         self.host = ""
-        self.used_s = door.turns.place_s
+        self.used_s = door.turns.newcomers_s()
         self.is_in_line = False
         self.has_more = False
         self.was_active = True

@@ -3,9 +3,10 @@
 1. A connection is served at once while nobody waits and little was done since others could be heard. Else it gets into a
    line, and the line is worked on for a moment in each turn of the event loop, between which every socket is read.
 2. Who has used least goes first (start-time fair queueing): a connection's place is the time that serving it has taken so
-   far. A new one starts at the place of whoever was served last; one that pauses keeps up to :data:`CREDIT_S` of what the
-   others use meanwhile. So one request of a quiet client goes before what hundreds of busy ones have sent, and none of
-   these can keep the others waiting by sending more.
+   far. A new one starts :data:`NEWCOMER_S` behind the place of whoever was served last, so that many that come together
+   do not all go before those that are here; one that pauses keeps up to :data:`CREDIT_S` of what the others use meanwhile.
+   So one request of a quiet client goes before what hundreds of busy ones have sent, and none of these can keep the others
+   waiting by sending more.
 3. Who has nothing more to be served is charged an eighth: a client that waits for its answers goes before those that send
    without reading, even if it has used as much of the thread.
 4. Nobody is served for longer than :data:`QUANTUM_S` at a stretch, but for a single request that takes longer.
@@ -22,6 +23,7 @@ from typing import Protocol
 QUANTUM_S = 0.0002
 PASS_S = 0.004
 CREDIT_S = 0.02
+NEWCOMER_S = 0.001
 PATIENT_DISCOUNT = 8
 
 
@@ -29,7 +31,7 @@ class Served(Protocol):
     """What the line needs to know of a connection."""
 
     used_s: float
-    """Its place: the time that serving it has taken. Begins with :attr:`Turns.place_s`."""
+    """Its place: the time that serving it has taken. Begins with :meth:`Turns.newcomers_s`."""
     is_in_line: bool
     has_more: bool
     """Whether serving it stopped because its time was over, with something left to be served."""
@@ -50,6 +52,10 @@ class Turns:
         """The place of whoever was served last; of several, the one furthest behind."""
         self._spent_s = 0.0
         self._is_scheduled = False
+
+    def newcomers_s(self) -> float:
+        """The place of a new connection."""
+        return self.place_s + NEWCOMER_S
 
     def serve(self, connection: Served) -> None:
         """Serves a connection that has a whole frame, at once or in its turn."""

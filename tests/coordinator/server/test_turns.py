@@ -120,3 +120,20 @@ def test_who_waits_for_answers_goes_before_those_that_do_not_even_with_dear_requ
             clients.turn()
         for _ in range(12):
             clients.turn()
+
+
+def test_many_that_come_together_do_not_all_go_before_a_quiet_client() -> None:
+    clients = Clients()
+    quiet = Client(clients, "quiet", 0.0005, 1)
+    quiet.arrive()
+    for i in range(100):
+        newcomer = Client(clients, f"new {i}", 0.015, 2)
+        newcomer.used_s = clients.turns.newcomers_s()
+        newcomer.arrive()
+    for _ in range(10):
+        quiet.requests = 1
+        before = clients.now_s
+        quiet.arrive()
+        while quiet.requests:
+            clients.turn()
+        assert clients.now_s - before <= PASS_S + 0.016
