@@ -10,20 +10,37 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields, is_dataclass
-from functools import partial
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import partial, singledispatch
 from hashlib import sha256
-from types import CodeType, FunctionType, MethodType
+from operator import attrgetter, itemgetter, methodcaller
+from types import (
+    BuiltinMethodType,
+    CellType,
+    CodeType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
 from typing import Any
+from uuid import UUID
 
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from topology.graph.operations.basic import Branch
 from topology.graph.operations.traits import changes_key
 from topology.graph.topology import Topology
 
 _PLAIN = (str, bytes, int, float, bool, type(None))
 _DIGITS = 16
+_DEPTH = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +80,7 @@ class _Ways:
     def __init__(self, topology: Topology) -> None:
         self._nodes: dict[str, Node] = {}
         self.writers: dict[str, list[Node]] = {}
+        self._codes: dict[tuple[str, frozenset[str]], str] = {}
         for subtopology in topology.subtopologies:
             for node in subtopology.nodes:
                 self._nodes[node.name] = node
@@ -73,13 +91,15 @@ class _Ways:
         topics: set[str] = set()
         keyed_by: set[str] = set()
         functions: set[str] = set()
-        for node in self._above(nodes):
+        above = list(self._above(nodes))
+        names = {node.name for node in above}
+        for node in above:
             if isinstance(node, SourceNode) and not node.repartition:
                 topics.update(node.topics)
                 if node.pattern is not None:
                     topics.add(f"pattern {node.pattern}")
             elif isinstance(node, ProcessorNode):
-                functions.add(code_of(node.operation))
+                functions.add(self._code_of(node, names))
                 if changes_key(node.operation):
                     keyed_by.add(type(node.operation).__name__)
         return Origin(
@@ -88,6 +108,13 @@ class _Ways:
             filled_by=filled_by,
             functions=f"{sys.version_info[0]}.{sys.version_info[1]}:{_digest(sorted(functions))}",
         )
+
+    def _code_of(self, node: ProcessorNode, names: Set[str]) -> str:
+        # Once, however many stores are behind it: a function may hold a large table.
+        branches = frozenset(node.operation.children) & names if isinstance(node.operation, Branch) else frozenset()
+        if (node.name, branches) not in self._codes:
+            self._codes[node.name, branches] = code_of(node.operation, branches)
+        return self._codes[node.name, branches]
 
     def _above(self, nodes: list[Any]) -> Iterator[Node]:
         """These nodes and all that feeds them."""
@@ -105,10 +132,13 @@ class _Ways:
             waiting += fresh
 
 
-def code_of(operation: Any) -> str:
-    """A digest of an operation's kind and functions."""
+def code_of(operation: Any, branches: Set[str]) -> str:
+    """A digest of an operation's kind and functions. ``branches``: of a split, those that are on the way."""
     assert is_dataclass(operation)
     values = [getattr(operation, field.name) for field in fields(operation)]
+    if isinstance(operation, Branch):
+        each_with_its_test = zip(operation.children, operation.predicates, strict=True)
+        values = [predicate for child, predicate in each_with_its_test if child in branches]
     return _digest([type(operation).__name__, *(_code(value) for value in values if callable(value))])
 
 
@@ -120,19 +150,118 @@ def _code(value: Any, depth: int = 0) -> Any:
     """What a function does, as far as its code and what it has captured say it: the same in every process."""
     if isinstance(value, _PLAIN):
         return value
-    if depth > 4:
+    if depth > _DEPTH:
         return type(value).__qualname__
-    inner = depth + 1
-    if isinstance(value, FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or () if cell is not None]
-        captured = (*(value.__defaults__ or ()), *cells)
-        return _code(value.__code__, inner), [_code(each, inner) for each in captured]
-    if isinstance(value, CodeType):
-        return value.co_code, value.co_names, [_code(each, inner) for each in value.co_consts]
-    if isinstance(value, MethodType):
-        return _code(value.__func__, inner), type(value.__self__).__qualname__
-    if isinstance(value, partial):
-        return _code(value.func, inner), [_code(each, inner) for each in value.args]
-    if isinstance(value, tuple | list):
-        return [_code(each, inner) for each in value]
+    return _parts(value, depth + 1)
+
+
+def _all(values: Iterable[Any], depth: int) -> list[Any]:
+    return [_code(each, depth) for each in values]
+
+
+@singledispatch
+def _parts(value: Any, depth: int) -> Any:
+    """What a value consists of, without addresses and without the order of a set, which differ between processes."""
+    if isinstance(value, type):
+        return value.__qualname__
+    if is_dataclass(value):
+        held = [getattr(value, field.name, None) for field in fields(value)]
+        return type(value).__qualname__, _all(held, depth)
+    wrapped = getattr(value, "__wrapped__", None)
+    if isinstance(wrapped, FunctionType):
+        return type(value).__qualname__, _code(wrapped, depth)
     return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+@_parts.register
+def _(value: FunctionType, depth: int) -> Any:
+    captured = (*(value.__defaults__ or ()), *(_held(cell) for cell in value.__closure__ or ()))
+    keywords = sorted((value.__kwdefaults__ or {}).items())
+    return _code(value.__code__, depth), _all(captured, depth), _all(keywords, depth)
+
+
+def _held(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        # The variable has no value yet, or no more: that of an except clause is deleted at its end.
+        return _Unbound
+
+
+class _Unbound:
+    """Stands for what a variable holds that has no value."""
+
+
+@_parts.register
+def _(value: CodeType, depth: int) -> Any:
+    return value.co_code, value.co_names, _all(value.co_consts, depth)
+
+
+@_parts.register
+def _(value: MethodType, depth: int) -> Any:
+    return _code(value.__func__, depth), _code(value.__self__, depth)
+
+
+@_parts.register(BuiltinMethodType)
+@_parts.register(MethodWrapperType)
+def _(value: Any, depth: int) -> Any:
+    # A method of a value, as ``wanted.__contains__``; that of a module has the module here.
+    owner = getattr(value, "__self__", None)
+    return value.__qualname__, owner.__name__ if isinstance(owner, ModuleType) else _code(owner, depth)
+
+
+@_parts.register
+def _(value: partial, depth: int) -> Any:  # type: ignore[type-arg]
+    return _code(value.func, depth), _all(value.args, depth), _all(sorted(value.keywords.items()), depth)
+
+
+@_parts.register(itemgetter)
+@_parts.register(attrgetter)
+@_parts.register(methodcaller)
+def _(value: Any, depth: int) -> Any:
+    return _all(value.__reduce__(), depth)
+
+
+@_parts.register(tuple)
+@_parts.register(list)
+def _(value: Iterable[Any], depth: int) -> Any:
+    return _all(value, depth)
+
+
+@_parts.register(set)
+@_parts.register(frozenset)
+def _(value: Iterable[Any], depth: int) -> Any:
+    # Of a copy: threads that run may change it, as a mapping below.
+    return "set", sorted(map(repr, _all(list(value), depth)))
+
+
+@_parts.register(dict)
+@_parts.register(MappingProxyType)
+def _(value: Mapping[Any, Any], depth: int) -> Any:
+    return "dict", [(_code(key, depth), _code(item, depth)) for key, item in list(value.items())]
+
+
+@_parts.register
+def _(value: Enum, _depth: int) -> Any:
+    return type(value).__qualname__, value.name
+
+
+@_parts.register
+def _(value: re.Pattern, _depth: int) -> Any:  # type: ignore[type-arg]
+    return "pattern", value.pattern, value.flags
+
+
+@_parts.register
+def _(value: slice, depth: int) -> Any:
+    return "slice", _all((value.start, value.stop, value.step), depth)
+
+
+@_parts.register(range)
+@_parts.register(complex)
+@_parts.register(Decimal)
+@_parts.register(date)
+@_parts.register(time)
+@_parts.register(timedelta)
+@_parts.register(UUID)
+def _(value: Any, _depth: int) -> Any:
+    return repr(value)
