@@ -82,7 +82,7 @@ class TopologyOutline:
         try:
             return cls(
                 digest=value["digest"],
-                epoch=value["epoch"],
+                epoch=_epoch(value["epoch"]),
                 subtopologies=tuple(
                     SubtopologyOutline(**{key: _tupled(item) for key, item in row.items()})
                     for row in value["subtopologies"]
@@ -94,7 +94,7 @@ class TopologyOutline:
                     for name, row in value.get("origins", {}).items()
                 },
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"not the outline of a topology: {error}") from None
 
 
@@ -152,6 +152,12 @@ def _store(spec: StoreSpec, changelog_retention_ms: int | None) -> StoreOutline:
         segment_interval_ms=spec.segment_interval_ms,
         changelog_retention_ms=changelog_retention_ms,
     )
+
+
+def _epoch(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"epoch is {value!r}, and must be a whole number from 0 on")
+    return value
 
 
 def _tupled(value: Any) -> Any:

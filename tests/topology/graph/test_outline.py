@@ -83,6 +83,8 @@ def with_a_broken_store() -> dict[str, Any]:
         without("stores"),
         with_a_broken_store(),
         {**outline(program()).to_json(), "subtopologies": [1]},
+        {**outline(program()).to_json(), "repartition_topics": "ab"},
+        *({**outline(program()).to_json(), "epoch": epoch} for epoch in ("1", None, 1.0, True, -1)),
     ],
 )
 def test_what_is_no_outline_is_refused(value: Any) -> None:
