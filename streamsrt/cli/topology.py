@@ -153,8 +153,9 @@ def lock(
 ) -> None:
     """Write the topology and its epoch to a lock file, and show what a change does to running state.
 
-    A changed topology gets the next epoch. `streamsrt run --lock FILE` (topology.lock) refuses any other one, and so does
-    assert_topology_locked() of streamsrt.testing.topology_lock in a test.
+    A changed topology gets the next epoch; edited functions alone are written with the same one. `streamsrt run --lock
+    FILE` (topology.lock) refuses any other topology, and so does assert_topology_locked() of
+    streamsrt.testing.topology_lock in a test.
     """
     new = version_of(application, key_value_pairs(config or []))
     agreed = read_lock(file)
@@ -169,8 +170,10 @@ def lock(
     is_refused = found.verdict is Verdict.INCOMPATIBLE and not force
     if check or is_refused:
         raise typer.Exit(int(found.verdict))
-    if found.verdict is not Verdict.SAME:
-        write_lock(file, replace(new, epoch=found.epoch_needed))
+    made = replace(new, epoch=found.epoch_needed)
+    # The same topology may have edited functions, which a later version is compared with.
+    if made != agreed:
+        write_lock(file, made)
         note(f"locked with topology epoch {found.epoch_needed}: check {file} in")
 
 

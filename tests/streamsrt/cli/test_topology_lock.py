@@ -63,6 +63,32 @@ def test_each_change_is_shown_and_gets_the_next_epoch(command: Command, module: 
     assert command("topology", "diff", path, f"{module}:second").code == 0
 
 
+def test_edited_functions_are_written_with_the_same_epoch(command: Command, tmp_path: Path, module: str) -> None:
+    path = tmp_path / "topology.lock"
+    program = """
+from topology import StreamsBuilder, serdes
+
+def build(kept):
+    builder = StreamsBuilder()
+    stream = builder.stream("a", key=serdes.string, value=serdes.string)
+    stream.filter(lambda _key, value: value == kept).group_by_key().count()
+    return builder.build()
+
+first, edited = build("x"), build("y")
+"""
+    (tmp_path / f"{module}.py").write_text(program, encoding="utf-8")
+    command("topology", "lock", f"{module}:first", "--config", "topology.epoch=4")
+    before = path.read_bytes()
+    checked = command("topology", "lock", f"{module}:edited", "--check")
+    assert (checked.code, path.read_bytes()) == (0, before)
+    assert command("topology", "lock", f"{module}:edited").code == 0
+    assert epoch(path) == 4
+    assert path.read_bytes() != before
+    edited = path.read_bytes()
+    again = command("topology", "lock", f"{module}:edited")
+    assert (again.code, path.read_bytes()) == (0, edited)
+
+
 def test_what_is_incompatible_is_locked_by_force_only(command: Command, module: str, tmp_path: Path) -> None:
     path = tmp_path / "shop.lock"
     command("topology", "lock", f"{module}:first", "--file", path)
