@@ -167,20 +167,32 @@ def _folded(entries: list[Any], levels: tuple[Level, ...]) -> Generator[None, No
     """The entries without those that are asked for twice."""
     level, rest = levels[0], levels[1:]
     found: dict[Any, Any] = {}
+    extended: set[Any] = set()
     for count, entry in enumerate(entries):
         if count % _FOLDED_AT_ONCE == 0:
             yield
         key = count if level.key is None else level.key(entry)
         first = found.setdefault(key, entry)
         if rest and first is not entry:
-            mine, others = getattr(first, rest[0].wanted), getattr(entry, rest[0].wanted)
-            # Null asks for everything.
-            setattr(first, rest[0].wanted, None if mine is None or others is None else [*mine, *others])
+            _extend(first, entry, rest[0].wanted, key in extended)
+            extended.add(key)
     if rest:
         for entry in found.values():
             if getattr(entry, rest[0].wanted) is not None:
                 setattr(entry, rest[0].wanted, (yield from _folded(getattr(entry, rest[0].wanted), rest)))
     return list(found.values())
+
+
+def _extend(first: Any, entry: Any, name: str, is_own: bool) -> None:
+    """Lets the first entry ask for what the other one asks for; ``is_own``: nobody else has its list."""
+    mine, others = getattr(first, name), getattr(entry, name)
+    if mine is None or others is None:
+        # Null asks for everything.
+        setattr(first, name, None)
+    elif is_own:
+        mine.extend(others)
+    else:
+        setattr(first, name, [*mine, *others])
 
 
 def _bundles(entries: Iterable[Any], levels: tuple[Level, ...], size: int) -> Iterator[tuple[int, list[Any]]]:

@@ -169,6 +169,27 @@ class TestFolding:
         (result,) = asyncio.run(broker.send(types.DescribeConfigsRequest(resources=asked))).results
         assert {row.name for row in result.configs} == set(keys)
 
+    def test_what_one_asks_for_again_and_again_is_put_together_in_place(self) -> None:
+        """Not copied each time: that would take a time that grows with the square of the entries."""
+        made = 0
+        topic, partition = types.ListOffsetsRequest.ListOffsetsTopic, types.ListOffsetsRequest.ListOffsetsPartition
+
+        class Watched(topic):  # type: ignore[misc, valid-type]
+            def __setattr__(self, name: str, value: Any) -> None:
+                nonlocal made
+                made += value is not getattr(self, name, None)
+                super().__setattr__(name, value)
+
+        parts = [[partition(partition_index=index, timestamp=-1)] for index in range(500)]
+        asked = [Watched(name="few", partitions=part) for part in parts]
+        before = made
+        split = SPLITS[ApiKey.LIST_OFFSETS]._replace(entries=1000)
+        pieces = in_pieces(split, types.ListOffsetsRequest(topics=asked))
+        (piece,) = [each for each in pieces if each is not None]
+        assert [each.partition_index for each in piece.topics[0].partitions] == list(range(500))
+        assert made - before == 2, "once to have a list of its own, once without what is there twice"
+        assert len(parts[0]) == 1, "what may be somebody else's list stays as it is"
+
     def test_a_fetch_of_one_partition_many_times_is_answered_when_something_is_appended(
         self, broker: InProcessBroker
     ) -> None:
