@@ -25,6 +25,8 @@ NO_CREATION = Creation()
 
 _KEPT_FOR = ("retention.ms", "min.compaction.lag.ms")
 _FOR_EVER = -1
+_LONG_DIGITS = 20
+"""No number of 64 bits is longer, its sign included."""
 
 
 def raised_retention(topology: Topology, image: TopicsImage, group_id: str) -> RaiseRetention | None:
@@ -47,7 +49,7 @@ def keeps_longer(asked_ms: int, has_ms: int) -> bool:
 
 
 def _is_number(text: str) -> bool:
-    return text.removeprefix("-").isdigit()
+    return text.isascii() and len(text) <= _LONG_DIGITS and text.removeprefix("-").isdigit()
 
 
 def next_creation(
