@@ -251,8 +251,8 @@ _OWN = (
         ConfigType.INT,
         64 << 20,
         minimum=1 << 20,
-        documentation="What a produced batch may hold when it is unpacked, each record counting 64 bytes more than it has; "
-        "all batches of a request together four times as much.",
+        documentation="What a produced batch may hold when it is unpacked, each record and each of its headers counting 64 "
+        "bytes more than it has; all batches of a request together four times as much.",
     ),
     Definition("num.partitions", ConfigType.INT, 1, minimum=1, maximum=10_000),
     Definition("offsets.retention.check.interval.ms", ConfigType.LONG, 600_000, minimum=1),

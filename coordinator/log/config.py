@@ -40,7 +40,8 @@ class LogConfig:
     ``segment_ms`` counts by the broker's clock from the first append to a segment; Kafka counts by the records'
     timestamps, which cuts a backfill of old records into needlessly many segments. ``compression`` is the codec that
     batches of producers are put into; None leaves them as they are. ``unpacked_bytes_max`` bounds what one of them may hold
-    when it is unpacked, each record counting :data:`~coordinator.log.contents.RECORD_COST_BYTES` more than its bytes.
+    when it is unpacked, each record and header counting :data:`~coordinator.log.contents.RECORD_COST_BYTES` more than its
+    bytes.
     """
 
     segment_bytes: int = 1 << 30

@@ -6,7 +6,8 @@
    answers UNKNOWN_SERVER_ERROR for what it can't unpack, this is INVALID_RECORD.
 3. Offsets within a batch that are not 0, 1, 2 ... mean nothing to readers who count, so they pass; where a batch is packed
    anew they are made right, and packed by the producer they are refused, both as in Kafka.
-4. What a batch may hold unpacked is bounded (``unpacked_bytes_max``), its records counted with what each costs a reader.
+4. What a batch may hold unpacked is bounded (``unpacked_bytes_max``), its records and their headers counted with what each
+   costs a reader. Of what is not packed only the headers count: they alone cost far more than their bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from coordinator.log.config import FOREVER_MS, LogConfig, TimestampType
 from coordinator.log.errors import InvalidRecordError, InvalidTimestampError, UnpackedTooLargeError
 from coordinator.log.recompression import in_codec
 from coordinator.log.validation import Batch, split_batches
-from streamsrt.wire.compression import TooLargeError
+from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, TooLargeError
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import (
     NO_TIMESTAMP,
@@ -29,21 +30,22 @@ from streamsrt.wire.records import (
     read_header,
     rewrite_log_append_time,
     rewrite_timestamps,
-    survey_batch,
     survey_unpacked,
     unpacked,
 )
 from streamsrt.wire.records.header import CODEC_MASK
 
 RECORD_COST_BYTES = 64
-"""What each record counts beside its bytes."""
+"""What each record, and each header of one, counts beside its bytes."""
 RECORD_ERRORS_MAX = 1000
 """How many records an answer names."""
 _SHOWN = 3
 
 
 class Admitted(NamedTuple):
-    """Batches as they are to be written, with LogAppendTime not stamped yet. ``unpacked_bytes``: what packed ones held."""
+    """Batches as they are to be written, with LogAppendTime not stamped yet. ``unpacked_bytes``: what packed ones held,
+    and what the headers of any cost a reader.
+    """
 
     batches: list[Batch]
     unpacked_bytes: int
@@ -70,9 +72,9 @@ def _admitted(batch: Batch, config: LogConfig, now_ms: int, log_name: str, limit
     header, data = batch
     try:
         if _is_plain(header, config):
-            largest = largest_timestamp(data, header)
+            largest, headers_count = largest_timestamp(data, header, limit_bytes // RECORD_COST_BYTES)
             if largest <= now_ms + config.message_timestamp_after_max_ms:
-                return _with_right_times(batch, largest), 0
+                return _with_right_times(batch, largest), headers_count * RECORD_COST_BYTES
         return _surveyed(batch, config, now_ms, log_name, limit_bytes)
     except TooLargeError as error:
         raise UnpackedTooLargeError(f"{error} (message.max.unpacked.bytes)") from error
@@ -106,9 +108,10 @@ def _surveyed(batch: Batch, config: LogConfig, now_ms: int, log_name: str, limit
             largest = largest_of_simple(view, header)
             if largest is not None and largest <= now_ms + config.message_timestamp_after_max_ms:
                 return _with_right_times(batch, largest), cost_bytes
-        survey = survey_unpacked(view, header)
     else:
-        survey = survey_batch(data, header)
+        view = unpacked(data, header, DECOMPRESSED_LIMIT_BYTES)
+    survey = survey_unpacked(view, header, (limit_bytes - cost_bytes) // RECORD_COST_BYTES)
+    cost_bytes += survey.headers_count * RECORD_COST_BYTES
     is_producers_time = config.message_timestamp_type is TimestampType.CREATE_TIME
     _check_records(survey, config, now_ms if is_producers_time else None, log_name)
     if codec is not given:

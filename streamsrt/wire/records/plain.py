@@ -1,18 +1,21 @@
 """Records that the quick readers refuse though Java's takes them: header keys that are no UTF-8; and very long ones.
 
-Such bytes are read as Java reads them, with U+FFFD in the place of what is no text. All else is as strict as there. Keys
-and values are not copied: where records are long, that is what costs, and it keeps all threads waiting.
+1. Such bytes are read as Java reads them, with U+FFFD in the place of what is no text. All else is as strict as there.
+2. Keys and values are not copied: where records are long, that is what costs, and it keeps all threads waiting.
+3. ``walk_plain`` makes no object per header, and no header is looked at before their number is known to be allowed.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from streamsrt.wire.compression import TooLargeError
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records.columns import Headers
 from streamsrt.wire.records.header import HEADER_SIZE_BYTES, BatchHeader
 
 _NUMBER_BYTES_MAX = 10
+_HEADER_BYTES_MIN = 2
 
 
 class PlainRecord(NamedTuple):
@@ -41,15 +44,14 @@ def _records(data: memoryview, header: BatchHeader) -> tuple[list[PlainRecord], 
     records = []
     at = 0
     for _ in range(header.records_count):
-        size, at = _number(data, at)
+        size, at = read_number(data, at)
         end = at + size
-        delta_ms, at = _number(data, at + 1)
-        delta, at = _number(data, at)
+        delta_ms, at = read_number(data, at + 1)
+        delta, at = read_number(data, at)
         key, at = _sized(data, at)
         value, at = _sized(data, at)
-        count, at = _number(data, at)
-        if not 0 <= count <= len(data) - at:
-            raise DecodeError(f"a record claims {count} headers")
+        count, at = read_number(data, at)
+        _check_headers_count(count, len(data) - at)
         headers = []
         for _ in range(count):
             name, at = _sized(data, at)
@@ -64,7 +66,81 @@ def _records(data: memoryview, header: BatchHeader) -> tuple[list[PlainRecord], 
     return records, at
 
 
-def _number(data: memoryview, at: int) -> tuple[int, int]:
+class WalkedRecord(NamedTuple):
+    """What a record says besides its value; offset and timestamp are absolute."""
+
+    timestamp: int
+    headers_count: int
+    offset: int
+    key: memoryview | None
+
+
+def walk_plain(data: memoryview, records_count: int, header: BatchHeader, headers_max: int) -> list[WalkedRecord]:
+    """Some records of a batch, which fill the buffer. DecodeError for broken ones, TooLargeError for too many headers."""
+    try:
+        return _walked(data, records_count, header, headers_max)
+    except IndexError:
+        raise DecodeError(f"batch at offset {header.base_offset} ends within a record") from None
+
+
+def _walked(data: memoryview, records_count: int, header: BatchHeader, headers_max: int) -> list[WalkedRecord]:
+    found = []
+    at = held = 0
+    for _ in range(records_count):
+        size, at = read_number(data, at)
+        end = at + size
+        delta_ms, at = read_number(data, at + 1)
+        delta, at = read_number(data, at)
+        key, at = _sized(data, at)
+        _, at = _sized(data, at)
+        count, at = read_number(data, at)
+        _check_headers_count(count, len(data) - at)
+        held += count
+        check_headers(held, headers_max)
+        at = _behind_headers(data, at, count)
+        if at != end:
+            raise DecodeError(f"a record of {size} bytes ends {at - end} bytes behind them")
+        timestamp = header.max_timestamp if header.is_log_append_time else _long(header.base_timestamp + delta_ms)
+        found.append(WalkedRecord(timestamp, count, header.base_offset + delta, key))
+    if at != len(data):
+        raise DecodeError(f"batch at offset {header.base_offset} has {len(data) - at} bytes behind its last record")
+    return found
+
+
+def check_headers(headers_count: int, headers_max: int) -> None:
+    """TooLargeError where there are more than that."""
+    if headers_count > headers_max:
+        raise TooLargeError(f"the records have {headers_count} headers or more; {headers_max} are allowed")
+
+
+def _check_headers_count(count: int, left_bytes: int) -> None:
+    if not 0 <= count * _HEADER_BYTES_MIN <= left_bytes:
+        raise DecodeError(f"a record claims {count} headers in {left_bytes} bytes")
+
+
+def _behind_headers(data: memoryview, at: int, count: int) -> int:
+    limit = len(data)
+    for _ in range(count):
+        size = data[at]
+        if size < 0x80 and not size & 1:
+            at += 1 + (size >> 1)
+        else:
+            number, at = read_number(data, at)
+            if number < 0:
+                raise DecodeError("a header has no key")
+            at += number
+        size = data[at]
+        if size < 0x80 and not size & 1:
+            at += 1 + (size >> 1)
+        else:
+            number, at = read_number(data, at)
+            at += max(number, 0)
+        if at > limit:
+            raise DecodeError("a header ends behind its batch")
+    return at
+
+
+def read_number(data: memoryview, at: int) -> tuple[int, int]:
     """The varint at that place, and what stands behind it. IndexError behind the end."""
     value = 0
     for shift in range(0, 7 * _NUMBER_BYTES_MAX, 7):
@@ -86,7 +162,7 @@ def _long(number: int) -> int:
 
 
 def _sized(data: memoryview, at: int) -> tuple[memoryview | None, int]:
-    size, at = _number(data, at)
+    size, at = read_number(data, at)
     if size < 0:
         return None, at
     if at + size > len(data):

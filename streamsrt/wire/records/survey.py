@@ -2,76 +2,73 @@
 
 1. A batch passes here if, and only if, ``decode_batch`` reads it: the readers are the same.
 2. Of a batch that is not compressed only the largest timestamp is asked as a rule, which costs no object per record.
-3. Threads beside this one get their turns, however large the batch is.
+3. Threads beside this one get their turns, however large the batch is, and however many headers its records have:
+   the quick reader gets no more than a piece at a time, and a record that is longer than a piece is walked over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from operator import attrgetter
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES
+from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES
 from streamsrt.wire.primitives import Buffer, DecodeError
-from streamsrt.wire.records.decoding import READER_ERRORS, check_count, decode_records, readable
-from streamsrt.wire.records.encoding import encode_records
+from streamsrt.wire.records.decoding import READER_ERRORS, check_count, readable
 from streamsrt.wire.records.header import HEADER_SIZE_BYTES, NO_TIMESTAMP, BatchHeader, read_header
 from streamsrt.wire.records.latest import largest_of_simple
-from streamsrt.wire.records.plain import read_plain
+from streamsrt.wire.records.plain import check_headers, read_number, walk_plain
 from streamsrt.wire.records.uniform import RECORDS_MIN, survey_uniform
 
-STEP_RECORDS = 4096
-"""So many are read in one go, in which no other thread gets its turn."""
+PIECE_BYTES = 1 << 14
+"""So much is read in one go, in which no other thread gets its turn. It has room for eight thousand headers."""
 
-LONG_RECORD_BYTES = 1 << 14
-"""Longer ones cost more to copy than to walk over."""
+HEADERS_MAX = DECOMPRESSED_LIMIT_BYTES
+"""As many as can be: no limit but the one for the size."""
 
-_Row: TypeAlias = "tuple[int, int | None, bytes | memoryview | None]"
-_timestamp = attrgetter("timestamp")
-_row = attrgetter("offset", "timestamp", "key")
+_SLACK = bytes(SLACK_BYTES)
+_COUNT_AT = 57
+_times = (attrgetter("timestamp"),)
+_all = (*_times, attrgetter("offset"), attrgetter("key"))
+_headers = attrgetter("headers")
 
 
 class Survey(NamedTuple):
     """``batch`` is not compressed; its header is that of the batch as it came, but for the codec.
 
     ``timestamps`` are those of the records. ``keyless``: indexes of the records without a key. ``is_in_order``: offsets go
-    up by one from the batch's first.
+    up by one from the batch's first. ``headers_count``: of all records together.
     """
 
     batch: memoryview
     timestamps: Sequence[int]
     keyless: Sequence[int]
     is_in_order: bool
+    headers_count: int
 
 
-def largest_timestamp(buffer: Buffer, header: BatchHeader) -> int:
-    """Of the records of the batch that fills ``buffer`` and is not compressed, all of which are read.
+def largest_timestamp(buffer: Buffer, header: BatchHeader, headers_max: int = HEADERS_MAX) -> tuple[int, int]:
+    """Of the records of the batch that fills ``buffer`` and is not compressed, all of which are read; and their headers.
 
-    DecodeError as of ``decode_batch``; the CRC is not checked.
+    DecodeError as of ``decode_batch``; the CRC is not checked. TooLargeError for more headers than ``headers_max``.
     """
     latest = largest_of_simple(buffer, header)
     if latest is not None:
-        return latest
+        return latest, 0
     if header.records_count >= RECORDS_MIN and not header.is_log_append_time:
         uniform = survey_uniform(memoryview(buffer)[HEADER_SIZE_BYTES:], *_shape(header))
         if uniform is not None:
-            return int(uniform[0].max())
-    if _are_long(header, len(buffer)):
-        return max(record.timestamp for record in read_plain(memoryview(buffer), header))
-    view = readable(buffer, 0, header, DECOMPRESSED_LIMIT_BYTES)
-    check_count(header, len(view))
-    try:
-        times = map(_timestamp, DefaultRecordBatch(view))
-        largest = max(max(islice(times, size)) for size in _steps(header.records_count))
-        next(times, None)  # The reader says now that bytes are left.
-        return int(largest)
-    except (UnicodeDecodeError, TypeError):
-        return int(max(survey_batch(buffer, header).timestamps))
-    except READER_ERRORS as error:
-        raise DecodeError(f"batch at offset {header.base_offset} holds broken records: {error}") from error
+            return int(uniform[0].max()), 0
+    view = unpacked(buffer, header, DECOMPRESSED_LIMIT_BYTES)
+    largest: list[int] = []
+    headers_count = 0
+    for count, (times,) in _columns(view, header, _times, headers_max):
+        largest.append(max(_given(times)))
+        headers_count += count
+    return max(largest), headers_count
 
 
 def survey_batch(buffer: Buffer, header: BatchHeader, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Survey:
@@ -86,57 +83,144 @@ def unpacked(buffer: Buffer, header: BatchHeader, limit_bytes: int) -> memoryvie
     return view
 
 
-def survey_unpacked(view: memoryview, header: BatchHeader) -> Survey:
-    """``survey_batch`` of what ``unpacked`` gave."""
+def survey_unpacked(view: memoryview, header: BatchHeader, headers_max: int = HEADERS_MAX) -> Survey:
+    """``survey_batch`` of what ``unpacked`` gave. TooLargeError for more headers than ``headers_max``."""
     if not header.is_log_append_time:
         uniform = survey_uniform(view[HEADER_SIZE_BYTES:], *_shape(header))
         if uniform is not None:
-            return Survey(view, uniform[0].tolist(), uniform[1], True)
-    if _are_long(header, len(view)):
-        return _surveyed(view, iter([record[:3] for record in read_plain(view, header)]), header)
-    rows: Iterator[_Row] = map(_row, DefaultRecordBatch(view))
-    try:
-        return _surveyed(view, rows, header)
-    except UnicodeDecodeError:
-        return _surveyed(view, iter([record[:3] for record in read_plain(view, header)]), header)
-    except READER_ERRORS as error:
-        raise DecodeError(f"batch at offset {header.base_offset} holds broken records: {error}") from error
-
-
-def _surveyed(view: memoryview, rows: Iterator[_Row], header: BatchHeader) -> Survey:
+            return Survey(view, uniform[0].tolist(), uniform[1], True, 0)
     timestamps: list[int] = []
     keyless: list[int] = []
     is_in_order = True
-    for size in _steps(header.records_count):
+    headers_count = 0
+    for count, (times, offsets, keys) in _columns(view, header, _all, headers_max):
         start = len(timestamps)
-        offsets, times, keys = zip(*islice(rows, size), strict=True)
-        timestamps += [NO_TIMESTAMP if time is None else time for time in times] if None in times else times
+        timestamps += _given(times)
+        headers_count += count
         if None in keys:
             keyless += [index for index, key in enumerate(keys, start) if key is None]
         first = header.base_offset + start
         is_in_order = is_in_order and offsets == tuple(range(first, first + len(offsets)))
-    next(rows, None)  # The reader says now that bytes are left.
-    return Survey(view, timestamps, keyless, is_in_order)
+    return Survey(view, timestamps, keyless, is_in_order, headers_count)
 
 
-def _are_long(header: BatchHeader, size_bytes: int) -> bool:
-    return size_bytes > header.records_count * LONG_RECORD_BYTES and not header.is_log_append_time
+def _given(times: Sequence[int | None]) -> Sequence[int]:
+    """The quick reader gives None for none."""
+    return [NO_TIMESTAMP if time is None else time for time in times] if None in times else times  # type: ignore[return-value]
 
 
-def _steps(count: int) -> Iterator[int]:
-    """So many records as are read in one go each. The reader can't be asked again once it has said that it is done."""
-    for start in range(0, count, STEP_RECORDS):
-        yield min(STEP_RECORDS, count - start)
+def _columns(
+    view: memoryview, header: BatchHeader, wanted: tuple[Callable[[Any], Any], ...], headers_max: int
+) -> Iterator[tuple[int, list[Any]]]:
+    """Piece by piece: how many headers all records have, and what is wanted of them, column by column."""
+    held = 0
+    for piece, records, count in _pieces(view, header):
+        rows: list[Any] | None = None
+        if len(records) <= PIECE_BYTES:
+            try:
+                rows = list(DefaultRecordBatch(piece()))
+                headers_count = sum(map(len, map(_headers, rows)))
+            except UnicodeDecodeError:
+                rows = None
+            except READER_ERRORS as error:
+                raise DecodeError(f"batch at offset {header.base_offset} holds broken records: {error}") from error
+        if rows is None:
+            rows = walk_plain(records, count, header, headers_max - held)
+            headers_count = sum(row.headers_count for row in rows)
+        if not rows:
+            raise DecodeError(f"batch at offset {header.base_offset} holds no records")
+        held += headers_count
+        check_headers(held, headers_max)
+        yield headers_count, [tuple(map(each, rows)) for each in wanted]
+
+
+def _pieces(view: memoryview, header: BatchHeader) -> Iterator[tuple[Callable[[], memoryview], memoryview, int]]:
+    """Batches of some of the records each, these records, and how many they are."""
+    records = view[HEADER_SIZE_BYTES:]
+    if len(records) <= PIECE_BYTES:
+        yield (lambda: view), records, header.records_count
+        return
+    head = bytes(view[:_COUNT_AT])
+    for start, end, count in _spans(records, header):
+        part = records[start:end]
+        yield partial(_batch, head, part, count), part, count
+
+
+def _batch(head: bytes, records: memoryview, count: int) -> memoryview:
+    made = b"".join((head, count.to_bytes(4, "big"), records, _SLACK))
+    return memoryview(made)[: -len(_SLACK)]
+
+
+def _spans(records: memoryview, header: BatchHeader) -> Iterator[tuple[int, int, int]]:
+    """Where pieces begin and end, by what records say of their sizes, and how many are in them."""
+    limit = len(records)
+    at = start = first = 0
+    bound = min(PIECE_BYTES, limit)
+    try:
+        for index in range(header.records_count):
+            size = records[at]
+            if size < 0x80 and not size & 1:
+                end = at + 1 + (size >> 1)
+            elif (second := records[at + 1]) < 0x80 and not size & 1:
+                end = at + 2 + ((size & 0x7F) >> 1) + (second << 6)
+            else:
+                end = _behind(records, at, header)
+            if end > bound:
+                if end > limit:
+                    raise IndexError(end)
+                if index > first:
+                    yield start, at, index - first
+                    start, first = at, index
+                bound = min(start + PIECE_BYTES, limit)
+            at = end
+    except IndexError:
+        raise DecodeError(f"batch at offset {header.base_offset} ends within a record") from None
+    yield start, at, header.records_count - first
+    if at != limit:
+        raise DecodeError(f"batch at offset {header.base_offset} has {limit - at} bytes behind its last record")
+
+
+def _behind(records: memoryview, at: int, header: BatchHeader) -> int:
+    size, start = read_number(records, at)
+    if size < 0:
+        raise DecodeError(f"batch at offset {header.base_offset} has a record of {size} bytes")
+    return start + size
 
 
 def _shape(header: BatchHeader) -> tuple[int, int]:
     return header.records_count, header.base_timestamp
 
 
-def renumbered_records(batch: Buffer) -> memoryview:
-    """The records of a batch that is not compressed, with the offsets 0, 1, 2 ... after the batch's."""
-    header = read_header(batch)._replace(attributes=0)
-    columns = decode_records(batch, 0, header, True, DECOMPRESSED_LIMIT_BYTES)
-    return encode_records(
-        columns.keys, columns.values, columns.timestamps, columns.headers, range(len(columns)), header.base_timestamp
-    )
+def renumbered_records(batch: Buffer) -> bytearray:
+    """The records of a batch that was surveyed, with the offsets 0, 1, 2 ... after the batch's.
+
+    DecodeError where attributes are not written as anybody writes them.
+    """
+    records = memoryview(batch)[HEADER_SIZE_BYTES:]
+    made = bytearray()
+    at = 0
+    for offset in range(read_header(batch).records_count):
+        size, start = read_number(records, at)
+        at = start + size
+        if records[start] >= 0x80:
+            # Readers do not agree on whether this is one byte.
+            raise DecodeError(f"a record has the attributes {records[start]:#x}")
+        _, behind_time = read_number(records, start + 1)
+        _, behind_offset = read_number(records, behind_time)
+        number = _written(offset)
+        made += _written(behind_time - start + len(number) + at - behind_offset)
+        made += records[start:behind_time]
+        made += number
+        made += records[behind_offset:at]
+    return made
+
+
+def _written(number: int) -> bytes:
+    """A number that is not negative, as records have it."""
+    number <<= 1
+    written = bytearray()
+    while number >= 0x80:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)

@@ -17,7 +17,7 @@ from streamsrt.wire import types
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import encode_batch, read_header
 from tests.coordinator.broker.in_process import START_MS, InProcessBroker, fetching, production
-from tests.coordinator.broker.odd_batches import batch, record
+from tests.coordinator.broker.odd_batches import batch, record, sized, varint
 from tests.coordinator.turns import turn
 
 LIMIT_BYTES = 4 << 20
@@ -97,6 +97,31 @@ def test_what_is_not_packed_is_no_more_than_it_is(broker: InProcessBroker) -> No
     many = broker.send(production("t", {0: encode_batch([b"k"] * count, [b"v"] * count, [START_MS] * count)}), 12)
     assert isawaitable(many)
     assert asyncio.run(_awaited(many)).responses[0].partition_responses[0].base_offset == 1
+
+
+def of_headers(count: int, codec: Compression) -> bytes:
+    """One record of so many headers, of two bytes each."""
+    return batch(record(headers=varint(count) + (sized(b"") + sized(None)) * count), codec=codec)
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+@pytest.mark.parametrize("settings", [{}, {"compression_type": "lz4"}, {"cleanup_policy": "compact"}])
+def test_headers_count_like_records(broker: InProcessBroker, settings: dict[str, str], codec: Compression) -> None:
+    broker.create("t", **settings)
+    for count, code in ((LIMIT_BYTES // RECORD_COST_BYTES + 1, 10), (LIMIT_BYTES // RECORD_COST_BYTES // 2, 0)):
+        sent = broker.send(production("t", {0: of_headers(count, codec)}), 12)
+        assert isawaitable(sent), "read beside the loop"
+        (result,) = asyncio.run(_awaited(sent)).responses[0].partition_responses
+        assert result.error_code == code
+        assert ("message.max.unpacked.bytes" in (result.error_message or "")) == bool(code)
+    assert len(broker.values("t")) == 1
+
+
+def test_the_headers_of_a_request_are_bounded_together(broker: InProcessBroker) -> None:
+    broker.create("t", 10)
+    data = of_headers(LIMIT_BYTES // RECORD_COST_BYTES - 10, Compression.NONE)
+    found = answers(broker, production("t", dict.fromkeys(range(10), data)))
+    assert [each.error_code for each in found] == [0] * BATCHES_PER_REQUEST + [10] * (10 - BATCHES_PER_REQUEST)
 
 
 async def _awaited(answer: Any) -> Any:

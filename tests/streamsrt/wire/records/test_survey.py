@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -12,15 +13,18 @@ from streamsrt.wire.compression import Compression, TooLargeError
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import (
     HEADER_SIZE_BYTES,
+    Headers,
     decode_batch,
     encode_batch,
     largest_timestamp,
     read_header,
     renumbered_records,
+    survey,
     survey_batch,
+    survey_unpacked,
 )
 from streamsrt.wire.records.plain import read_plain
-from streamsrt.wire.records.survey import LONG_RECORD_BYTES
+from streamsrt.wire.records.survey import PIECE_BYTES
 from streamsrt.wire.records.uniform import RECORDS_MIN
 from tests.coordinator.broker.odd_batches import batch, record, several, sized, varint
 from tests.streamsrt.wire.records.reference import resealed
@@ -76,7 +80,7 @@ def attributes_of(data: bytearray) -> list[int]:
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
 @pytest.mark.parametrize("key", [None, b"k"])
 def test_long_records(codec: Compression, key: bytes | None) -> None:
-    values = [bytes(LONG_RECORD_BYTES), bytes(3 * LONG_RECORD_BYTES)]
+    values = [bytes(PIECE_BYTES), bytes(3 * PIECE_BYTES)]
     data = encode_batch([key] * 2, values, [T0 + 5, T0], compression=codec)
     check(data)
     if codec is Compression.NONE:
@@ -96,6 +100,91 @@ def test_of_records_of_one_size(codec: Compression, has_keys: bool) -> None:
     check(data)
 
 
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+@pytest.mark.parametrize("sizes", [(30_000, 5, 70), (5, 70, 30_000, 5), (9_000, 9_000), tuple(range(400))])
+def test_of_several_pieces(codec: Compression, sizes: tuple[int, ...]) -> None:
+    count = len(sizes)
+    headers: list[Headers] = [(("h", b"v"), ("", None))[: index % 3] for index in range(count)]
+    keys = [None if index % 3 == 1 else b"k" for index in range(count)]
+    data = encode_batch(
+        keys, [bytes(size) for size in sizes], [T0 + index % 7 for index in range(count)], headers=headers
+    )
+    check(repacked(data, codec))
+    for place in (HEADER_SIZE_BYTES, HEADER_SIZE_BYTES + 1, len(data) - 1):
+        damaged = bytearray(data)
+        damaged[place] ^= 2
+        check(repacked(resealed(damaged), codec))
+    check(repacked(resealed(bytearray(data[:-1])), codec))
+
+
+def repacked(data: bytes, codec: Compression) -> bytes:
+    count = read_header(data).records_count
+    return batch(data[HEADER_SIZE_BYTES:], count, base_ms=T0, codec=codec)
+
+
+class TestManyHeaders:
+    """A record of many headers is not given to the reader that makes them all in one go."""
+
+    COUNT = 100_000
+    FIELDS = varint(COUNT) + (sized(b"") + sized(None)) * COUNT
+
+    @pytest.fixture
+    def data(self) -> bytes:
+        return batch(record() + record(None, ms=9, offset=1, headers=self.FIELDS) + record(offset=2), 3)
+
+    def test_they_are_counted(self, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+        given: list[int] = []
+
+        def reader(view: memoryview) -> DefaultRecordBatch:
+            given.append(len(view))
+            return DefaultRecordBatch(view)
+
+        monkeypatch.setattr(survey, "DefaultRecordBatch", reader)
+        header = read_header(data)
+        assert largest_timestamp(data, header) == (T0 + 9, self.COUNT)
+        found = survey_batch(data, header)
+        assert (list(found.timestamps), found.keyless, found.is_in_order) == ([T0, T0 + 9, T0], [1], True)
+        assert found.headers_count == self.COUNT
+        assert max(given) <= HEADER_SIZE_BYTES + PIECE_BYTES
+
+    def test_what_lies_behind_the_bound_is_not_read(self, data: bytes) -> None:
+        header = read_header(data)
+        broken = data[: -self.COUNT] + b"\xff" * self.COUNT
+        with pytest.raises(TooLargeError, match=f"{self.COUNT} headers or more; {self.COUNT - 1} are allowed"):
+            largest_timestamp(data, header, self.COUNT - 1)
+        with pytest.raises(TooLargeError):
+            survey_unpacked(memoryview(data), header, self.COUNT - 1)
+        with pytest.raises(DecodeError):
+            survey_unpacked(memoryview(broken), header)
+
+    def test_a_record_that_says_that_it_is_shorter(self) -> None:
+        shorter = bytearray(record(headers=self.FIELDS))
+        data = batch(varint(20) + bytes(shorter[3:]), 1)
+        with pytest.raises(DecodeError):
+            largest_timestamp(data, read_header(data))
+
+    @pytest.mark.parametrize("cut", [1, 2, 3, 50_000])
+    def test_broken_ones(self, cut: int) -> None:
+        fields = self.FIELDS[:-cut]
+        for data in (batch(record(headers=fields)), batch(record(headers=self.FIELDS) + bytes(cut))):
+            with pytest.raises(DecodeError):
+                largest_timestamp(data, read_header(data))
+
+    def test_a_header_without_a_key(self) -> None:
+        data = batch(record(headers=varint(self.COUNT) + (sized(None) + sized(None)) * self.COUNT))
+        with pytest.raises(DecodeError, match="no key"):
+            largest_timestamp(data, read_header(data))
+
+    def test_renumbering_refuses_what_readers_do_not_agree_on(self) -> None:
+        with pytest.raises(DecodeError, match="attributes 0xff"):
+            renumbered_records(batch(record(attributes=255)))
+
+    def test_renumbering_leaves_them_as_they_are(self) -> None:
+        records = [record(offset=offset, headers=self.FIELDS) for offset in (5, 1000, 2)]
+        right = [record(offset=offset, headers=self.FIELDS) for offset in range(3)]
+        assert bytes(renumbered_records(batch(b"".join(records), 3))) == b"".join(right)
+
+
 def check(data: bytes) -> None:
     header = read_header(data)
     try:
@@ -111,7 +200,8 @@ def check(data: bytes) -> None:
     assert list(found.timestamps) == columns.timestamps
     assert list(found.keyless) == [index for index, key in enumerate(columns.keys) if key is None]
     if header.compression is Compression.NONE:
-        assert largest_timestamp(data, header) == max(columns.timestamps)
+        headers_count = sum(map(len, columns.headers or ()))
+        assert largest_timestamp(data, header) == (max(columns.timestamps), headers_count)
 
 
 NO_TEXT = varint(2) + sized(b"\xff\xfe") + sized(b"v") + sized("\u00e9".encode()) + sized(None)
