@@ -31,9 +31,13 @@ from collections.abc import Sequence
 
 
 class StreamsError(Exception):
-    """The root of what this package raises on purpose. ``exit_code`` is the command line's."""
+    """The root of what this package raises on purpose. ``exit_code`` is the command line's.
+
+    ``is_in_order``: all that was read before it is done and nothing behind it, so that what was done may be committed.
+    """
 
     exit_code = 1
+    is_in_order = True
 
 
 class UserError(StreamsError):
@@ -112,13 +116,9 @@ class StoreCorruptedError(StateError):
 
 
 class RecordError(StreamsError):
-    """One record could not be handled. ``topic``, ``partition`` and ``offset`` say which.
-
-    ``is_in_order``: everything before it is done and nothing behind it, so that what was done may be committed.
-    """
+    """One record could not be handled. ``topic``, ``partition`` and ``offset`` say which."""
 
     exit_code = 5
-    is_in_order = True
 
     def __init__(self, message: str, topic: str = "", partition: int = -1, offset: int = -1) -> None:
         super().__init__(message)

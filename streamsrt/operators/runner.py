@@ -20,7 +20,7 @@ from operator import length_hint
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from streamsrt.errors import DeserializationError, ProductionError, RecordError, StateError
+from streamsrt.errors import DeserializationError, ProductionError, RecordError, StateError, StreamsError
 from streamsrt.operators.engine.compiler import Compiler, TooComplex
 from streamsrt.operators.engine.emitter import Generated
 from streamsrt.operators.engine.environment import (
@@ -157,9 +157,10 @@ class Runner:
         if generated is None:
             try:
                 self._run_path(source, topic, partition, columns)
-            except RecordError as failure:
-                if self.env.batches or self.env.is_calling:
-                    # Records before this one still wait at an operator over batches: they are not done.
+            except StreamsError as failure:
+                if self.env.batches or self.env.is_calling or not isinstance(failure, RecordError):
+                    # Records before this one still wait at an operator over batches: they are not done. And where no
+                    # record is to blame, it is not known how far the run has come.
                     failure.is_in_order = False
                 raise
             return

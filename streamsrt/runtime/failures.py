@@ -8,11 +8,13 @@ from streamsrt.tasks.error_policy import ErrorAction, action_for
 
 def commits_at_the_end(error: StreamsError, *, is_atomic: bool) -> bool:
     """Whether what was done before is committed when it ends. ``is_atomic``: a failing record undoes its transaction."""
+    if not error.is_in_order:
+        return False
     match action_for(error):
         case ErrorAction.END_COMMITTED:
             return True
         case ErrorAction.END_UNDONE | ErrorAction.RESTORE:
             return False
         case _:
-            is_before = isinstance(error, RecordError) and error.offset >= 0 and error.is_in_order
+            is_before = isinstance(error, RecordError) and error.offset >= 0
             return not isinstance(error, RecordError) or (is_before and not is_atomic)

@@ -48,17 +48,24 @@ class AsyncCalls:
     def _add(self, first: int, arguments: Sequence[tuple[Any, ...]]) -> None:
         self._waiting.extend(enumerate(arguments, first))
         for _ in range(min(self._op.concurrency - len(self._workers), len(arguments))):
-            worker = self._loop.create_task(self._work())
-            self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+            self._workers.add(self._loop.create_task(self._work()))
 
     def _cancel(self) -> None:
         self._is_over = True
         self._waiting.clear()
-        for worker in self._workers:
+        for worker in tuple(self._workers):
             worker.cancel()
 
     async def _work(self) -> None:
+        try:
+            await self._work_off()
+        finally:
+            # At once, not in a callback: who adds calls in between counts on workers that find them.
+            worker = asyncio.current_task()
+            assert worker is not None
+            self._workers.discard(worker)
+
+    async def _work_off(self) -> None:
         while self._waiting:
             place, arguments = self._waiting.popleft()
             try:

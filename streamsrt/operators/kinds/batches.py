@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
-from streamsrt.errors import RecordError, UserError
+from streamsrt.errors import StreamsError, UserError
 from streamsrt.operators.engine.environment import Environment, Outcome, SourceRecord
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.kinds.call_windows import CallWindow
@@ -68,7 +68,7 @@ class Batch:
         before = env.metadata, env.source
         try:
             yield
-        except RecordError as failure:
+        except StreamsError as failure:
             failure.is_in_order = False
             raise
         finally:

@@ -201,7 +201,7 @@ def _after_processing(state: LoopState, event: Processed, now_ms: int) -> Step:
         state,
         turn=turn,
         schedule=schedule,
-        advanced=records > 0 or event.is_calling,
+        advanced=records > 0 or (event.is_calling and not state.is_paused),
         late_commit=late,
         limit_records=_next_limit(state, took_ms) if records else state.limit_records,
     )

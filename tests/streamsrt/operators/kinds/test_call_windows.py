@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from streamsrt.errors import ProcessingError
+from streamsrt.errors import ProcessingError, UserError
 from streamsrt.operators.kinds.call_windows import HELD_MAX
+from streamsrt.runtime.failures import commits_at_the_end
 from streamsrt.wire.records import RecordColumns
-from tests.streamsrt.operators.kinds.test_batches import Running, topology_of
+from tests.streamsrt.operators.kinds.test_batches import Running, started, topology_of
 from topology import KStream, serdes
 
 PATIENCE_S = 30.0
@@ -194,3 +195,24 @@ def test_a_call_that_fails_at_last_is_out_of_order() -> None:
         running.task.prepare_commit()
     assert not failed.value.is_in_order
     running.task.close()
+
+
+def work_on(running: Running) -> None:
+    """Until something fails."""
+    while True:
+        work(running)
+
+
+async def _no_answer(values: list[int]) -> Any:
+    return None
+
+
+def test_a_failure_of_no_record_after_which_calls_are_missing_has_nothing_committed() -> None:
+    running = started(lambda stream: stream.join_lookup(_no_answer, lambda value, _: value, on=lambda _, value: value))
+    add(running, 20)
+    with pytest.raises(UserError) as caught:
+        work_on(running)
+    assert not caught.value.is_in_order
+    assert not commits_at_the_end(caught.value, is_atomic=False)
+    assert not commits_at_the_end(caught.value, is_atomic=True)
+    assert numbers(running) == []

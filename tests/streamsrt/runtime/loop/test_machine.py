@@ -181,6 +181,14 @@ def test_housekeeping_has_its_own_intervals() -> None:
     assert MeasureMemory() not in then
 
 
+def test_a_paused_loop_does_not_spin_while_calls_are_under_way() -> None:
+    loop = Loop()
+    loop.hear(TurnBegan(has_work=True))
+    loop.hear(InputTaken(is_paused=True))
+    loop.hear(Processed(0, commit_requested=False, is_calling=True))
+    assert loop.hear(TurnBegan(has_work=True)) == (Wait(100),)
+
+
 # ------------------------------------------------------------------------------------------------------- turns in time
 
 
