@@ -102,7 +102,8 @@ async def _wait(broker: Broker, message: FetchRequest, looked: int, found: _Foun
             if broker.purgatory.round == looked:
                 woken = await _enough(broker, message, found, watch, deadline, by_id=by_id)
             else:
-                woken = True
+                # Somebody has appended since it was looked, to whatever partition: on a busy broker that is always so.
+                woken = loop.time() < deadline
         looked = broker.purgatory.round
         if len(found.sizes) > PARTITIONS_AT_ONCE:
             async with broker.slices:

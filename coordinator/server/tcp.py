@@ -111,6 +111,8 @@ class Connection(asyncio.BufferedProtocol):
         self._served = 0
         """The bytes of a large frame that is being answered."""
         self._task: asyncio.Task[None] | None = None
+        self._is_producing = False
+        """Whether what waits is a Produce: its records are written, whether or not somebody still waits for the answer."""
         self._transport: asyncio.Transport | None = None
         self._writable = True
         self._unwritable_since_s = 0.0
@@ -147,8 +149,20 @@ class Connection(asyncio.BufferedProtocol):
         self._drop_input()
         self._memory.forget(self)
         self._memory.unsent(self, 0)
-        if self._task is not None:
+        if self._task is not None and not self._is_producing:
             self._task.cancel()
+
+    def eof_received(self) -> bool:
+        """The client sends no more. What it has sent is worked off: with acks=0 it waits for no answer before it closes."""
+        if self._transport is None or self._transport.is_closing() or not (self.is_in_line or self._holds_frame()):
+            return False
+        if self._transport.get_extra_info("sslcontext") is None:
+            self._draining = True
+            return True
+        # A TLS connection can't be kept half open.
+        while self._task is None and self._holds_frame():
+            self.serve()
+        return False
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -320,6 +334,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 answer = self._handler(frame, self.host)
                 if isinstance(answer, Awaitable):
+                    self._is_producing = bytes(frame[:2]) == _PRODUCE
                     self._task = asyncio.ensure_future(self._finish(answer))
                 else:
                     if self._served:

@@ -91,13 +91,16 @@ class Turns:
         """One turn of the line."""
         self._spent_s = 0.0
         line = self._line
-        while line and self._spent_s < PASS_S:
-            connection = heapq.heappop(line)[2]
-            connection.is_in_line = False
-            self._serve(connection)
-        self._is_scheduled = False
-        if line:
-            self._schedule()
+        try:
+            while line and self._spent_s < PASS_S:
+                connection = heapq.heappop(line)[2]
+                connection.is_in_line = False
+                self._serve(connection)
+        finally:
+            # Whatever one connection does, the others are served.
+            self._is_scheduled = False
+            if line:
+                self._schedule()
 
 
 def turns_of(loop: asyncio.AbstractEventLoop) -> Turns:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from coordinator.broker import slices
+from coordinator.broker.fetch import PARTITIONS_AT_ONCE
 from coordinator.log import PartitionLog
 from streamsrt.wire import types
 from streamsrt.wire.records import ControlRecord, ControlType, encode_control_batch
@@ -190,6 +192,33 @@ class TestLongPoll:
         broker.produce("t", b"little")
         answer = self.run(broker, fetching("t", {0: 0}, max_wait_ms=20, min_bytes=10_000))
         assert values_of(answer.responses[0].partitions[0].records) == [b"little"]
+        assert len(broker.broker.purgatory) == 0
+
+    def test_the_time_ends_a_wide_one_on_a_broker_that_is_never_quiet(
+        self, broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """While many partitions are looked at, others append to topics that are none of its."""
+        monkeypatch.setattr(slices, "SLICE_S", 0.0)
+        broker.create("t", PARTITIONS_AT_ONCE + 100)
+        broker.create("busy")
+
+        async def scenario() -> Any:
+            loop = asyncio.get_running_loop()
+            request = fetching("t", dict.fromkeys(range(PARTITIONS_AT_ONCE + 100), 0), max_wait_ms=20)
+            waiting = asyncio.ensure_future(broker.send(request, 12))
+
+            def append() -> None:
+                if not waiting.done():
+                    broker.produce("busy", b"v")
+                    loop.call_soon(append)
+
+            append()
+            done, _ = await asyncio.wait({waiting}, timeout=5)
+            assert done, "it looks again and again, though its time is over"
+            return waiting.result()
+
+        answer = asyncio.run(scenario())
+        assert not any(data.records for data in answer.responses[0].partitions)
         assert len(broker.broker.purgatory) == 0
 
     def test_the_deletion_of_the_topic_wakes_it(self, broker: InProcessBroker) -> None:

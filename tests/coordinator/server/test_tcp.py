@@ -327,6 +327,27 @@ class TestFairness:
         asyncio.run(run())
         assert "empty buffer" not in caplog.text
 
+    def test_what_was_sent_before_the_client_closed_is_worked_off(self) -> None:
+        """As a producer with acks=0 does it: it flushes and closes, and waits for nothing."""
+        handled = 0
+
+        def handler(frame: memoryview | bytes, host: str) -> Answer:
+            nonlocal handled
+            handled += 1
+            end = time.perf_counter() + 0.0002
+            while time.perf_counter() < end:
+                pass
+            return None
+
+        async def scenario(listener: Listener, streams: Streams) -> None:
+            _, writer = streams
+            writer.write(framed(b"request.") * 500)
+            writer.close()
+            await until(lambda: len(listener) == 0)
+
+        over_socket(scenario, handler)
+        assert handled == 500
+
     def test_a_client_that_is_gone_is_not_served(self, caplog: pytest.LogCaptureFixture) -> None:
         handled = 0
 
