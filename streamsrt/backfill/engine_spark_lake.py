@@ -138,8 +138,13 @@ def _rows_of(
 
 def read_lake(spark: SparkSession, lake: LakePlan) -> DataFrame:
     """The files of a lake with the columns of a record. Raises BackfillError where an expression is none of this lake."""
+    from pyspark.errors import PySparkException
+
     reader = spark.read if lake.root is None else spark.read.option("basePath", spark_path(lake.root))
-    frame = reader.parquet(*(spark_path(file.path) for file in lake.files))
+    try:
+        frame = reader.parquet(*(spark_path(file.path) for file in lake.files))
+    except PySparkException as error:
+        raise BackfillError(f"the lake of {lake.topic} can't be read by Spark: {first_line(error)}") from error
     if not lake.columns:
         return frame
     zone = spark.conf.get("spark.sql.session.timeZone")
@@ -148,7 +153,6 @@ def read_lake(spark: SparkSession, lake: LakePlan) -> DataFrame:
             f"the session of Spark has the time zone {zone}, by which expressions over times go: set "
             "spark.sql.session.timeZone to UTC"
         )
-    from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 
     kept = [name for name in (KEY, VALUE, TIMESTAMP, PARTITION, OFFSET, HEADERS) if name in frame.columns]
@@ -175,6 +179,7 @@ def _check_kinds(lake: LakePlan, kinds: Mapping[str, str]) -> None:
         PARTITION: integers,
         OFFSET: integers,
     }
+    allowed.setdefault(lake.order, ("timestamp", "timestamp_ntz", *integers))
     missing = [name for name in (KEY, VALUE, TIMESTAMP) if name not in kinds]
     if missing:
         raise BackfillError(f"the lake of {lake.topic} has no {', '.join(missing)}: say what it is by an expression")

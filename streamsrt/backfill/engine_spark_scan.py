@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from streamsrt.backfill.engine_spark_lake import as_long, partition_of_key, read_lake
 from streamsrt.backfill.engine_spark_session import first_line, open_session, quiet
 from streamsrt.backfill.errors import ArchiveError
-from streamsrt.backfill.lake import Lake, LakeShare, check_share
+from streamsrt.backfill.lake import Lake, LakeShare, check_alike, check_for_spark, check_share, is_in_folders
 from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, opened
 from streamsrt.backfill.plan import LakeFile, LakePlan
 
@@ -30,23 +30,35 @@ def scan_mapped(
     unknown = sorted(set(lake.columns) - set(MAPPED))
     if unknown:
         raise ArchiveError(f"a record has no {', '.join(unknown)}: expressions are for {', '.join(MAPPED)}")
-    files, names = [], set(lake.columns)
+    files, first = [], None
     for path in paths:
         with opened(path) as file:
-            names |= set(file.schema_arrow.names)
+            first = file.schema_arrow if first is None else first
+            check_alike(path, file.schema_arrow, paths[0], first)
+            check_for_spark(path, file)
             if file.metadata.num_rows:
                 records = file.metadata.num_rows
                 files.append(LakeFile(path=str(path), records=records, size_bytes=path.stat().st_size))
     if not files:
         raise ArchiveError(f"lake {root} has no Parquet files with records: check the path")
-    exact = OFFSET in names and PARTITION in names and lake.order in (None, OFFSET)
+    assert first is not None
+    names = {*first.names, *lake.columns}
+    in_folders = PARTITION not in names and is_in_folders(root, paths)
+    names |= {PARTITION} if in_folders else set()
+    order = lake.order or (OFFSET if OFFSET in names else TIMESTAMP)
+    if order == OFFSET and PARTITION not in names:
+        raise ArchiveError(
+            f"lake {root} has offsets, and nothing says of which partition: give an expression for {PARTITION}, or name "
+            "another order"
+        )
     plan = LakePlan(
         topic=topic,
         files=tuple(files),
-        order=lake.order or (OFFSET if exact else TIMESTAMP),
+        order=order,
         partitioned=PARTITION in names,
         headers=HEADERS in names,
         columns=dict(lake.columns),
+        root=str(root.absolute()) if in_folders else None,
     )
     with contextlib.closing(open_session()) as session, quiet():
         return plan, _shares(session.spark, plan, partitions, allow_gaps=lake.allow_gaps)

@@ -89,9 +89,12 @@ class Backfill:
         sources: Mapping[str, Source] | None = None,
         config: Mapping[str, str] | None = None,
         changelogs: Changelogs = "live",
+        is_bundled: bool = False,
     ) -> Plan:
         """Makes the plan and keeps it. ``application``: ``MODULE:ATTRIBUTE``; ``sources``: topics that have an archive.
-        ``changelogs``: ``full`` where others than the application read them, who want windows beyond retention, too."""
+        ``changelogs``: ``full`` where others than the application read them, who want windows beyond retention, too.
+        ``is_bundled``: the cluster is the bundled broker of this directory, which may have another address next time: the
+        plan keeps none."""
         self._servers = bootstrap_servers or self._servers
         if self._servers is None:
             raise BackfillError("a plan needs the cluster: give bootstrap_servers")
@@ -100,7 +103,7 @@ class Backfill:
                 network,
                 application,
                 application_id=application_id,
-                bootstrap_servers=self._servers,
+                bootstrap_servers="" if is_bundled else self._servers,
                 sources=sources or {},
                 config=config or {},
                 now_ms=time.time_ns() // 1_000_000,
@@ -182,11 +185,18 @@ class Backfill:
             state = load_state(self.directory, plan)
             transactions = transactions if state.step == "none" else state.transactions
             group = writer_group(plan)
-            with connected(
-                self._servers or plan.bootstrap_servers, transactional_id=group if transactions else None
-            ) as network:
+            with connected(self._address(plan), transactional_id=group if transactions else None) as network:
                 writer = TransactionalLogWriter(network, group) if transactions else PlainLogWriter(network)
                 yield HandOver(self.directory, plan, network, writer, on_step)
+
+    def _address(self, plan: Plan) -> str:
+        """Where the cluster is. Raises BackfillError where nobody says."""
+        address = self._servers or plan.bootstrap_servers
+        if not address:
+            raise BackfillError(
+                f"the plan in {self.directory} is of a bundled broker, whose address is not kept: give bootstrap_servers"
+            )
+        return address
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

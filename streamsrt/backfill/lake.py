@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,17 +90,17 @@ def scan_lake(
         return scan_mapped(lake, root, paths, topic, partitions)
     first = _schema_of(paths[0])
     names = set(first.names)
-    in_folders = PARTITION not in names and all(_folder_partition(root, path) is not None for path in paths)
+    in_folders = PARTITION not in names and is_in_folders(root, paths)
     names |= {PARTITION} if in_folders else set()
-    order, partitioned = _order(lake, paths[0], names), PARTITION in names
+    order, partitioned = order_of(lake, paths[0], names), PARTITION in names
     used = dict.fromkeys((*_REQUIRED, order))
     count = _Counts(topic, partitions, exact=order == OFFSET)
     files = []
     for path in paths:
         with opened(path) as file:
-            _check_alike(path, file.schema_arrow, paths[0], first)
+            check_alike(path, file.schema_arrow, paths[0], first)
             check_columns(path, file, used)
-            _check_for_spark(path, file, (TIMESTAMP, order))
+            check_for_spark(path, file)
             records = file.metadata.num_rows
             if not records:
                 continue
@@ -145,6 +145,17 @@ def _folder_partition(root: Path, path: Path) -> int | None:
     return None
 
 
+def is_in_folders(root: Path, paths: Sequence[Path]) -> bool:
+    """Whether folders name the partition of each file. Raises ArchiveError where they do so of some only."""
+    outside = [path for path in paths if _folder_partition(root, path) is None]
+    if outside and len(outside) < len(paths):
+        raise ArchiveError(
+            f"{outside[0]} is in no folder {PARTITION}=N, and {len(paths) - len(outside)} files of lake {root} are: move it "
+            "into the folder of its partition, or out of the lake"
+        )
+    return not outside
+
+
 def _empty(root: Path) -> ArchiveError:
     return ArchiveError(f"lake {root} has no Parquet files with records: check the path")
 
@@ -154,7 +165,7 @@ def _schema_of(path: Path) -> Any:
         return file.schema_arrow
 
 
-def _check_alike(path: Path, schema: Any, first: Path, expected: Any) -> None:
+def check_alike(path: Path, schema: Any, first: Path, expected: Any) -> None:
     """Raises ArchiveError where Spark, which goes by one file, would misread another one."""
     if set(schema.names) != set(expected.names):
         raise ArchiveError(f"{path} has other columns than {first}: write the files of a lake alike")
@@ -166,8 +177,8 @@ def _check_alike(path: Path, schema: Any, first: Path, expected: Any) -> None:
             )
 
 
-def _check_for_spark(path: Path, file: Any, times: Iterable[str]) -> None:
-    """Raises ArchiveError for what pyarrow reads and Spark does not."""
+def check_for_spark(path: Path, file: Any) -> None:
+    """Raises ArchiveError for what pyarrow reads and Spark does not, also in a column that nobody uses."""
     import pyarrow as pa
 
     lower: dict[str, str] = {}
@@ -177,7 +188,7 @@ def _check_for_spark(path: Path, file: Any, times: Iterable[str]) -> None:
                 f"{path} has columns {lower[name.lower()]} and {name}, which are one name to Spark: give one another name"
             )
         lower[name.lower()] = name
-    for name in times:
+    for name in file.schema_arrow.names:
         kind = file.schema_arrow.field(name).type
         if pa.types.is_timestamp(kind) and kind.unit == "ns" and not is_int96(file, name):
             raise ArchiveError(
@@ -186,7 +197,8 @@ def _check_for_spark(path: Path, file: Any, times: Iterable[str]) -> None:
             )
 
 
-def _order(lake: Lake, path: Path, names: set[str]) -> str:
+def order_of(lake: Lake, path: Path, names: set[str]) -> str:
+    """The column by which the records of a partition are ordered. Raises ArchiveError."""
     order = lake.order or (OFFSET if OFFSET in names else TIMESTAMP)
     missing = sorted({KEY, VALUE, TIMESTAMP, order} - names)
     if missing:

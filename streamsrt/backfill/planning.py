@@ -304,7 +304,12 @@ def _ranges(
             first, end = starts[place].offset, ends[place].offset
             if isinstance(source, Lake):
                 share = lakes[topic].get(index)
-                ranges[place] = splice_lake(place, share, first, end, allow_gaps=source.allow_gaps)
+                exact = any(each.first_offset is not None for each in lakes[topic].values())
+                if exact and share is None:
+                    # As an archive without a file of the partition: what the log has deleted is nowhere.
+                    ranges[place] = splice(place, (), first, end, allow_gaps=source.allow_gaps)
+                else:
+                    ranges[place] = splice_lake(place, share, first, end, allow_gaps=source.allow_gaps)
             elif archive is None:
                 ranges[place] = SourceRange(topic=topic, partition=index, start=first, end=end, log_start=first)
             else:

@@ -14,7 +14,7 @@ from streamsrt.backfill.job import Backfill, Status, TaskState
 from streamsrt.backfill.lake import Lake
 from streamsrt.backfill.manifest import TaskManifest, merged
 from streamsrt.backfill.operators import OPERATIONS
-from streamsrt.backfill.plan import Plan
+from streamsrt.backfill.plan import Plan, load_plan
 from streamsrt.backfill.sources import Archive, Source
 from streamsrt.cli.arguments import key_value_pairs
 from streamsrt.cli.output import note, print_json, print_rows
@@ -89,8 +89,14 @@ def plan(
             sources=sources,
             config=key_value_pairs(config or (), "--config"),
             changelogs="full" if full_changelogs else "live",
+            is_bundled=bootstrap_servers is None,
         )
     _show_plan(made, directory, as_json=as_json)
+
+
+def _planned(directory: Path, bootstrap_servers: str | None) -> str | None:
+    """The cluster that is named, else the one that the plan was made on; None for the bundled broker of this directory."""
+    return bootstrap_servers or load_plan(directory).bootstrap_servers or None
 
 
 def _lake_columns(given: Sequence[str], lakes: Collection[str]) -> dict[str, dict[str, str]]:
@@ -153,7 +159,7 @@ def run(
         raise ConfigError(f"--engine {engine}: give local or spark")
     if workers < 1:
         raise ConfigError(f"--workers {workers}: give at least 1")
-    with bootstrap(bootstrap_servers) as address:
+    with bootstrap(_planned(directory, bootstrap_servers)) as address:
         job = Backfill(directory, bootstrap_servers=address)
         stop = threading.Event()
         reporter = threading.Thread(target=_report, args=(job, progress_interval_s, stop), daemon=True)
@@ -267,7 +273,7 @@ def verify(
 ) -> None:
     """Check the results of all tasks: files, counts, digests; with --recompute also a recomputed sample."""
     if recompute:
-        with bootstrap(bootstrap_servers) as address:
+        with bootstrap(_planned(directory, bootstrap_servers)) as address:
             manifests = Backfill(directory, bootstrap_servers=address).verify(recompute=recompute)
     else:
         manifests = Backfill(directory).verify()
@@ -308,7 +314,7 @@ def commit(
             "say --execute to do it"
         )
         return
-    with bootstrap(bootstrap_servers) as address:
+    with bootstrap(_planned(directory, bootstrap_servers)) as address:
         state = Backfill(directory, bootstrap_servers=address).commit(
             state_dir=state_dir, on_step=lambda step, text: note(f"{step}: {text}"), transactions=transactions
         )
@@ -324,7 +330,7 @@ def abort(
     as_json: AsJson = False,
 ) -> None:
     """Take back a hand-over that is not done. Computed results stay in the directory."""
-    with bootstrap(bootstrap_servers) as address:
+    with bootstrap(_planned(directory, bootstrap_servers)) as address:
         actions = Backfill(directory, bootstrap_servers=address).abort(execute=execute)
     for action in actions:
         if as_json:

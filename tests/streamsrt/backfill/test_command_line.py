@@ -55,19 +55,21 @@ def test_from_the_plan_to_the_export(scene: Scene, terminal: Terminal) -> None:
     assert "is not finished" in terminal.err
     code, out = terminal("backfill", "status", "--dir", scene.folder / "plan", "--json")
     assert json.loads(out)["computed"] is False
-    code, out = terminal("backfill", "resume", *where, "--workers", "1", "--json")
+    # The cluster is the one that the plan was made on.
+    planned = ("--dir", scene.folder / "plan")
+    code, out = terminal("backfill", "resume", *planned, "--workers", "1", "--json")
     assert code == 0
     assert sum(json.loads(line)["records"] for line in out.splitlines()) == 416
     code, out = terminal("backfill", "verify", "--dir", scene.folder / "plan", "--json")
     assert {json.loads(line)["store"] for line in out.splitlines()} == {"airlines", "delays-per-hour"}
-    assert terminal("backfill", "verify", *where, "--recompute", "1")[0] == 0
+    assert terminal("backfill", "verify", *planned, "--recompute", "1")[0] == 0
     assert "all results are whole" in terminal.err
     state_dir = scene.state_dir(ID)
-    assert terminal("backfill", "commit", *where)[0] == 0
+    assert terminal("backfill", "commit", *planned)[0] == 0
     assert "say --execute" in terminal.err
-    code, out = terminal("backfill", "commit", *where, "--state-dir", state_dir, "--execute", "--json")
+    code, out = terminal("backfill", "commit", *planned, "--state-dir", state_dir, "--execute", "--json")
     assert (code, json.loads(out)["hand_over"]) == (0, "done")
-    assert terminal("backfill", "abort", *where, "--execute")[0] == 2
+    assert terminal("backfill", "abort", *planned, "--execute")[0] == 2
     _check_export(scene, terminal, state_dir)
 
 

@@ -124,6 +124,23 @@ def test_what_is_wrong_with_a_lake_is_said(
         scan_lake(Lake(root, **options), "t", 3)
 
 
+def test_a_file_beside_the_folders_of_partitions_is_refused(tmp_path: Path) -> None:
+    """Else all of the lake would be dealt out by the keys' hash."""
+    root = write_lake(tmp_path / "lake", some(10), KEYED, files=2)
+    (root / "partition=1").mkdir()
+    (root / "part-0.parquet").rename(root / "partition=1" / "part-0.parquet")
+    with pytest.raises(ArchiveError, match="in no folder partition=N, and 1 files of lake"):
+        scan_lake(Lake(root), "t", 3)
+
+
+def test_a_column_of_nanoseconds_that_nobody_reads_is_refused_too(tmp_path: Path) -> None:
+    root = write_lake(tmp_path / "lake", some(10), KEYED, files=1)
+    table = pq.read_table(root / "part-0.parquet")
+    pq.write_table(table.append_column("seen", pa.array([1] * 10, pa.timestamp("ns"))), root / "part-0.parquet")
+    with pytest.raises(ArchiveError, match="column seen counts nanoseconds"):
+        scan_lake(Lake(root), "t", 3)
+
+
 def test_a_lake_goes_on_in_the_log() -> None:
     exact = splice_lake(("t", 0), LakeShare(10, 0, 10), 6, 15, allow_gaps=False)
     assert (exact.start, exact.log_start, exact.end, exact.archived_records) == (0, 10, 15, 10)

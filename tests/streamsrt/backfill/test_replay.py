@@ -22,7 +22,9 @@ from streamsrt.state.memory import MemoryStore
 from streamsrt.tasks.offset_metadata import done_metadata
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.records import RecordColumns, iter_columns
-from tests.streamsrt.operators import test_asof_joins, test_expiry, test_idle, test_late_records
+from tests.streamsrt.operators import test_late_records
+from tests.streamsrt.operators.engine import test_expiry
+from tests.streamsrt.operators.kinds import test_asof_joins, test_idle
 from tests.streamsrt.operators.programs import (
     APPLICATION,
     STREAM_JOINS,

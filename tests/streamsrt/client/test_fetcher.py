@@ -211,7 +211,7 @@ def test_fetching_goes_on_after_an_outage(
     broker.start()
     assert collect(network.fetcher, 20) == {("t", 0): list(range(20, 40))}
     assert broker.connections > tries
-    outages = [record for record in caplog.records if "out of reach" in record.message]
+    outages = [record for record in caplog.records if "out of reach" in record.getMessage()]
     assert len(outages) == 1, "one line for an outage, whatever the number of tries"
 
 

@@ -156,9 +156,9 @@ def test_a_status_is_logged_once_when_it_appears(
     wait_for(network, group, StatusChanged)
     while len(heartbeats(broker)) < 4:
         network.wait(0.05)
-    lines = [record for record in caplog.records if "STALE_TOPOLOGY" in record.message]
-    assert [(line.levelname, "behind the group" in line.message) for line in lines] == [("WARNING", True)]
-    assert "Restart it with the version of the application that the group runs" in lines[0].message
+    lines = [record for record in caplog.records if "STALE_TOPOLOGY" in record.getMessage()]
+    assert [(line.levelname, "behind the group" in line.getMessage()) for line in lines] == [("WARNING", True)]
+    assert "Restart it with the version of the application that the group runs" in lines[0].getMessage()
 
 
 def test_events_are_handed_over_one_at_a_time(broker: ScriptedBroker, connect: Connect) -> None:
