@@ -23,7 +23,6 @@ from streamsrt.wire.records.decoding import (
     decode_batch,
     decode_batches,
     decode_control_batch,
-    find_timestamp,
     iter_columns,
 )
 from streamsrt.wire.records.encoding import (
@@ -53,6 +52,7 @@ from streamsrt.wire.records.header import (
 from streamsrt.wire.records.latest import largest_of_simple
 from streamsrt.wire.records.survey import (
     Survey,
+    find_timestamp,
     largest_timestamp,
     renumbered_records,
     survey_batch,

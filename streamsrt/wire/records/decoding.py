@@ -193,13 +193,14 @@ def _plain_columns(view: memoryview, header: BatchHeader, headers: bool) -> Reco
         header.next_offset,
     )
     if header.records_count <= header.last_offset_delta:
-        columns.offsets = _ascending([record.offset for record in records], header)
+        columns.offsets = ascending([record.offset for record in records], header)
     if headers:
         columns.headers = [record.headers for record in records]
     return columns
 
 
-def _ascending(offsets: list[int], header: BatchHeader) -> list[int]:
+def ascending(offsets: list[int], header: BatchHeader) -> list[int]:
+    """The offsets of a batch in which records are missing. DecodeError where they can't be these."""
     previous = header.base_offset - 1
     for offset in offsets:
         if not previous < offset < header.next_offset:
@@ -331,21 +332,3 @@ class _AbortedTransactions:
             if marker.type is ControlType.ABORT:
                 self._producer_ids.discard(header.producer_id)
         return header.is_transactional
-
-
-def find_timestamp(buffer: Buffer, position: int, target_ms: int, *, from_offset: int = 0) -> tuple[int, int] | None:
-    """(offset, timestamp) of the batch's first record at `target_ms` or later and `from_offset` or after, or None.
-
-    A batch that can't be read answers by its header: who goes there finds out.
-    """
-    header = read_header(buffer, position)
-    if header.max_timestamp < target_ms or header.last_offset < from_offset:
-        return None
-    try:
-        columns = decode_records(buffer, position, header, False, DECOMPRESSED_LIMIT_BYTES)
-    except DecodeError:
-        return max(header.base_offset, from_offset), header.max_timestamp
-    for index, timestamp in enumerate(columns.timestamps):
-        if timestamp >= target_ms and columns.offset_at(index) >= from_offset:
-            return columns.offset_at(index), timestamp
-    return None

@@ -17,7 +17,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 
 from streamsrt.wire.compression import DECOMPRESSED_LIMIT_BYTES, SLACK_BYTES
 from streamsrt.wire.primitives import Buffer, DecodeError
-from streamsrt.wire.records.decoding import READER_ERRORS, check_count, readable
+from streamsrt.wire.records.decoding import READER_ERRORS, ascending, check_count, readable
 from streamsrt.wire.records.header import HEADER_SIZE_BYTES, NO_TIMESTAMP, BatchHeader, read_header
 from streamsrt.wire.records.latest import largest_of_simple
 from streamsrt.wire.records.plain import check_headers, read_number, walk_plain
@@ -32,7 +32,8 @@ HEADERS_MAX = DECOMPRESSED_LIMIT_BYTES
 _SLACK = bytes(SLACK_BYTES)
 _COUNT_AT = 57
 _times = (attrgetter("timestamp"),)
-_all = (*_times, attrgetter("offset"), attrgetter("key"))
+_placed = (*_times, attrgetter("offset"))
+_all = (*_placed, attrgetter("key"))
 _headers = attrgetter("headers")
 
 
@@ -69,6 +70,43 @@ def largest_timestamp(buffer: Buffer, header: BatchHeader, headers_max: int = HE
         largest.append(max(_given(times)))
         headers_count += count
     return max(largest), headers_count
+
+
+def find_timestamp(buffer: Buffer, position: int, target_ms: int, *, from_offset: int = 0) -> tuple[int, int] | None:
+    """(offset, timestamp) of the batch's first record at `target_ms` or later and `from_offset` or after, or None.
+
+    A batch that can't be read answers by its header: who goes there finds out.
+    """
+    header = read_header(buffer, position)
+    if header.max_timestamp < target_ms or header.last_offset < from_offset or not header.records_count:
+        return None
+    try:
+        timestamps, offsets = _places(readable(buffer, position, header, DECOMPRESSED_LIMIT_BYTES), header)
+    except DecodeError:
+        return max(header.base_offset, from_offset), header.max_timestamp
+    for timestamp, offset in zip(timestamps, offsets, strict=True):
+        if timestamp >= target_ms and offset >= from_offset:
+            return offset, timestamp
+    return None
+
+
+def _places(view: memoryview, header: BatchHeader) -> tuple[Sequence[int], Sequence[int]]:
+    """Timestamps and offsets. Only where records are missing do those say which offsets they have."""
+    check_count(header, len(view))
+    is_whole = header.records_count > header.last_offset_delta
+    whole = range(header.base_offset, header.base_offset + header.records_count)
+    if is_whole and not header.is_log_append_time:
+        uniform = survey_uniform(view[HEADER_SIZE_BYTES:], *_shape(header))
+        if uniform is not None:
+            return uniform[0].tolist(), whole
+    timestamps: list[int] = []
+    offsets: list[int] = []
+    for _, (times, places) in _columns(view, header, _placed, HEADERS_MAX):
+        timestamps += _given(times)
+        offsets += places
+    if is_whole:
+        return timestamps, whole
+    return timestamps, ascending(offsets, header)
 
 
 def survey_batch(buffer: Buffer, header: BatchHeader, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Survey:

@@ -15,7 +15,10 @@ from streamsrt.wire.records import (
     HEADER_SIZE_BYTES,
     Headers,
     decode_batch,
+    decoding,
+    empty_batch,
     encode_batch,
+    find_timestamp,
     largest_timestamp,
     read_header,
     renumbered_records,
@@ -122,6 +125,11 @@ def repacked(data: bytes, codec: Compression) -> bytes:
     return batch(data[HEADER_SIZE_BYTES:], count, base_ms=T0, codec=codec)
 
 
+def test_a_batch_without_records_holds_no_time() -> None:
+    data = empty_batch(read_header(batch(several(0, 1), 2, max_ms=T0 + 1)))
+    assert find_timestamp(data, 0, T0) is None
+
+
 class TestManyHeaders:
     """A record of many headers is not given to the reader that makes them all in one go."""
 
@@ -130,16 +138,27 @@ class TestManyHeaders:
 
     @pytest.fixture
     def data(self) -> bytes:
-        return batch(record() + record(None, ms=9, offset=1, headers=self.FIELDS) + record(offset=2), 3)
+        return batch(record() + record(None, ms=9, offset=1, headers=self.FIELDS) + record(offset=2), 3, max_ms=T0 + 9)
 
-    def test_they_are_counted(self, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-        given: list[int] = []
+    @pytest.fixture
+    def given(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """The sizes of what the compiled reader gets."""
+        sizes: list[int] = []
 
         def reader(view: memoryview) -> DefaultRecordBatch:
-            given.append(len(view))
+            sizes.append(len(view))
             return DefaultRecordBatch(view)
 
-        monkeypatch.setattr(survey, "DefaultRecordBatch", reader)
+        for module in (survey, decoding):
+            monkeypatch.setattr(module, "DefaultRecordBatch", reader)
+        return sizes
+
+    def test_they_are_passed_over_where_a_time_is_looked_for(self, data: bytes, given: list[int]) -> None:
+        assert find_timestamp(b"pad" + data, 3, T0 + 1) == (1, T0 + 9)
+        assert find_timestamp(data, 0, T0, from_offset=2) == (2, T0)
+        assert max(given) <= HEADER_SIZE_BYTES + PIECE_BYTES
+
+    def test_they_are_counted(self, data: bytes, given: list[int]) -> None:
         header = read_header(data)
         assert largest_timestamp(data, header) == (T0 + 9, self.COUNT)
         found = survey_batch(data, header)
