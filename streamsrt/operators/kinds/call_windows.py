@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from streamsrt.errors import UserError
+from streamsrt.errors import StreamsError, UserError
 from streamsrt.operators.engine.environment import Environment, Outcome
 from topology.graph.operations.batches import MapAsync
 
@@ -83,10 +83,18 @@ class CallWindow:
         try:
             while True:
                 self._unfinished -= 1
-                self._settle(outcome)
+                self._settle_one(outcome)
                 outcome = self._told.get_nowait()
         except Empty:
             return True
+
+    def _settle_one(self, outcome: Outcome) -> None:
+        try:
+            self._settle(outcome)
+        except StreamsError as error:
+            # The task has read on since: what is behind the call's record is done, or can't be told from it.
+            error.is_in_order = False
+            raise
 
     def cancel(self) -> None:
         """Ends the calls; nothing comes of them."""
