@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from streamsrt.backfill.engine_spark_lake import as_long, partition_of_key, read_lake
 from streamsrt.backfill.engine_spark_session import first_line, open_session, quiet
 from streamsrt.backfill.errors import ArchiveError
-from streamsrt.backfill.lake import Lake, LakeShare, check_alike, check_for_spark, check_share, is_in_folders
+from streamsrt.backfill.lake import Lake, LakeShare, check_alike, check_for_spark, check_share, is_in_folders, order_of
 from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, opened
 from streamsrt.backfill.plan import LakeFile, LakePlan
 
@@ -45,16 +45,10 @@ def scan_mapped(
     names = {*first.names, *lake.columns}
     in_folders = PARTITION not in names and is_in_folders(root, paths)
     names |= {PARTITION} if in_folders else set()
-    order = lake.order or (OFFSET if OFFSET in names else TIMESTAMP)
-    if order == OFFSET and PARTITION not in names:
-        raise ArchiveError(
-            f"lake {root} has offsets, and nothing says of which partition: give an expression for {PARTITION}, or name "
-            "another order"
-        )
     plan = LakePlan(
         topic=topic,
         files=tuple(files),
-        order=order,
+        order=order_of(lake, paths[0], names),
         partitioned=PARTITION in names,
         headers=HEADERS in names,
         columns=dict(lake.columns),

@@ -93,6 +93,9 @@ def scan_lake(
     in_folders = PARTITION not in names and is_in_folders(root, paths)
     names |= {PARTITION} if in_folders else set()
     order, partitioned = order_of(lake, paths[0], names), PARTITION in names
+    missing = sorted({KEY, VALUE, TIMESTAMP, order} - names)
+    if missing:
+        raise ArchiveError(f"{paths[0]} has no column {', '.join(missing)}; it has {', '.join(sorted(names))}")
     used = dict.fromkeys((*_REQUIRED, order))
     count = _Counts(topic, partitions, exact=order == OFFSET)
     files = []
@@ -200,9 +203,6 @@ def check_for_spark(path: Path, file: Any) -> None:
 def order_of(lake: Lake, path: Path, names: set[str]) -> str:
     """The column by which the records of a partition are ordered. Raises ArchiveError."""
     order = lake.order or (OFFSET if OFFSET in names else TIMESTAMP)
-    missing = sorted({KEY, VALUE, TIMESTAMP, order} - names)
-    if missing:
-        raise ArchiveError(f"{path} has no column {', '.join(missing)}; it has {', '.join(sorted(names))}")
     if order == OFFSET and PARTITION not in names:
         raise ArchiveError(
             f"{path} has offsets, but no column {PARTITION} that says of which partition: add it, or leave {OFFSET} out "
