@@ -21,8 +21,9 @@ GENERATED = {"streamsrt/wire/schema_table.py"}
 PURE = ("topology", "streamsrt/wire", "streamsrt/membership", "streamsrt/operators", "coordinator/group")
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 700
-DECLARATIONS = {"topology/dsl/streams_and_tables.py"}
-"""Classes whose methods return each other: their types stand in one module, and the work is in others."""
+DECLARATIONS = {"topology/dsl/streams_and_tables.py": 1560}
+"""Modules of signatures, and how long each may be. A stream returns groups, a group tables, a table streams: no order of
+modules has a class before those that return it, so their signatures are in one, and the work is in others."""
 DECLARED_LINES_MAX = 20
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc"}
 BANNED_ENDINGS = ("Impl", "Base", "Manager", "Helper", "Util", "Utils")
@@ -124,7 +125,7 @@ def test_functions_are_short() -> None:
 def test_modules_are_short() -> None:
     """Make a package of the same name out of a longer one."""
     lines = {name: text.count("\n") for name, _, text in sources(*PACKAGES, "examples")}
-    assert not [name for name, count in lines.items() if count > MODULE_LINES_MAX and name not in DECLARATIONS]
+    assert not [name for name, count in lines.items() if count > DECLARATIONS.get(name, MODULE_LINES_MAX)]
 
 
 def test_declarations_leave_the_work_to_others() -> None:

@@ -11,7 +11,7 @@ Source: org.apache.kafka.streams.kstream.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from topology.build.join_stores import JoinStores
 from topology.build.plan import SplitStep
@@ -64,6 +64,7 @@ K = TypeVar("K")
 K2 = TypeVar("K2")
 K3 = TypeVar("K3")
 KO = TypeVar("KO")
+KR = TypeVar("KR")
 R = TypeVar("R")
 V = TypeVar("V")
 V2 = TypeVar("V2")
@@ -1212,13 +1213,66 @@ class KTable(Generic[K, V]):
         return KTable(table_joins.join(self._planned, "outer_join", "outer", right, joiner, options))
 
 
-class KGroupedStream(Generic[K, V]):
+class StreamAggregations(Generic[K, V, KR]):
+    """What every grouped stream can be made into: a table whose keys are of type ``KR``, with windows or without."""
+
+    __slots__ = ("_planned", "_windowing")
+
+    def __init__(self, planned: PlannedGroup, windowing: Windowing | None = None) -> None:
+        self._planned = planned
+        self._windowing = windowing or Windowing()
+
+    def count(
+        self,
+        *,
+        name: str | None = None,
+        store: str | Store | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[int] | None = None,
+    ) -> KTable[KR, int]:
+        """The number of records of each key, in each window or session.
+
+        Records with a null value are counted within windows and sessions only.
+        """
+        return KTable(grouping.count(self._planned, (name, store, key, value), self._windowing))
+
+    def reduce(
+        self,
+        reducer: Callable[[V, V], V],
+        *,
+        name: str | None = None,
+        store: str | Store | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+    ) -> KTable[KR, V]:
+        """``reducer(aggregate, value)`` over the values of each key, in each window or session.
+
+        The first value is the first aggregate.
+        """
+        return KTable(grouping.reduce(self._planned, reducer, (name, store, key, value), self._windowing))
+
+
+class WindowedAggregations(StreamAggregations[K, V, Windowed[K]]):
+    """A grouped stream cut into windows or sessions. Unlike without, null values are aggregated too."""
+
+    __slots__ = ()
+
+    def emit_strategy(self, strategy: EmitStrategy, *, idle_timeout: Duration | None = None) -> Self:
+        """The same windows; :class:`EmitStrategy` says when their results are forwarded.
+
+        Raises UnsupportedError for windows that never close. Raises TopologyError for a value that is no strategy.
+
+        ``idle_timeout``, with ``ON_WINDOW_CLOSE``: when the partitions behind the windows have brought no record for so
+        long, by the wall clock, all that is open is closed, as if stream time had moved on. What would belong to it is late
+        from then on. Timedelta or int milliseconds. Raises WindowError for one below 1 ms.
+        """
+        return type(self)(self._planned, self._windowing.emitting(strategy, idle_timeout))
+
+
+class KGroupedStream(StreamAggregations[K, V, K]):
     """A stream whose records are grouped by key, ready to be aggregated."""
 
-    __slots__ = ("_planned",)
-
-    def __init__(self, planned: PlannedGroup) -> None:
-        self._planned = planned
+    __slots__ = ()
 
     @overload
     def windowed_by(self, windows: TimeWindows | SlidingWindows | UnlimitedWindows) -> TimeWindowedKStream[K, V]: ...
@@ -1246,29 +1300,6 @@ class KGroupedStream(Generic[K, V]):
         """Begins an aggregation of several groups; ``aggregator(key, value, aggregate)`` is for the values of this one."""
         return CogroupedKStream[K, A](()).cogroup(self, aggregator)
 
-    def count(
-        self,
-        *,
-        name: str | None = None,
-        store: str | Store | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[int] | None = None,
-    ) -> KTable[K, int]:
-        """The number of records of each key; records with a null value are not counted."""
-        return KTable(grouping.count(self._planned, (name, store, key, value), Windowing()))
-
-    def reduce(
-        self,
-        reducer: Callable[[V, V], V],
-        *,
-        name: str | None = None,
-        store: str | Store | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-    ) -> KTable[K, V]:
-        """``reducer(aggregate, value)`` over the values of each key; the first value is the first aggregate."""
-        return KTable(grouping.reduce(self._planned, reducer, (name, store, key, value), Windowing()))
-
     def aggregate(
         self,
         initializer: Callable[[], A],
@@ -1284,53 +1315,13 @@ class KGroupedStream(Generic[K, V]):
         A result of None deletes the row. ``value``: serde of the aggregate.
         """
         functions, options = (initializer, aggregator), (name, store, key, value)
-        return KTable(grouping.aggregate(self._planned, functions, options, Windowing()))
+        return KTable(grouping.aggregate(self._planned, functions, options, self._windowing))
 
 
-class TimeWindowedKStream(Generic[K, V]):
+class TimeWindowedKStream(WindowedAggregations[K, V]):
     """A grouped stream cut into windows. Unlike without windows, null values are aggregated too."""
 
-    __slots__ = ("_planned", "_windowing")
-
-    def __init__(self, planned: PlannedGroup, windowing: Windowing) -> None:
-        self._planned = planned
-        self._windowing = windowing
-
-    def emit_strategy(
-        self, strategy: EmitStrategy, *, idle_timeout: Duration | None = None
-    ) -> TimeWindowedKStream[K, V]:
-        """The same windows; :class:`EmitStrategy` says when their results are forwarded.
-
-        Raises UnsupportedError for windows that never close. Raises TopologyError for a value that is no strategy.
-
-        ``idle_timeout``, with ``ON_WINDOW_CLOSE``: when the partitions behind the windows have brought no record for so
-        long, by the wall clock, all that is open is closed, as if stream time had moved on. What would belong to it is late
-        from then on. Timedelta or int milliseconds. Raises WindowError for one below 1 ms.
-        """
-        return TimeWindowedKStream(self._planned, self._windowing.emitting(strategy, idle_timeout))
-
-    def count(
-        self,
-        *,
-        name: str | None = None,
-        store: str | Store | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[int] | None = None,
-    ) -> KTable[Windowed[K], int]:
-        """The number of records of each key and window."""
-        return KTable(grouping.count(self._planned, (name, store, key, value), self._windowing))
-
-    def reduce(
-        self,
-        reducer: Callable[[V, V], V],
-        *,
-        name: str | None = None,
-        store: str | Store | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-    ) -> KTable[Windowed[K], V]:
-        """``reducer(aggregate, value)`` over the values of each key and window."""
-        return KTable(grouping.reduce(self._planned, reducer, (name, store, key, value), self._windowing))
+    __slots__ = ()
 
     def aggregate(
         self,
@@ -1347,50 +1338,10 @@ class TimeWindowedKStream(Generic[K, V]):
         return KTable(grouping.aggregate(self._planned, functions, options, self._windowing))
 
 
-class SessionWindowedKStream(Generic[K, V]):
+class SessionWindowedKStream(WindowedAggregations[K, V]):
     """A grouped stream cut into sessions. Unlike without windows, null values are aggregated too."""
 
-    __slots__ = ("_planned", "_windowing")
-
-    def __init__(self, planned: PlannedGroup, windowing: Windowing) -> None:
-        self._planned = planned
-        self._windowing = windowing
-
-    def emit_strategy(
-        self, strategy: EmitStrategy, *, idle_timeout: Duration | None = None
-    ) -> SessionWindowedKStream[K, V]:
-        """The same sessions; :class:`EmitStrategy` says when their results are forwarded.
-
-        Raises TopologyError for a value that is no strategy.
-
-        ``idle_timeout``, with ``ON_WINDOW_CLOSE``: when the partitions behind the windows have brought no record for so
-        long, by the wall clock, all that is open is closed, as if stream time had moved on. What would belong to it is late
-        from then on. Timedelta or int milliseconds. Raises WindowError for one below 1 ms.
-        """
-        return SessionWindowedKStream(self._planned, self._windowing.emitting(strategy, idle_timeout))
-
-    def count(
-        self,
-        *,
-        name: str | None = None,
-        store: str | Store | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[int] | None = None,
-    ) -> KTable[Windowed[K], int]:
-        """The number of records of each key and session."""
-        return KTable(grouping.count(self._planned, (name, store, key, value), self._windowing))
-
-    def reduce(
-        self,
-        reducer: Callable[[V, V], V],
-        *,
-        name: str | None = None,
-        store: str | Store | None = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-    ) -> KTable[Windowed[K], V]:
-        """``reducer(aggregate, value)`` over the values of each key and session."""
-        return KTable(grouping.reduce(self._planned, reducer, (name, store, key, value), self._windowing))
+    __slots__ = ()
 
     def aggregate(
         self,
