@@ -1,5 +1,7 @@
 """The member's half of the streams rebalance protocol, as a pure machine.
 
+- ``classic``            a member of a classic consumer group that runs a topology: the same program on any broker from
+                         Kafka 2.5 on
 - ``deltas``             what has to happen to get from the tasks that are open to the tasks that are assigned
 - ``errors``             why a member can't be part of its group, each with what to do about it
 - ``member``             a membership in progress: the session's state, and the log lines that its events deserve

@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, Final, NamedTuple
 
 from streamsrt.wire.primitives import ZERO_UUID
+from streamsrt.wire.private_messages import PRIVATE_TABLE
 from streamsrt.wire.schema_table import KAFKA_VERSION, TABLE
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "message_names",
     "message_schema",
     "named_class",
+    "private_message_names",
     "version_range",
 ]
 
@@ -186,8 +188,8 @@ def read_versions(text: str, highest: int) -> range:
     return range(int(low), (highest if text.endswith("+") else int(high or low)) + 1)
 
 
-def read_rows() -> Iterator[tuple[str, Row]]:
-    for line in TABLE.strip().replace("\n ", " ").split("\n"):
+def read_rows(table: str) -> Iterator[tuple[str, Row]]:
+    for line in table.strip().replace("\n ", " ").split("\n"):
         head, _, body = line.partition(" ; ")
         name, kind, key, versions, flexible = head.split()
         valid = read_versions(versions.rstrip("!"), 0)
@@ -196,7 +198,9 @@ def read_rows() -> Iterator[tuple[str, Row]]:
         yield name, Row(kind, number, valid, stable, read_versions(flexible, valid[-1]), body)
 
 
-ROWS: Final = dict(read_rows())
+KAFKA_ROWS: Final = dict(read_rows(TABLE))
+PRIVATE_ROWS: Final = dict(read_rows(PRIVATE_TABLE))
+ROWS: Final = {**KAFKA_ROWS, **PRIVATE_ROWS}
 REQUESTS: Final = {row.key: row for row in ROWS.values() if row.kind == "request"}
 
 FIELD = re.compile(
@@ -264,8 +268,13 @@ def message_schema(name: str) -> MessageSchema:
 
 
 def message_names() -> list[str]:
-    """The names of all messages of the table, sorted."""
-    return sorted(ROWS)
+    """The names of all messages of Kafka's table, sorted."""
+    return sorted(KAFKA_ROWS)
+
+
+def private_message_names() -> list[str]:
+    """The names of the messages that are not Kafka's, sorted."""
+    return sorted(PRIVATE_ROWS)
 
 
 def version_range(api_key: int) -> tuple[int, int]:
@@ -353,7 +362,9 @@ def build_struct(schema: MessageSchema, struct: Struct, namespace: dict[str, Any
         "__slots__": attributes,
         "__module__": "streamsrt.wire.types",
         "__qualname__": f"{schema.name}.{struct.name}" if nested else schema.name,
-        "__doc__": f"{schema.name} of Apache Kafka {KAFKA_VERSION}" + (f": {struct.name}." if nested else "."),
+        "__doc__": schema.name
+        + (f" of Apache Kafka {KAFKA_VERSION}" if schema.name in KAFKA_ROWS else "")
+        + (f": {struct.name}." if nested else "."),
         "__init__": constructor(struct, namespace),
         "ATTRIBUTES": attributes,
         "SCHEMA": schema,

@@ -9,7 +9,7 @@ UUIDs are 16 ``bytes``, ``records`` are ``memoryview`` when decoded and any byte
 
 from __future__ import annotations
 
-from streamsrt.wire.schema import Message, message_names, named_class
+from streamsrt.wire.schema import Message, message_names, named_class, private_message_names
 
 __all__ = ["Message"]
 
@@ -24,4 +24,4 @@ def __getattr__(name: str) -> type[Message]:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *message_names()]
+    return [*globals(), *message_names(), *private_message_names()]

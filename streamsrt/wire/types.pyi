@@ -6382,3 +6382,179 @@ class WriteTxnMarkersResponse(Message):
         markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
+
+class StreamsrtAssignment(Message):
+    class RoleTasks(Message):
+        active: list[StreamsrtAssignment.TaskIds]
+        standby: list[StreamsrtAssignment.TaskIds]
+        warmup: list[StreamsrtAssignment.TaskIds]
+        def __init__(
+            self,
+            *,
+            active: list[StreamsrtAssignment.TaskIds] = ...,
+            standby: list[StreamsrtAssignment.TaskIds] = ...,
+            warmup: list[StreamsrtAssignment.TaskIds] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class TaskIds(Message):
+        subtopology_id: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            subtopology_id: str = ...,
+            partitions: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class StatusEntry(Message):
+        code: int
+        detail: str
+        def __init__(
+            self,
+            *,
+            code: int = ...,
+            detail: str = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[None]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    generation: int
+    group_epoch: int
+    group_digest: bytes
+    tasks: StreamsrtAssignment.RoleTasks
+    target_as_given: bool
+    target: StreamsrtAssignment.RoleTasks
+    status: list[StreamsrtAssignment.StatusEntry]
+    error_code: int
+    error_text: str | None
+    send_topology: bool
+    rejoin_at_ms: int
+    recovery_lag: int
+    offset_interval_ms: int
+    why: str | None
+    def __init__(
+        self,
+        *,
+        generation: int = ...,
+        group_epoch: int = ...,
+        group_digest: bytes = ...,
+        tasks: StreamsrtAssignment.RoleTasks = ...,
+        target_as_given: bool = ...,
+        target: StreamsrtAssignment.RoleTasks = ...,
+        status: list[StreamsrtAssignment.StatusEntry] = ...,
+        error_code: int = ...,
+        error_text: str | None = ...,
+        send_topology: bool = ...,
+        rejoin_at_ms: int = ...,
+        recovery_lag: int = ...,
+        offset_interval_ms: int = ...,
+        why: str | None = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class StreamsrtSubscription(Message):
+    class Endpoint(Message):
+        host: str
+        port: int
+        def __init__(
+            self,
+            *,
+            host: str = ...,
+            port: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class KeyValue(Message):
+        key: str
+        value: str
+        def __init__(
+            self,
+            *,
+            key: str = ...,
+            value: str = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class RoleTasks(Message):
+        active: list[StreamsrtSubscription.TaskIds]
+        standby: list[StreamsrtSubscription.TaskIds]
+        warmup: list[StreamsrtSubscription.TaskIds]
+        def __init__(
+            self,
+            *,
+            active: list[StreamsrtSubscription.TaskIds] = ...,
+            standby: list[StreamsrtSubscription.TaskIds] = ...,
+            warmup: list[StreamsrtSubscription.TaskIds] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class TaskIds(Message):
+        subtopology_id: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            subtopology_id: str = ...,
+            partitions: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class EchoedTarget(Message):
+        generation: int
+        group_epoch: int
+        group_digest: bytes
+        as_held: bool
+        target: StreamsrtSubscription.RoleTasks
+        def __init__(
+            self,
+            *,
+            generation: int = ...,
+            group_epoch: int = ...,
+            group_digest: bytes = ...,
+            as_held: bool = ...,
+            target: StreamsrtSubscription.RoleTasks = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class TaskOffset(Message):
+        subtopology_id: str
+        partition: int
+        offset: int
+        def __init__(
+            self,
+            *,
+            subtopology_id: str = ...,
+            partition: int = ...,
+            offset: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[None]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    unique: int
+    process_id: bytes
+    user_endpoint: StreamsrtSubscription.Endpoint | None
+    client_tags: list[StreamsrtSubscription.KeyValue]
+    features: int
+    topology_epoch: int
+    topology_digest: bytes
+    topology: bytes | None
+    held: StreamsrtSubscription.RoleTasks
+    echo: StreamsrtSubscription.EchoedTarget | None
+    offsets: list[StreamsrtSubscription.TaskOffset]
+    end_offsets: list[StreamsrtSubscription.TaskOffset]
+    flags: int
+    def __init__(
+        self,
+        *,
+        unique: int = ...,
+        process_id: bytes = ...,
+        user_endpoint: StreamsrtSubscription.Endpoint | None = ...,
+        client_tags: list[StreamsrtSubscription.KeyValue] = ...,
+        features: int = ...,
+        topology_epoch: int = ...,
+        topology_digest: bytes = ...,
+        topology: bytes | None = ...,
+        held: StreamsrtSubscription.RoleTasks = ...,
+        echo: StreamsrtSubscription.EchoedTarget | None = ...,
+        offsets: list[StreamsrtSubscription.TaskOffset] = ...,
+        end_offsets: list[StreamsrtSubscription.TaskOffset] = ...,
+        flags: int = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...

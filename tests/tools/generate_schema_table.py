@@ -192,7 +192,7 @@ def stub_text() -> str:
     from streamsrt.wire import schema as schemas
 
     out = [STUB_HEADER]
-    for name in schemas.message_names():
+    for name in (*schemas.message_names(), *schemas.private_message_names()):
         schema = schemas.message_schema(name)
         lines = stub_class(schema, name, schema.root, "")
         at = next(i for i, line in enumerate(lines) if line.strip().startswith("def __init__("))

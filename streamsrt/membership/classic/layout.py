@@ -1,0 +1,271 @@
+"""What members of a classic group write into their subscriptions and assignments, as bytes.
+
+1. On the outside each is what every consumer writes: a ConsumerProtocolSubscription or ConsumerProtocolAssignment of
+   version 3. Our own message is its user data, behind one byte: 0 plain, 1 compressed with zlib.
+2. Equal values give equal bytes: everything is sorted. (A broker begins a rebalance where the bytes of a follower differ.)
+3. Bytes that can't be read give :class:`~streamsrt.membership.classic.values.Unreadable`, never an exception: one odd
+   member must not stop the others. Tagged fields of newer members are passed over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Topology, Unreadable
+from streamsrt.membership.values import Endpoint, Status, StatusCode, Task, Tasks, TopicPartition, UnknownStatus
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
+from streamsrt.wire.messages import decode, decode_consumer_protocol, encode, encode_record_value
+from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.types import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    StreamsGroupHeartbeatRequest,
+    StreamsrtAssignment,
+    StreamsrtSubscription,
+)
+
+PLAIN, COMPRESSED = 0, 1
+WANTS_SHUTDOWN, MISSED_SYNC = 1, 2
+
+_VERSION = 0
+_OUTER_VERSION = 3
+_MAX_BYTES = 64 * 1024 * 1024
+"""More than any topology has; less than what a few hostile bytes can decompress to."""
+_STATUS_CODES = frozenset(int(code) for code in StatusCode)
+_NEVER = -1
+
+_Own: TypeAlias = type[StreamsrtAssignment] | type[StreamsrtSubscription]
+
+
+def topology_digest(topology: Topology, client_tags: Mapping[str, str]) -> bytes:
+    """16 bytes that name a version of the program: its topics and stores, its epoch, and, by the client tag that the
+    runtime sets, what is between them."""
+    program = client_tags.get(TOPOLOGY_DIGEST, "").encode()
+    return hashlib.sha256(topology_bytes(topology) + b"\0" + program).digest()[:16]
+
+
+def topology_bytes(topology: Topology) -> bytes:
+    """A streams group heartbeat that has nothing but the topology."""
+    request = StreamsGroupHeartbeatRequest(group_id="", member_id="", topology=topology)
+    return encode(request, _VERSION)
+
+
+def encode_subscription(said: ClassicSubscription) -> bytes:
+    """Raises ValueError where the process id is not the text of a UUID."""
+    own = StreamsrtSubscription(
+        unique=said.unique,
+        process_id=uuid.UUID(said.process_id).bytes,
+        user_endpoint=_own_endpoint(said.endpoint),
+        client_tags=[StreamsrtSubscription.KeyValue(key=k, value=v) for k, v in sorted(said.client_tags.items())],
+        features=said.features,
+        topology_epoch=said.topology_epoch,
+        topology_digest=said.topology_digest,
+        topology=None if said.topology is None else topology_bytes(said.topology),
+        held=_roles(StreamsrtSubscription, said.held),
+        echo=None if said.echo is None else _echo(said.echo, said.held),
+        offsets=_offsets(said.offsets),
+        end_offsets=_offsets(said.end_offsets),
+        flags=WANTS_SHUTDOWN * said.wants_shutdown | MISSED_SYNC * said.missed_sync,
+    )
+    owned = _by_topic(said.owned_partitions)
+    outer = ConsumerProtocolSubscription(
+        topics=sorted(said.topics),
+        user_data=_packed(encode(own, _VERSION)),
+        owned_partitions=[ConsumerProtocolSubscription.TopicPartition(topic=t, partitions=n) for t, n in owned],
+        generation_id=said.generation_id,
+        rack_id=said.rack_id,
+    )
+    return encode_record_value(outer, _OUTER_VERSION)
+
+
+def decode_subscription(metadata: bytes) -> ClassicSubscription | Unreadable:
+    """What a member said when it joined."""
+    try:
+        outer = decode_consumer_protocol(ConsumerProtocolSubscription, metadata)
+        own = decode(StreamsrtSubscription, _VERSION, _unpacked(outer.user_data))
+        held = _tasks(own.held)
+        return ClassicSubscription(
+            unique=own.unique,
+            topics=frozenset(outer.topics),
+            owned_partitions=_partitions(outer.owned_partitions),
+            generation_id=outer.generation_id,
+            rack_id=outer.rack_id,
+            process_id=str(uuid.UUID(bytes=own.process_id)),
+            endpoint=None if own.user_endpoint is None else Endpoint(own.user_endpoint.host, own.user_endpoint.port),
+            client_tags={tag.key: tag.value for tag in own.client_tags},
+            features=own.features,
+            topology_epoch=own.topology_epoch,
+            topology_digest=own.topology_digest,
+            topology=None if own.topology is None else _topology(own.topology),
+            held=held,
+            echo=None if own.echo is None else _echoed(own.echo, held),
+            offsets=_task_offsets(own.offsets),
+            end_offsets=_task_offsets(own.end_offsets),
+            wants_shutdown=bool(own.flags & WANTS_SHUTDOWN),
+            missed_sync=bool(own.flags & MISSED_SYNC),
+        )
+    except DecodeError as error:
+        return Unreadable(f"the subscription can't be read: {error}")
+
+
+def encode_assignment(told: ClassicAssignment) -> bytes:
+    as_given = told.target == told.tasks
+    own = StreamsrtAssignment(
+        generation=told.generation,
+        group_epoch=told.group_epoch,
+        group_digest=told.group_digest,
+        tasks=_roles(StreamsrtAssignment, told.tasks),
+        target_as_given=as_given,
+        target=_roles(StreamsrtAssignment, Tasks() if as_given else told.target),
+        status=[StreamsrtAssignment.StatusEntry(code=int(s.code), detail=s.detail) for s in told.statuses],
+        error_code=told.error_code,
+        error_text=told.error_text,
+        send_topology=told.send_topology,
+        rejoin_at_ms=_NEVER if told.rejoin_at_ms is None else told.rejoin_at_ms,
+        recovery_lag=told.recovery_lag,
+        offset_interval_ms=told.offset_interval_ms,
+        why=told.why or None,
+    )
+    assigned = _by_topic(told.assigned_partitions)
+    outer = ConsumerProtocolAssignment(
+        assigned_partitions=[ConsumerProtocolAssignment.TopicPartition(topic=t, partitions=n) for t, n in assigned],
+        user_data=_packed(encode(own, _VERSION)),
+    )
+    return encode_record_value(outer, _OUTER_VERSION)
+
+
+def decode_assignment(assignment: bytes) -> ClassicAssignment | Unreadable:
+    """What the leader told a member."""
+    try:
+        outer = decode_consumer_protocol(ConsumerProtocolAssignment, assignment)
+        own = decode(StreamsrtAssignment, _VERSION, _unpacked(outer.user_data))
+        tasks = _tasks(own.tasks)
+        return ClassicAssignment(
+            generation=own.generation,
+            group_epoch=own.group_epoch,
+            group_digest=own.group_digest,
+            assigned_partitions=_partitions(outer.assigned_partitions),
+            tasks=tasks,
+            target=tasks if own.target_as_given else _tasks(own.target),
+            statuses=tuple(_status(entry) for entry in own.status),
+            error_code=own.error_code,
+            error_text=own.error_text,
+            send_topology=own.send_topology,
+            rejoin_at_ms=None if own.rejoin_at_ms == _NEVER else own.rejoin_at_ms,
+            recovery_lag=own.recovery_lag,
+            offset_interval_ms=own.offset_interval_ms,
+            why=own.why or "",
+        )
+    except DecodeError as error:
+        return Unreadable(f"the assignment can't be read: {error}")
+
+
+# ------------------------------------------------------------------------------------------------------ the user data
+
+
+def _packed(message: bytes) -> bytes:
+    compressed = zlib.compress(message)
+    if len(compressed) < len(message):
+        return bytes([COMPRESSED]) + compressed
+    return bytes([PLAIN]) + message
+
+
+def _unpacked(data: bytes | None) -> bytes:
+    if not data:
+        raise DecodeError("there is no user data")
+    body = bytes(data[1:])
+    if data[0] == PLAIN:
+        return body
+    if data[0] != COMPRESSED:
+        raise DecodeError(f"the first byte of the user data is {data[0]}, not 0 or 1")
+    reader = zlib.decompressobj()
+    try:
+        message = reader.decompress(body, _MAX_BYTES)
+    except zlib.error as error:
+        raise DecodeError(f"the user data is not what zlib wrote: {error}") from None
+    if not reader.eof:
+        raise DecodeError(f"the user data is cut off, or larger than {_MAX_BYTES} bytes")
+    return message
+
+
+def _topology(data: bytes) -> Topology:
+    topology = decode(StreamsGroupHeartbeatRequest, _VERSION, data).topology
+    if topology is None:
+        raise DecodeError("a topology that is sent is empty")
+    return topology
+
+
+# ------------------------------------------------------------------------------------------------------- their fields
+
+
+def _own_endpoint(endpoint: Endpoint | None) -> StreamsrtSubscription.Endpoint | None:
+    return None if endpoint is None else StreamsrtSubscription.Endpoint(host=endpoint.host, port=endpoint.port)
+
+
+def _roles(kind: _Own, tasks: Tasks) -> Any:
+    return kind.RoleTasks(
+        active=_task_ids(kind, tasks.active),
+        standby=_task_ids(kind, tasks.standby),
+        warmup=_task_ids(kind, tasks.warmup),
+    )
+
+
+def _task_ids(kind: _Own, tasks: Iterable[Task]) -> list[Any]:
+    return [kind.TaskIds(subtopology_id=name, partitions=numbers) for name, numbers in _by_topic(tasks)]
+
+
+def _by_topic(pairs: Iterable[tuple[str, int]]) -> list[tuple[str, list[int]]]:
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for name, number in sorted(pairs):
+        found[name].append(number)
+    return list(found.items())
+
+
+def _tasks(roles: StreamsrtAssignment.RoleTasks | StreamsrtSubscription.RoleTasks) -> Tasks:
+    return Tasks(_task_set(roles.active), _task_set(roles.standby), _task_set(roles.warmup))
+
+
+def _task_set(entries: Iterable[Any]) -> frozenset[Task]:
+    return frozenset((entry.subtopology_id, partition) for entry in entries for partition in entry.partitions)
+
+
+def _partitions(entries: Iterable[Any]) -> frozenset[TopicPartition]:
+    return frozenset((entry.topic, partition) for entry in entries for partition in entry.partitions)
+
+
+def _echo(echo: Echo, held: Tasks) -> StreamsrtSubscription.EchoedTarget:
+    as_held = echo.target == held
+    return StreamsrtSubscription.EchoedTarget(
+        generation=echo.generation,
+        group_epoch=echo.group_epoch,
+        group_digest=echo.group_digest,
+        as_held=as_held,
+        target=_roles(StreamsrtSubscription, Tasks() if as_held else echo.target),
+    )
+
+
+def _echoed(echo: StreamsrtSubscription.EchoedTarget, held: Tasks) -> Echo:
+    target = held if echo.as_held else _tasks(echo.target)
+    return Echo(echo.generation, echo.group_epoch, echo.group_digest, target)
+
+
+def _offsets(offsets: Mapping[Task, int]) -> list[StreamsrtSubscription.TaskOffset]:
+    return [
+        StreamsrtSubscription.TaskOffset(subtopology_id=task[0], partition=task[1], offset=offset)
+        for task, offset in sorted(offsets.items())
+    ]
+
+
+def _task_offsets(entries: Iterable[StreamsrtSubscription.TaskOffset]) -> dict[Task, int]:
+    return {(entry.subtopology_id, entry.partition): entry.offset for entry in entries}
+
+
+def _status(entry: StreamsrtAssignment.StatusEntry) -> Status | UnknownStatus:
+    if entry.code in _STATUS_CODES:
+        return Status(StatusCode(entry.code), entry.detail)
+    return UnknownStatus(entry.code, entry.detail)

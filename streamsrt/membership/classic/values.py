@@ -1,0 +1,101 @@
+"""What the members of a classic group tell their leader, and what the leader tells them.
+
+1. ``held`` is what a member has open, or may open before it hears anything else: never less. What nobody holds is free.
+2. ``echo`` is the target that the member was last told. The leader makes the group's state out of these alone, so that any
+   member can lead at any time.
+3. A topology is named by its epoch and its digest; its text travels only when it is asked for.
+
+Times are milliseconds since 1970, intervals milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from streamsrt.membership.values import NOTHING, Endpoint, Status, Task, Tasks, TopicPartition, UnknownStatus
+from streamsrt.wire import types
+
+Topology: TypeAlias = types.StreamsGroupHeartbeatRequest.Topology
+
+PROTOCOL_NAME = "streamsrt-1"
+"""The name under which our members offer this layout. Another layout is another name: the members vote."""
+
+PROTOCOL_TYPE = "consumer"
+
+NO_DIGEST = bytes(16)
+NO_GENERATION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """The target that a member was told in a generation, and the topology that it was made for."""
+
+    generation: int
+    group_epoch: int
+    group_digest: bytes
+    target: Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicSubscription:
+    """What a member says when it joins.
+
+    ``topics``, ``owned_partitions``, ``generation_id`` and ``rack_id`` are what every consumer says; brokers and other
+    tools read them. ``generation_id`` is the last generation whose assignment the member got. ``offsets`` and
+    ``end_offsets`` are those of :class:`~streamsrt.membership.values.SetTaskOffsets`.
+    """
+
+    process_id: str
+    """The text of a UUID; members of one process have the same."""
+    topology_epoch: int
+    topology_digest: bytes
+    unique: int = 0
+    """Another number in each JoinGroup that is to begin a rebalance: equal bytes begin none."""
+    topics: frozenset[str] = frozenset()
+    owned_partitions: frozenset[TopicPartition] = frozenset()
+    generation_id: int = NO_GENERATION
+    rack_id: str | None = None
+    endpoint: Endpoint | None = None
+    client_tags: Mapping[str, str] = field(default_factory=dict)
+    features: int = 0
+    topology: Topology | None = None
+    held: Tasks = NOTHING
+    echo: Echo | None = None
+    offsets: Mapping[Task, int] = field(default_factory=dict)
+    end_offsets: Mapping[Task, int] = field(default_factory=dict)
+    wants_shutdown: bool = False
+    missed_sync: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicAssignment:
+    """What the leader tells a member.
+
+    ``tasks``: run exactly these. ``target``: what the member gets when others have let go of it; kept for its echo.
+    ``group_epoch`` and ``group_digest`` name the topology that the target was made for. ``error_code`` is final for this
+    member. ``rejoin_at_ms``: when to join again without another reason.
+    """
+
+    generation: int
+    group_epoch: int = -1
+    group_digest: bytes = NO_DIGEST
+    assigned_partitions: frozenset[TopicPartition] = frozenset()
+    tasks: Tasks = NOTHING
+    target: Tasks = NOTHING
+    statuses: tuple[Status | UnknownStatus, ...] = ()
+    error_code: int = 0
+    error_text: str | None = None
+    send_topology: bool = False
+    rejoin_at_ms: int | None = None
+    recovery_lag: int = -1
+    offset_interval_ms: int = 60_000
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Bytes that are no subscription or assignment of this layout."""
+
+    reason: str

@@ -1,0 +1,18 @@
+"""Messages that are not Kafka's, in the form of :mod:`streamsrt.wire.schema_table`: what our members of a classic group say.
+
+They stand in the user data of a ConsumerProtocolSubscription and a ConsumerProtocolAssignment; brokers pass them on unread.
+They have one version, and fields are added as tagged fields, which older readers pass over (KIP-482).
+"""
+
+PRIVATE_TABLE = """\
+StreamsrtAssignment data - 0-0 0+ ; Generation:int32 GroupEpoch:int32 GroupDigest:uuid Tasks:RoleTasks TargetAsGiven:bool
+ Target:RoleTasks Status:[]StatusEntry ErrorCode:int16 ErrorText:string?=null SendTopology:bool RejoinAtMs:int64=-1
+ RecoveryLag:int32 OffsetIntervalMs:int32 Why:string?=null ; RoleTasks Active:[]TaskIds Standby:[]TaskIds
+ Warmup:[]TaskIds ; TaskIds SubtopologyId:string Partitions:[]int32 ; StatusEntry Code:int8 Detail:string
+StreamsrtSubscription data - 0-0 0+ ; Unique:int32 ProcessId:uuid UserEndpoint:Endpoint?=null ClientTags:[]KeyValue
+ Features:int32 TopologyEpoch:int32 TopologyDigest:uuid Topology:bytes?=null Held:RoleTasks Echo:EchoedTarget?=null
+ Offsets:[]TaskOffset EndOffsets:[]TaskOffset Flags:int8 ; Endpoint Host:string Port:uint16 ; KeyValue Key:string
+ Value:string ; RoleTasks Active:[]TaskIds Standby:[]TaskIds Warmup:[]TaskIds ; TaskIds SubtopologyId:string
+ Partitions:[]int32 ; EchoedTarget Generation:int32 GroupEpoch:int32 GroupDigest:uuid AsHeld:bool Target:RoleTasks ;
+ TaskOffset SubtopologyId:string Partition:int32 Offset:int64
+"""
