@@ -2,6 +2,7 @@
 
 - ``app``              ``KafkaStreams``: one instance of an application, from its start to its end
 - ``application``      finding the application that a name stands for: ``MODULE:ATTRIBUTE``
+- ``assignment``       who runs which task, as pure functions that broker and client share
 - ``backfill``         the state of an application computed offline from history, then handed over to the
                        live application
 - ``cli``              the command line: ``streamsrt``
@@ -24,7 +25,7 @@
 - ``wire``             the Kafka wire protocol: messages, frames, record batches
 
 The public names are loaded when they are first used, so that importing one leaf of the package (the bundled broker
-imports :mod:`streamsrt.wire`) does not load the runtime.
+imports :mod:`streamsrt.wire` and :mod:`streamsrt.assignment`) does not load the runtime.
 """
 
 from __future__ import annotations

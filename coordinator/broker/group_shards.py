@@ -36,12 +36,11 @@ from coordinator.group.values import (
     RetentionDue,
     Rights,
     TopicCreationFailed,
-    TopicsImage,
-    TopicSpec,
 )
 from coordinator.log import LogError, PartitionLog
 from coordinator.shard.rebalance_meter import RebalanceMeter
 from coordinator.shard.shard import Outcome, Settled, Shard
+from streamsrt.assignment.topics import TopicsImage, TopicSpec
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import ControlRecord
 

@@ -29,8 +29,8 @@ from coordinator.broker.config_definitions import (
     topic_defaults,
 )
 from coordinator.broker.keyed_log import KeyedLog
-from coordinator.group.values import TopicImage, TopicsImage
 from coordinator.log import Fsync, LogConfig, LogDirectory, LogError, LogStorageError, PartitionLog, TimestampType
+from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.error_codes import ErrorCode
 

@@ -22,7 +22,6 @@
 - ``state``          state of all groups of one partition of ``__consumer_offsets``, whatever their type, as records
                      make it
 - ``streams``        the streams rebalance protocol (KIP-1071): the machine of streams groups
-- ``topic_pattern``  patterns of topic names, which have RE2's syntax: what groups of several types subscribe to
 - ``transactional``  TxnOffsetCommit: offsets that count when the transaction of their producer commits
 - ``values``         what goes into a group machine and what comes out of it: values, nothing else
 """

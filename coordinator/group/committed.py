@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from coordinator.group.values import NO_TOPIC_ID, GroupRecord, PendingRecord, TransactionEnd
+from coordinator.group.values import GroupRecord, PendingRecord, TransactionEnd
 from coordinator.machine.values import Record
+from streamsrt.assignment.topics import NO_TOPIC_ID
 from streamsrt.wire import types
 
 NEVER_EXPIRES = -1

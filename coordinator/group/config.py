@@ -28,10 +28,9 @@ from coordinator.group.settings import (
     nearest,
     numbers_of,
 )
+from streamsrt.assignment.assignor import TASK_ASSIGNORS, AssignorSettings
 
 __all__ = ["BROKER_SETTINGS", "GroupConfig", "InvalidConfigError", "StreamsGroupConfig"]
-
-ASSIGNORS = ("highly_available", "sticky")
 
 _OWN_SETTINGS: dict[str, Setting] = {
     "group.coordinator.rebalance.protocols": Setting("rebalance_protocols", "classic,consumer,streams"),
@@ -94,6 +93,16 @@ class StreamsGroupConfig:
     assignment_interval_ms: int = 1_000
     assignor_name: str | None = None
     rack_tags: tuple[str, ...] = ()
+
+    @property
+    def assignor_settings(self) -> AssignorSettings:
+        return AssignorSettings(
+            num_standby_replicas=self.num_standby_replicas,
+            num_warmup_replicas=self.num_warmup_replicas,
+            acceptable_recovery_lag=self.acceptable_recovery_lag,
+            rack_tags=self.rack_tags,
+            assignor_name=self.assignor_name,
+        )
 
     @property
     def assignment_configs(self) -> tuple[tuple[str, str], ...]:
@@ -274,7 +283,7 @@ def _check_broker_bounds(numbers: Mapping[str, int]) -> None:
 
 
 def _check_assignor(name: str, value: str | None) -> None:
-    if value is not None and value not in ASSIGNORS:
+    if value is not None and value not in TASK_ASSIGNORS:
         raise InvalidConfigError(
-            f"{name} '{value}' is not a registered task assignor. Registered assignors are: [{', '.join(ASSIGNORS)}]."
+            f"{name} '{value}' is not a registered task assignor. Registered assignors are: [{', '.join(TASK_ASSIGNORS)}]."
         )

@@ -14,8 +14,9 @@ from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.state import Group, GroupsState
 from coordinator.group.streams.describe import state_name
 from coordinator.group.streams.records import group_tombstones
-from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext, TopicsImage
+from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext
 from coordinator.machine.values import Decision
+from streamsrt.assignment.topics import TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 

@@ -38,11 +38,10 @@ from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSIO
 from coordinator.group.streams.describe import described
 from coordinator.group.streams.heartbeat import assign_after_delay, handle_heartbeat
 from coordinator.group.streams.response import error_response
-from coordinator.group.streams.state import MemberState, StreamsGroup
+from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.streams.validation import JOIN, check_request, requested_topology
 from coordinator.group.transactional import commit_in_transaction, failed_commit
 from coordinator.group.values import (
-    NO_TOPICS,
     NOTHING,
     Event,
     GroupDecision,
@@ -52,9 +51,10 @@ from coordinator.group.values import (
     RetentionDue,
     SoftUpdate,
     TopicCreationFailed,
-    TopicsImage,
 )
 from coordinator.machine.values import CancelTimer, Decision, Timer, TimerExpired, TimerKey
+from streamsrt.assignment.reconcile import MemberState
+from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import Message

@@ -27,16 +27,9 @@ from coordinator.group.committed import (
 from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.fencing import commit_error, fetch_error
 from coordinator.group.state import Group
-from coordinator.group.values import (
-    NO_TOPIC_ID,
-    NO_TOPICS,
-    GroupDecision,
-    GroupRecord,
-    Reply,
-    RequestContext,
-    TopicsImage,
-)
+from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext
 from coordinator.machine.values import Decision, Record
+from streamsrt.assignment.topics import NO_TOPIC_ID, NO_TOPICS, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 

@@ -7,15 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
 from coordinator.machine.values import Decision, Record, TimerExpired
+from streamsrt.assignment.topics import TopicsImage, TopicSpec
 from streamsrt.wire.types import Message
-
-NO_TOPIC_ID = bytes(16)
-
 
 GroupRecord: TypeAlias = Record[Message, Message]
 """One record of ``__consumer_offsets``."""
@@ -37,51 +35,6 @@ class TransactionEnd(NamedTuple):
 
 Entry = GroupRecord | PendingRecord | TransactionEnd
 """What a log of groups is made of."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicImage:
-    """A topic as the coordinator sees it."""
-
-    id: bytes
-    name: str
-    partitions: int
-    configs: Mapping[str, str] = field(default_factory=dict)
-
-
-class TopicsImage(Mapping[str, TopicImage]):
-    """All topics at one moment, by name. A change makes a new image, so "the same object" means "unchanged"."""
-
-    __slots__ = ("_names", "_topics")
-    __hash__ = object.__hash__
-    __eq__ = object.__eq__
-
-    def __init__(self, topics: Mapping[str, TopicImage] | None = None) -> None:
-        self._topics = dict(topics or {})
-        self._names: dict[bytes, str] | None = None
-
-    @classmethod
-    def of(cls, *topics: TopicImage) -> TopicsImage:
-        return cls({topic.name: topic for topic in topics})
-
-    @property
-    def names_by_id(self) -> Mapping[bytes, str]:
-        """Topic id -> name."""
-        if self._names is None:
-            self._names = {topic.id: name for name, topic in self._topics.items()}
-        return self._names
-
-    def __getitem__(self, name: str) -> TopicImage:
-        return self._topics[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._topics)
-
-    def __len__(self) -> int:
-        return len(self._topics)
-
-
-NO_TOPICS = TopicsImage()
 
 
 class Rights(Protocol):
@@ -146,15 +99,6 @@ class RetentionDue:
 
 
 Event = GroupRequest | TimerExpired | TopicsChanged | TopicCreationFailed | RetentionDue
-
-
-class TopicSpec(NamedTuple):
-    """A topic to create; a replication factor of -1 is the broker's default."""
-
-    name: str
-    partitions: int
-    replication_factor: int
-    configs: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from coordinator.group.state import EMPTY, GroupsState, UnknownRecordError, appl
 from coordinator.group.streams.departure import SESSION
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.values import (
-    NO_TOPICS,
     Effect,
     Entry,
     Event,
@@ -31,7 +30,6 @@ from coordinator.group.values import (
     PendingRecord,
     Reply,
     TopicsChanged,
-    TopicsImage,
     TransactionEnd,
 )
 from coordinator.machine.values import Record, TimerExpired, TimerKey
@@ -46,6 +44,7 @@ from coordinator.shard.journal import (
 from coordinator.shard.rebalance_meter import RebalanceMeter
 from coordinator.shard.rebalance_reasons import RebalanceReasons
 from coordinator.shard.timers import Timers
+from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import (

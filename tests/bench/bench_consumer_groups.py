@@ -11,8 +11,9 @@ from coordinator.group.config import GroupConfig
 from coordinator.group.consumer.assignor import AssignmentSpec, AssignorMember, AssignorTopic, PartitionAssignor
 from coordinator.group.consumer.range_assignor import RangeAssignor
 from coordinator.group.consumer.uniform import UniformAssignor
-from coordinator.group.values import GroupRequest, RequestContext, TopicImage, TopicsImage
+from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.shard.shard import Shard
+from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire.types import ConsumerGroupHeartbeatRequest as Heartbeat
 from streamsrt.wire.types import ConsumerGroupHeartbeatResponse as Response
 from tests.bench.bench_groups import seconds

@@ -10,16 +10,17 @@ import time
 from collections.abc import Callable
 
 from coordinator.group.config import GroupConfig
-from coordinator.group.streams import highly_available
-from coordinator.group.streams.placement import AssignorMember
-from coordinator.group.streams.sticky import assign
-from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks
-from coordinator.group.values import GroupRequest, RequestContext, TopicImage, TopicsImage
+from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.shard.shard import Shard
+from streamsrt.assignment import highly_available
+from streamsrt.assignment.placement import AssignorMember
+from streamsrt.assignment.sticky import assign
+from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
+from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest as Heartbeat
 from streamsrt.wire.types import StreamsGroupHeartbeatResponse as Response
 from tests.coordinator.group.memory_log import MemoryLog
-from tests.coordinator.group.transcript import subtopology
+from tests.streamsrt.assignment.notation import subtopology
 
 MEMBERS_PER_PROCESS = 4
 

@@ -15,7 +15,8 @@ from coordinator.group.consumer.assignor import (
 )
 from coordinator.group.consumer.records import target_metadata_record, target_record
 from coordinator.group.consumer.state import ConsumerGroup
-from coordinator.group.values import GroupRecord, TopicsImage
+from coordinator.group.values import GroupRecord
+from streamsrt.assignment.topics import TopicsImage
 
 logger = logging.getLogger("coordinator.groups")
 

@@ -27,8 +27,9 @@ from coordinator.group.consumer.state import NEVER_ASSIGNED, ConsumerGroup, Curr
 from coordinator.group.consumer.subscription import metadata_hash, regex_records
 from coordinator.group.consumer.timers import rebalance_timer, session_timer
 from coordinator.group.refusal import Refused
-from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate, TopicsImage
+from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate
 from coordinator.machine.values import CancelTimer, Decision, Timer
+from streamsrt.assignment.topics import TopicsImage
 from streamsrt.wire.error_codes import ErrorCode
 
 

@@ -37,8 +37,9 @@ from coordinator.group.consumer.state import (
 )
 from coordinator.group.consumer.timers import join_timer, rebalance_timer, session_timer, sync_timer
 from coordinator.group.refusal import Refused
-from coordinator.group.values import GroupDecision, Reply, RequestContext, SoftUpdate, TopicsImage
+from coordinator.group.values import GroupDecision, Reply, RequestContext, SoftUpdate
 from coordinator.machine.values import CancelTimer, Decision, Timer
+from streamsrt.assignment.topics import TopicsImage
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import (
     HeartbeatRequest,

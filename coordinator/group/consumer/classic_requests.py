@@ -19,8 +19,9 @@ from coordinator.group.consumer.departure import remove_members
 from coordinator.group.consumer.migration import downgraded
 from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.refusal import Refused
-from coordinator.group.values import GroupDecision, Reply, RequestContext, TopicsImage
+from coordinator.group.values import GroupDecision, Reply, RequestContext
 from coordinator.machine.values import Decision
+from streamsrt.assignment.topics import TopicsImage
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import (
     HeartbeatRequest,

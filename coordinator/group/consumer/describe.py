@@ -8,7 +8,7 @@ from coordinator.group.consumer.assignment import preferred_assignor
 from coordinator.group.consumer.assignor import PartitionAssignor
 from coordinator.group.consumer.partitions import TopicPartition, grouped
 from coordinator.group.consumer.state import NEVER_ASSIGNED, ConsumerGroup, MemberState
-from coordinator.group.values import TopicsImage
+from streamsrt.assignment.topics import TopicsImage
 from streamsrt.wire.types import ConsumerGroupDescribeResponse as Response
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from coordinator.group.consumer.partitions import Partitions, TopicPartition, grouped
-from coordinator.group.values import TopicsImage
+from streamsrt.assignment.topics import TopicsImage
 from streamsrt.wire.messages import decode_consumer_protocol, encode_record_value
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.types import ConsumerProtocolAssignment, ConsumerProtocolSubscription

@@ -51,8 +51,9 @@ from coordinator.group.consumer.state import (
 )
 from coordinator.group.consumer.timers import all_cancelled, session_timer
 from coordinator.group.refusal import Refused
-from coordinator.group.values import GroupDecision, GroupRecord, Reply, TopicsImage
+from coordinator.group.values import GroupDecision, GroupRecord, Reply
 from coordinator.machine.values import CancelTimer, Decision, Timer
+from streamsrt.assignment.topics import TopicsImage
 from streamsrt.wire.error_codes import ErrorCode
 
 

@@ -20,8 +20,9 @@ from coordinator.group.consumer.validation import JOIN, check_request
 from coordinator.group.members import find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.state import Group
-from coordinator.group.values import NOTHING, GroupDecision, Reply, RequestContext, TopicsImage
+from coordinator.group.values import NOTHING, GroupDecision, Reply, RequestContext
 from coordinator.machine.values import Timer, TimerKey
+from streamsrt.assignment.topics import TopicsImage
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatRequest
 

@@ -16,7 +16,8 @@ from typing import ClassVar, NamedTuple
 
 from coordinator.group.consumer.partitions import NONE, Partitions, Target, TopicPartition, listed, partition_set
 from coordinator.group.draft import Draft
-from coordinator.group.values import NO_TOPICS, GroupRecord, TopicsImage
+from coordinator.group.values import GroupRecord
+from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.wire import types
 
 LEFT_FOR_A_WHILE = -2

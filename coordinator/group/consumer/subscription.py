@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable
 
 from coordinator.group.consumer.records import regex_record, regex_tombstone
 from coordinator.group.consumer.state import ConsumerGroup
-from coordinator.group.topic_pattern import matching
-from coordinator.group.values import GroupRecord, TopicsImage
+from coordinator.group.values import GroupRecord
+from streamsrt.assignment.topic_pattern import matching
+from streamsrt.assignment.topics import TopicsImage
 
 
 def matching_topics(regex: str, image: TopicsImage) -> frozenset[str]:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from coordinator.group.consumer.partitions import Partitions, partition_set
 from coordinator.group.consumer.state import LEFT_FOR_A_WHILE
 from coordinator.group.refusal import Refused
-from coordinator.group.topic_pattern import InvalidRegexError, compiled
+from streamsrt.assignment.topic_pattern import InvalidRegexError, compiled
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import ConsumerGroupHeartbeatRequest
 

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from coordinator.group.streams.state import Creation
-from coordinator.group.streams.topology import Topology
-from coordinator.group.values import CreateInternalTopics, RaiseRetention, TopicsImage, TopicSpec
+from coordinator.group.values import CreateInternalTopics, RaiseRetention
+from streamsrt.assignment.topics import TopicsImage, TopicSpec
+from streamsrt.assignment.topology import Topology
 
 FIRST_BACKOFF_MS = 100
 MAX_BACKOFF_MS = 30_000

@@ -15,10 +15,11 @@ from coordinator.group.streams.records import (
     target_metadata_record,
 )
 from coordinator.group.streams.response import leave_response
-from coordinator.group.streams.state import LEFT_FOR_A_WHILE, Member, MemberState, StreamsGroup
-from coordinator.group.streams.tasks import NO_TASKS
+from coordinator.group.streams.state import LEFT_FOR_A_WHILE, Member, StreamsGroup
 from coordinator.group.values import GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate
 from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
+from streamsrt.assignment.reconcile import MemberState
+from streamsrt.assignment.tasks import NO_TASKS
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 

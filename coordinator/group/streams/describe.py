@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from coordinator.group.config import StreamsGroupConfig
-from coordinator.group.streams.assignment import assignor_name
-from coordinator.group.streams.configuration import Configuration, configure
-from coordinator.group.streams.state import NEVER_ASSIGNED, MemberState, StreamsGroup, TaskOffsets
-from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks, wire_tasks
-from coordinator.group.streams.topology import InternalTopic, Subtopology
-from coordinator.group.values import TopicsImage
+from coordinator.group.streams.state import StreamsGroup, TaskOffsets
+from streamsrt.assignment.configuration import Configuration, configure
+from streamsrt.assignment.reconcile import NEVER_ASSIGNED, MemberState
+from streamsrt.assignment.targets import assignor_name
+from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks, wire_tasks
+from streamsrt.assignment.topics import TopicsImage
+from streamsrt.assignment.topology import InternalTopic, Subtopology
 from streamsrt.wire.types import StreamsGroupDescribeResponse as Response
 
 DESCRIPTION_NOT_ASKED, DESCRIPTION_NOT_STORED = 0, 1
@@ -54,7 +55,7 @@ def described(
         topology=_topology(configuration_of(group, image)),
         members=[_member(group, name) for name in sorted(group.members)],
         topology_description_status=DESCRIPTION_NOT_STORED if include_description else DESCRIPTION_NOT_ASKED,
-        assignor_name=assignor_name(config, group.topology),
+        assignor_name=assignor_name(config.assignor_settings, group.topology),
     )
 
 

@@ -16,18 +16,9 @@ from coordinator.group.config import GroupConfig, StreamsGroupConfig
 from coordinator.group.members import find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.assignment import bump_record, target_records
-from coordinator.group.streams.configuration import (
-    ASSIGNMENT_DELAYED,
-    MISSING_CLIENT_TAGS,
-    SHUTDOWN_APPLICATION,
-    STALE_TOPOLOGY,
-    Configuration,
-    configure,
-)
 from coordinator.group.streams.creation import creation_detail, next_creation, raised_retention
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, leave
 from coordinator.group.streams.preflight import check_update, forbidden_topics, unauthorized_detail
-from coordinator.group.streams.reconcile import Holders, reconcile
 from coordinator.group.streams.records import (
     current_record,
     member_record,
@@ -36,25 +27,23 @@ from coordinator.group.streams.records import (
     topology_record,
 )
 from coordinator.group.streams.response import heartbeat_response, partitions_by_endpoint
-from coordinator.group.streams.state import (
-    LEFT_FOR_A_WHILE,
-    NEVER_ASSIGNED,
-    ClassicSide,
-    Current,
-    Endpoint,
-    Member,
-    MemberState,
-    Soft,
-    StreamsGroup,
-    applied,
-)
+from coordinator.group.streams.state import LEFT_FOR_A_WHILE, ClassicSide, Endpoint, Member, Soft, StreamsGroup, applied
 from coordinator.group.streams.task_offsets import has_caught_up, with_report
-from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks
-from coordinator.group.streams.topology import Topology
-from coordinator.group.streams.topology import topology_record as topology_value
 from coordinator.group.streams.validation import JOIN, check_owned, check_request, owned_tasks, requested_topology
-from coordinator.group.values import Effect, GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate, TopicsImage
+from coordinator.group.values import Effect, GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate
 from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
+from streamsrt.assignment.configuration import (
+    ASSIGNMENT_DELAYED,
+    MISSING_CLIENT_TAGS,
+    SHUTDOWN_APPLICATION,
+    STALE_TOPOLOGY,
+    Configuration,
+    configure,
+)
+from streamsrt.assignment.reconcile import NEVER_ASSIGNED, Current, Holders, MemberState, reconcile
+from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
+from streamsrt.assignment.topics import TopicsImage
+from streamsrt.assignment.topology import Topology
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
@@ -332,7 +321,7 @@ class _Heartbeat:
 
     def _write_topology(self) -> Topology:
         assert self.request.topology is not None
-        self._write(topology_record(self.group.group_id, topology_value(self.request.topology)))
+        self._write(topology_record(self.group.group_id, self.request.topology))
         self.topology_updated = True
         assert self.group.topology is not None
         return self.group.topology

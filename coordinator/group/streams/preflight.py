@@ -9,9 +9,10 @@
 from __future__ import annotations
 
 from coordinator.group.refusal import Refused
-from coordinator.group.streams.configuration import MISSING_SOURCE_TOPICS, Configuration
-from coordinator.group.streams.topology import Topology
-from coordinator.group.values import RequestContext, TopicSpec
+from coordinator.group.values import RequestContext
+from streamsrt.assignment.configuration import MISSING_SOURCE_TOPICS, Configuration
+from streamsrt.assignment.topics import TopicSpec
+from streamsrt.assignment.topology import Topology
 from streamsrt.wire.error_codes import ErrorCode
 
 _CREATE_SOURCES = "Create them, or correct the names in the topology, and start this version again."

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from coordinator.group.streams.configuration import Configuration
 from coordinator.group.streams.departure import REBALANCE, SESSION
 from coordinator.group.streams.state import Member, StreamsGroup
-from coordinator.group.streams.tasks import TaskId
 from coordinator.group.values import Event, GroupRequest
 from coordinator.machine.values import TimerExpired
+from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.tasks import TaskId
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 
 _LEFT: Mapping[str, str] = {

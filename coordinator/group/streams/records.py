@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from coordinator.group.streams.state import CLASSIC_TAG, Current, Member, StreamsGroup, classic_tag
-from coordinator.group.streams.tasks import Tasks, wire_tasks, wire_tasks_with_epochs
+from coordinator.group.streams.state import CLASSIC_TAG, Member, StreamsGroup, classic_tag
 from coordinator.group.values import GroupRecord
 from coordinator.machine.values import Record
+from streamsrt.assignment.reconcile import Current
+from streamsrt.assignment.tasks import TaskId, Tasks, grouped, wire_tasks
 from streamsrt.wire import types
 
 
@@ -47,8 +48,32 @@ def epoch_record(group: StreamsGroup) -> GroupRecord:
     )
 
 
-def topology_record(group_id: str, value: types.StreamsGroupTopologyValue) -> GroupRecord:
-    return Record(types.StreamsGroupTopologyKey(group_id=group_id), value)
+def topology_record(group_id: str, wire: types.StreamsGroupHeartbeatRequest.Topology) -> GroupRecord:
+    """The topology that a member sent, in the member's order."""
+    value = types.StreamsGroupTopologyValue
+    written = value(
+        epoch=wire.epoch,
+        subtopologies=[
+            value.Subtopology(
+                subtopology_id=part.subtopology_id,
+                source_topics=list(part.source_topics),
+                source_topic_regex=list(part.source_topic_regex),
+                state_changelog_topics=[_record_topic(topic) for topic in part.state_changelog_topics],
+                repartition_sink_topics=list(part.repartition_sink_topics),
+                repartition_source_topics=[_record_topic(topic) for topic in part.repartition_source_topics],
+                copartition_groups=[
+                    value.CopartitionGroup(
+                        source_topics=list(group.source_topics),
+                        source_topic_regex=list(group.source_topic_regex),
+                        repartition_source_topics=list(group.repartition_source_topics),
+                    )
+                    for group in part.copartition_groups
+                ],
+            )
+            for part in wire.subtopologies
+        ],
+    )
+    return Record(types.StreamsGroupTopologyKey(group_id=group_id), written)
 
 
 def member_record(group_id: str, member: Member) -> GroupRecord:
@@ -99,14 +124,27 @@ def current_record(group_id: str, member_id: str, current: Current) -> GroupReco
             member_epoch=current.epoch,
             previous_member_epoch=current.previous_epoch,
             state=int(current.state),
-            active_tasks=wire_tasks_with_epochs(assigned.active, epochs),
+            active_tasks=_with_epochs(assigned.active, epochs),
             standby_tasks=wire_tasks(value.TaskIds, assigned.standby),
             warmup_tasks=wire_tasks(value.TaskIds, assigned.warmup),
-            active_tasks_pending_revocation=wire_tasks_with_epochs(pending.active, epochs),
+            active_tasks_pending_revocation=_with_epochs(pending.active, epochs),
             standby_tasks_pending_revocation=wire_tasks(value.TaskIds, pending.standby),
             warmup_tasks_pending_revocation=wire_tasks(value.TaskIds, pending.warmup),
         ),
     )
+
+
+def _with_epochs(
+    tasks: Iterable[TaskId], epochs: Mapping[TaskId, int]
+) -> list[types.StreamsGroupCurrentMemberAssignmentValue.TaskIds]:
+    return [
+        types.StreamsGroupCurrentMemberAssignmentValue.TaskIds(
+            subtopology_id=name,
+            partitions=partitions,
+            assignment_epochs=[epochs.get(TaskId(name, partition), 0) for partition in partitions],
+        )
+        for name, partitions in grouped(tasks)
+    ]
 
 
 def member_tombstones(group_id: str, member_id: str) -> tuple[GroupRecord, ...]:
@@ -124,3 +162,15 @@ def group_tombstones(group: StreamsGroup) -> Iterator[GroupRecord]:
     yield Record(types.StreamsGroupMetadataKey(group_id=group.group_id), None)
     if group.topology is not None:
         yield Record(types.StreamsGroupTopologyKey(group_id=group.group_id), None)
+
+
+def _record_topic(wire: types.StreamsGroupHeartbeatRequest.TopicInfo) -> types.StreamsGroupTopologyValue.TopicInfo:
+    return types.StreamsGroupTopologyValue.TopicInfo(
+        name=wire.name,
+        partitions=wire.partitions,
+        replication_factor=wire.replication_factor,
+        topic_configs=[
+            types.StreamsGroupTopologyValue.TopicConfig(key=config.key, value=config.value)
+            for config in wire.topic_configs
+        ],
+    )

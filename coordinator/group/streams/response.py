@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from coordinator.group.config import StreamsGroupConfig
 from coordinator.group.refusal import Refused
 from coordinator.group.settings import INT32_MAX
-from coordinator.group.streams.configuration import Configuration
-from coordinator.group.streams.state import Current, Endpoint, Member, StreamsGroup
-from coordinator.group.streams.tasks import TaskId, Tasks, grouped, wire_tasks
+from coordinator.group.streams.state import Endpoint, Member, StreamsGroup
+from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.reconcile import Current
+from streamsrt.assignment.tasks import TaskId, Tasks, grouped, wire_tasks
 from streamsrt.wire.types import StreamsGroupHeartbeatResponse as Response
 
 

@@ -9,30 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
 from coordinator.group.classic.state import Protocol
 from coordinator.group.draft import Draft
-from coordinator.group.streams.configuration import Configuration
-from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks, epochs_of, task_set
-from coordinator.group.streams.topology import Topology, topology_of
-from coordinator.group.values import NO_TOPICS, GroupRecord, TopicsImage
+from coordinator.group.values import GroupRecord
+from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.reconcile import NEVER_ASSIGNED, Current, MemberState
+from streamsrt.assignment.tasks import TaskId, Tasks, task_set
+from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
+from streamsrt.assignment.topology import Topology, topology_of
 from streamsrt.wire import types
 from streamsrt.wire.messages import decode_record_value, encode_record_value
 
 LEFT_FOR_A_WHILE = -2
 CLASSIC_TAG = 10_000
 """The tag of a member's record that Apache Kafka does not have: there, members of the two protocols never meet."""
-
-
-class MemberState(IntEnum):
-    """Where a member stands on its way to the target, with the numbers of the record."""
-
-    STABLE = 1
-    UNREVOKED_TASKS = 2
-    UNRELEASED_TASKS = 3
-    UNKNOWN = 127
 
 
 class Endpoint(NamedTuple):
@@ -65,25 +57,6 @@ class Member:
     user_endpoint: Endpoint | None
     client_tags: tuple[tuple[str, str], ...]
     classic: ClassicSide | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Current:
-    """What a member runs now (``StreamsGroupCurrentMemberAssignment``).
-
-    ``pending`` are tasks that it was asked to give back and has not yet confirmed to be closed. ``active_epochs``: the
-    epochs in which it got the active tasks of both.
-    """
-
-    epoch: int
-    previous_epoch: int
-    state: MemberState
-    assigned: Tasks = NO_TASKS
-    pending: Tasks = NO_TASKS
-    active_epochs: Mapping[TaskId, int] = field(default_factory=dict)
-
-
-NEVER_ASSIGNED = Current(0, 0, MemberState.STABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +226,17 @@ def current_of(value: types.StreamsGroupCurrentMemberAssignmentValue) -> Current
             task_set(value.standby_tasks_pending_revocation),
             task_set(value.warmup_tasks_pending_revocation),
         ),
-        active_epochs={**epochs_of(value.active_tasks), **epochs_of(value.active_tasks_pending_revocation)},
+        active_epochs={**_epochs_of(value.active_tasks), **_epochs_of(value.active_tasks_pending_revocation)},
     )
+
+
+def _epochs_of(wire: Iterable[types.StreamsGroupCurrentMemberAssignmentValue.TaskIds]) -> dict[TaskId, int]:
+    """Task -> epoch of the assignment that gave it to the member; 0 where a record has none."""
+    return {
+        TaskId(ids.subtopology_id, partition): epoch
+        for ids in wire
+        for partition, epoch in zip(ids.partitions, ids.assignment_epochs or [0] * len(ids.partitions), strict=False)
+    }
 
 
 STREAMS_RECORD_NAMES = frozenset(StreamsDraft.setters)

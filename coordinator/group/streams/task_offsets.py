@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coordinator.group.streams.state import NEVER_ASSIGNED, StreamsGroup, TaskOffsets
-from coordinator.group.streams.tasks import NO_TASKS, TaskId
+from coordinator.group.streams.state import StreamsGroup, TaskOffsets
+from streamsrt.assignment.reconcile import NEVER_ASSIGNED
+from streamsrt.assignment.tasks import NO_TASKS, TaskId
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 
 Wire = list[StreamsGroupHeartbeatRequest.TaskOffset]

@@ -6,15 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from coordinator.group.refusal import Refused
-from coordinator.group.streams.configuration import Configuration
 from coordinator.group.streams.state import LEFT_FOR_A_WHILE
-from coordinator.group.streams.tasks import TaskId, Tasks, task_set
-from coordinator.group.streams.topology import (
-    InvalidTopologyError,
-    Topology,
-    check_topology,
-    topology_of,
-)
+from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.tasks import TaskId, Tasks, task_set
+from streamsrt.assignment.topology import InvalidTopologyError, Topology, check_topology, topology_of
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 

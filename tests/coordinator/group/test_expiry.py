@@ -18,7 +18,7 @@ from coordinator.group.values import GroupRecord, GroupRequest, PendingRecord, R
 from coordinator.machine.values import Record
 from streamsrt.wire import types
 from streamsrt.wire.messages import encode_record_value
-from tests.coordinator.group.transcript import subtopology
+from tests.streamsrt.assignment.notation import subtopology
 
 RETENTION_MS = 1000
 HOUR_MS = 3_600_000

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from coordinator.group.config import GroupConfig
-from coordinator.group.values import NO_TOPICS
 from coordinator.shard.shard import Shard
+from streamsrt.assignment.topics import NO_TOPICS
 from streamsrt.wire import types
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest as Heartbeat
 from tests.coordinator.group.memory_log import MemoryLog

@@ -12,17 +12,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from coordinator.group.config import GroupConfig
 from coordinator.group.state import Group
-from coordinator.group.streams.configuration import MISSING_INTERNAL_TOPICS
 from coordinator.group.streams.describe import state_name
-from coordinator.group.streams.patterns import resolve
 from coordinator.group.streams.state import StreamsGroup
-from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks, task_set, wire_tasks
-from coordinator.group.streams.topology import Subtopology, topology_of
-from coordinator.group.values import GroupRequest, RequestContext, TopicImage, TopicsImage
+from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.shard.shard import Shard
+from streamsrt.assignment.configuration import MISSING_INTERNAL_TOPICS
+from streamsrt.assignment.patterns import resolve
+from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks, task_set, wire_tasks
+from streamsrt.assignment.topics import TopicImage, TopicsImage
+from streamsrt.assignment.topology import Subtopology, topology_of
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from tests.coordinator.group.memory_log import MemoryLog
-from tests.coordinator.group.transcript import subtopology
+from tests.streamsrt.assignment.notation import subtopology
 
 GROUP = "app"
 TOPOLOGIES = [

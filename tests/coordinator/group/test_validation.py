@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from coordinator.group.config import GroupConfig
-from coordinator.group.values import GroupRequest, RequestContext, TopicImage, TopicsImage
+from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.shard.shard import Shard
+from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest as Request
 from streamsrt.wire.types import StreamsGroupHeartbeatResponse as Response
 from tests.coordinator.group.memory_log import MemoryLog
-from tests.coordinator.group.transcript import subtopology
+from tests.streamsrt.assignment.notation import subtopology
 
 INVALID, INVALID_TOPOLOGY, INVALID_TOPOLOGY_EPOCH = 42, 130, 131
 TASKS = [Request.TaskIds(subtopology_id="0", partitions=[0])]

@@ -31,18 +31,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from coordinator.group.config import GroupConfig
-from coordinator.group.streams.state import MemberState
-from coordinator.group.values import (
-    Event,
-    GroupRecord,
-    GroupRequest,
-    RequestContext,
-    TopicCreationFailed,
-    TopicImage,
-    TopicsImage,
-)
+from coordinator.group.values import Event, GroupRecord, GroupRequest, RequestContext, TopicCreationFailed
 from coordinator.machine.values import Record
 from coordinator.shard.shard import Outcome, Shard
+from streamsrt.assignment.reconcile import MemberState
+from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import error_name
 from streamsrt.wire.messages import decode_record_key, decode_record_value
@@ -50,10 +43,10 @@ from streamsrt.wire.records import decode_batches
 from streamsrt.wire.schema import named_class
 from streamsrt.wire.types import Message
 from tests.coordinator.group.memory_log import MemoryLog
+from tests.streamsrt.assignment.notation import subtopology
 
 GROUP = "app"
 Heartbeat = types.StreamsGroupHeartbeatRequest
-INTERNAL_CONFIGS = {"changelog": {"cleanup.policy": "compact"}, "repartition": {"cleanup.policy": "delete"}}
 
 
 def run(text: str) -> str:
@@ -420,40 +413,6 @@ def ordered(lines: Iterable[str]) -> list[str]:
 
 def pairs(words: Iterable[str]) -> dict[str, str]:
     return {key: value for key, _, value in (word.partition("=") for word in words)}
-
-
-def subtopology(line: str) -> Heartbeat.Subtopology:
-    name, _, rest = line.partition(":")
-    part = Heartbeat.Subtopology(subtopology_id=name)
-    groups = []
-    for word in rest.split():
-        key, _, value = word.partition("=")
-        for item in value.split(","):
-            if key == "source":
-                part.source_topics.append(item)
-            elif key == "pattern":
-                part.source_topic_regex.append(item)
-            elif key == "sink":
-                part.repartition_sink_topics.append(item)
-            elif key == "together":
-                groups.append(item.split("+"))
-            else:
-                topic, _, count = item.partition(":")
-                configs = [Heartbeat.KeyValue(key=k, value=v) for k, v in INTERNAL_CONFIGS[key].items()]
-                info = Heartbeat.TopicInfo(
-                    name=topic, partitions=int(count or 0), replication_factor=-1, topic_configs=configs
-                )
-                (part.state_changelog_topics if key == "changelog" else part.repartition_source_topics).append(info)
-    repartitions = [info.name for info in part.repartition_source_topics]
-    for group in groups:
-        part.copartition_groups.append(
-            Heartbeat.CopartitionGroup(
-                source_topics=[part.source_topics.index(n) for n in group if n in part.source_topics],
-                source_topic_regex=[part.source_topic_regex.index(n) for n in group if n in part.source_topic_regex],
-                repartition_source_topics=[repartitions.index(n) for n in group if n in repartitions],
-            )
-        )
-    return part
 
 
 def task_offsets(text: str) -> tuple[list[Heartbeat.TaskOffset], list[Heartbeat.TaskOffset]]:

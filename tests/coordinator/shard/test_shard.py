@@ -8,24 +8,19 @@ import pytest
 
 from coordinator.group.config import GroupConfig
 from coordinator.group.state import UnknownRecordError
-from coordinator.group.values import (
-    CreateInternalTopics,
-    GroupRequest,
-    RequestContext,
-    TopicCreationFailed,
-    TopicImage,
-    TopicsImage,
-)
+from coordinator.group.values import CreateInternalTopics, GroupRequest, RequestContext, TopicCreationFailed
 from coordinator.log.config import Fsync, LogConfig
 from coordinator.log.directory import LogDirectory
 from coordinator.shard.shard import Shard
+from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.records import decode_batches, encode_batch
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest as Heartbeat
 from tests.coordinator.group.memory_log import MemoryLog
 from tests.coordinator.group.test_machine import commit
 from tests.coordinator.group.test_validation import ask, beat, join, shard_with
-from tests.coordinator.group.transcript import records_of, subtopology
+from tests.coordinator.group.transcript import records_of
+from tests.streamsrt.assignment.notation import subtopology
 
 IMAGE = TopicsImage.of(TopicImage(b"1" * 16, "in", 2))
 NO_DELAY = GroupConfig.parse({"group.streams.initial.rebalance.delay.ms": "0"})

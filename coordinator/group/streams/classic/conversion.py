@@ -30,10 +30,12 @@ from coordinator.group.streams.records import (
     target_metadata_record,
     target_record,
 )
-from coordinator.group.streams.state import ClassicSide, Current, Member, MemberState, StreamsGroup, applied
-from coordinator.group.streams.topology import Topology
-from coordinator.group.values import GroupDecision, GroupRecord, Reply, TopicsImage
+from coordinator.group.streams.state import ClassicSide, Member, StreamsGroup, applied
+from coordinator.group.values import GroupDecision, GroupRecord, Reply
 from coordinator.machine.values import CancelTimer, Decision, TimerKey
+from streamsrt.assignment.reconcile import Current, MemberState
+from streamsrt.assignment.topics import TopicsImage
+from streamsrt.assignment.topology import Topology
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import SyncGroupResponse
 

@@ -31,15 +31,16 @@ from coordinator.group.streams.classic.user_data import (
     partitions_of,
     subscription_of,
 )
-from coordinator.group.streams.configuration import Configuration
 from coordinator.group.streams.departure import SESSION, remove_members
 from coordinator.group.streams.describe import configuration_of
 from coordinator.group.streams.heartbeat import handle_classic_join, holders
-from coordinator.group.streams.reconcile import reconcile
-from coordinator.group.streams.state import ClassicSide, Endpoint, Member, MemberState, StreamsGroup, applied
-from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks, wire_tasks
-from coordinator.group.values import GroupDecision, Reply, RequestContext, SoftUpdate, TopicsImage
+from coordinator.group.streams.state import ClassicSide, Endpoint, Member, StreamsGroup, applied
+from coordinator.group.values import GroupDecision, Reply, RequestContext, SoftUpdate
 from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
+from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.reconcile import MemberState, reconcile
+from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks, wire_tasks
+from streamsrt.assignment.topics import TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest

@@ -16,9 +16,9 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator.group.streams.configuration import Configuration
 from coordinator.group.streams.state import Endpoint
-from coordinator.group.streams.tasks import TaskId, Tasks
+from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.tasks import TaskId, Tasks
 from streamsrt.wire.messages import decode_consumer_protocol, encode_record_value
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.types import ConsumerProtocolAssignment, ConsumerProtocolSubscription

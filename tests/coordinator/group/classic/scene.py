@@ -7,8 +7,9 @@ from typing import Any
 
 from coordinator.group.classic.state import ClassicGroup, Live
 from coordinator.group.config import GroupConfig
-from coordinator.group.values import GroupRequest, RequestContext, TopicImage, TopicsImage
+from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.shard.shard import Outcome, Shard
+from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
 from tests.coordinator.group.memory_log import MemoryLog
 

@@ -19,8 +19,9 @@ from coordinator.group.config import GroupConfig
 from coordinator.group.consumer.describe import state_name
 from coordinator.group.consumer.partitions import partition_set, wire_partitions
 from coordinator.group.consumer.state import ConsumerGroup
-from coordinator.group.values import GroupRequest, RequestContext, TopicImage, TopicsImage
+from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.shard.shard import Outcome, Shard
+from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import decode_consumer_protocol, encode_record_value

@@ -10,9 +10,10 @@ from coordinator.group.config import GroupConfig
 from coordinator.group.consumer.assignor import AssignmentSpec, PartitionAssignorError
 from coordinator.group.consumer.partitions import Target, TopicPartition
 from coordinator.group.consumer.state import ConsumerGroup, applied
-from coordinator.group.values import GroupRequest, RequestContext, TopicImage, TopicsImage
+from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.machine.values import Record
 from coordinator.shard.shard import Shard
+from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import decode_record_key, encode_record_key, encode_record_value

@@ -13,8 +13,9 @@ from coordinator.group.config import GroupConfig
 from coordinator.group.consumer.describe import state_name
 from coordinator.group.consumer.partitions import NONE, Partitions, partition_set, wire_partitions
 from coordinator.group.consumer.state import ConsumerGroup
-from coordinator.group.values import GroupRequest, RequestContext, TopicImage, TopicsImage
+from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.shard.shard import Shard
+from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from tests.coordinator.group.memory_log import MemoryLog

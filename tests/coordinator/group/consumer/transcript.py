@@ -21,8 +21,9 @@ from typing import Any
 
 from coordinator.group.classic.state import ClassicGroup
 from coordinator.group.consumer.state import MemberState
-from coordinator.group.values import GroupRequest, RequestContext, TopicImage, TopicsImage
+from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.shard.shard import Outcome
+from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import error_name
 from streamsrt.wire.messages import decode_consumer_protocol, encode_record_value

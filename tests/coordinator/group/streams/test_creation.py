@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coordinator.group.streams.creation import raised_retention
-from coordinator.group.streams.topology import InternalTopic, Subtopology, Topology
-from coordinator.group.values import TopicImage, TopicsImage
+from streamsrt.assignment.topics import TopicImage, TopicsImage
+from streamsrt.assignment.topology import InternalTopic, Subtopology, Topology
 
 NAME = "g-store-changelog"
 

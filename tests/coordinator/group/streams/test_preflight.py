@@ -10,22 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.group.config import GroupConfig
-from coordinator.group.streams.configuration import MISSING_INTERNAL_TOPICS, configure
 from coordinator.group.streams.state import StreamsGroup
-from coordinator.group.streams.topology import InvalidTopologyError, check_topology, topology_of
-from coordinator.group.values import (
-    CreateInternalTopics,
-    GroupRequest,
-    RequestContext,
-    TopicImage,
-    TopicsImage,
-    TopicSpec,
-)
+from coordinator.group.values import CreateInternalTopics, GroupRequest, RequestContext
 from coordinator.shard.shard import Outcome, Shard
+from streamsrt.assignment.configuration import MISSING_INTERNAL_TOPICS, configure
+from streamsrt.assignment.topics import TopicImage, TopicsImage, TopicSpec
+from streamsrt.assignment.topology import InvalidTopologyError, check_topology, topology_of
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from tests.coordinator.group.memory_log import MemoryLog
-from tests.coordinator.group.transcript import subtopology
+from tests.streamsrt.assignment.notation import subtopology
 
 Heartbeat = types.StreamsGroupHeartbeatRequest
 CONFIG = GroupConfig.parse(

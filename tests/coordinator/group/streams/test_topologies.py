@@ -11,8 +11,9 @@ from hypothesis import assume, example, given, reject
 from hypothesis import strategies as st
 
 from coordinator.group.config import GroupConfig
-from coordinator.group.values import CreateInternalTopics, GroupRequest, RequestContext, TopicImage, TopicsImage
+from coordinator.group.values import CreateInternalTopics, GroupRequest, RequestContext
 from coordinator.shard.shard import Outcome, Shard
+from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from streamsrt.wire import types

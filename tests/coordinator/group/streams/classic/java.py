@@ -7,8 +7,8 @@ import uuid
 from typing import Any
 
 from coordinator.group.streams.classic.user_data import RUNNING, tasks_of
-from coordinator.group.streams.tasks import TaskId, Tasks
-from coordinator.group.values import TopicImage, TopicsImage
+from streamsrt.assignment.tasks import TaskId, Tasks
+from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire import types
 from streamsrt.wire.messages import decode_consumer_protocol, encode_record_value
 from streamsrt.wire.types import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -19,7 +19,7 @@ from tests.coordinator.group.classic.scene import (
     leave_request,
     sync_request,
 )
-from tests.coordinator.group.transcript import subtopology
+from tests.streamsrt.assignment.notation import subtopology
 
 IMAGE = TopicsImage.of(TopicImage(b"1" * 16, "in", 6), TopicImage(b"2" * 16, "log", 6))
 Beat = types.StreamsGroupHeartbeatRequest

@@ -9,10 +9,10 @@ import pytest
 
 from coordinator.group.classic.state import ClassicGroup, GroupState
 from coordinator.group.streams.classic.user_data import SHUTDOWN_REQUESTED, assignment_of
-from coordinator.group.streams.configuration import configure
 from coordinator.group.streams.state import StreamsGroup
-from coordinator.group.streams.tasks import TaskId, Tasks
-from coordinator.group.streams.topology import topology_of
+from streamsrt.assignment.configuration import configure
+from streamsrt.assignment.tasks import TaskId, Tasks
+from streamsrt.assignment.topology import topology_of
 from streamsrt.wire import types
 from streamsrt.wire.messages import decode_consumer_protocol
 from tests.coordinator.group.classic.scene import (

@@ -11,10 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from coordinator.group.classic.state import ClassicGroup
 from coordinator.group.streams.classic.user_data import assignment_of, subscription_of
-from coordinator.group.streams.configuration import configure
 from coordinator.group.streams.state import StreamsGroup
-from coordinator.group.streams.tasks import TaskId, Tasks, task_set, wire_tasks
-from coordinator.group.streams.topology import topology_of
+from streamsrt.assignment.configuration import configure
+from streamsrt.assignment.tasks import TaskId, Tasks, task_set, wire_tasks
+from streamsrt.assignment.topology import topology_of
 from tests.coordinator.group.classic.scene import Scene, heartbeat_request, leave_request, sync_request
 from tests.coordinator.group.streams.classic.java import IMAGE, Beat, Member, streams_join
 

@@ -23,7 +23,7 @@ import pytest
 
 from coordinator.group.classic.state import ClassicGroup
 from coordinator.group.streams.state import StreamsGroup
-from coordinator.group.streams.tasks import Tasks, task_set
+from streamsrt.assignment.tasks import Tasks, task_set
 from streamsrt.wire.error_codes import error_name
 from tests.coordinator.group.classic.scene import Scene
 from tests.coordinator.group.streams.classic.java import Beat, Member, task_names

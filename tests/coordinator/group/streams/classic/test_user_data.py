@@ -13,15 +13,15 @@ from coordinator.group.streams.classic.user_data import (
     subscription_of,
     tasks_of,
 )
-from coordinator.group.streams.configuration import configure
 from coordinator.group.streams.state import Endpoint
-from coordinator.group.streams.tasks import TaskId, Tasks
-from coordinator.group.streams.topology import topology_of
-from coordinator.group.values import TopicImage, TopicsImage
+from streamsrt.assignment.configuration import configure
+from streamsrt.assignment.tasks import TaskId, Tasks
+from streamsrt.assignment.topics import TopicImage, TopicsImage
+from streamsrt.assignment.topology import topology_of
 from streamsrt.wire.messages import decode_consumer_protocol, encode_record_value
 from streamsrt.wire.types import ConsumerProtocolAssignment, ConsumerProtocolSubscription, StreamsGroupHeartbeatRequest
 from tests.coordinator.group.streams.classic.java import user_data
-from tests.coordinator.group.transcript import subtopology
+from tests.streamsrt.assignment.notation import subtopology
 
 RECORDED = json.loads((Path(__file__).parents[4] / "golden" / "classic" / "kafka-streams-4.3.1.json").read_text())
 APP = "s14_classic_to_streams-v0"

@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from coordinator.group.streams.placement import AssignorMember, Placement
-from coordinator.group.streams.tasks import TaskId, Tasks
+from streamsrt.assignment.placement import AssignorMember, Placement
+from streamsrt.assignment.tasks import TaskId, Tasks
 
 ROUNDS_MAX = 5
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.group.streams import highly_available, sticky
-from coordinator.group.streams.placement import AssignorMember
-from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks
-from tests.coordinator.group.test_sticky import text
+from streamsrt.assignment import highly_available, sticky
+from streamsrt.assignment.placement import AssignorMember
+from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
+from tests.streamsrt.assignment.test_sticky import text
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "assignments" / "highly_available.txt"
@@ -273,7 +273,7 @@ def grown(each: AssignorMember, had: Tasks, ends: dict[TaskId, int]) -> Assignor
 @pytest.mark.requirement("SG-182", "SG-196")
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_the_same_assignments_whatever_the_hash_seed(seed: str) -> None:
-    code = "from tests.coordinator.group.test_highly_available import all_cases; print(all_cases(), end='')"
+    code = "from tests.streamsrt.assignment.test_highly_available import all_cases; print(all_cases(), end='')"
     ran = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,

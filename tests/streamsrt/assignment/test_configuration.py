@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.streams.configuration import Configuration, configure, metadata_hash
-from coordinator.group.streams.topology import check_topology, topology_of
-from coordinator.group.values import TopicImage, TopicsImage
+from streamsrt.assignment.configuration import Configuration, configure, metadata_hash
+from streamsrt.assignment.topics import TopicImage, TopicsImage
+from streamsrt.assignment.topology import check_topology, topology_of
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest as Request
-from tests.coordinator.group.transcript import subtopology
+from tests.streamsrt.assignment.notation import subtopology
 
 
 def image(**counts: int) -> TopicsImage:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.group.streams.placement import AssignorMember
-from coordinator.group.streams.sticky import assign
-from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks, grouped
+from streamsrt.assignment.placement import AssignorMember
+from streamsrt.assignment.sticky import assign
+from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks, grouped
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "assignments" / "sticky.txt"
@@ -57,7 +57,7 @@ def all_cases() -> str:
 @pytest.mark.requirement("SG-196")
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_the_same_assignments_whatever_the_hash_seed(seed: str) -> None:
-    code = "from tests.coordinator.group.test_sticky import all_cases; print(all_cases(), end='')"
+    code = "from tests.streamsrt.assignment.test_sticky import all_cases; print(all_cases(), end='')"
     environment = {**os.environ, "PYTHONHASHSEED": seed}
     ran = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True

@@ -16,11 +16,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
 
-from coordinator.group.streams.state import Current, MemberState
-from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks
+from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
+
+
+class MemberState(IntEnum):
+    """Where a member stands on its way to the target, with the numbers of the record."""
+
+    STABLE = 1
+    UNREVOKED_TASKS = 2
+    UNRELEASED_TASKS = 3
+    UNKNOWN = 127
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """What a member runs now (``StreamsGroupCurrentMemberAssignment``).
+
+    ``pending`` are tasks that it was asked to give back and has not yet confirmed to be closed. ``active_epochs``: the
+    epochs in which it got the active tasks of both.
+    """
+
+    epoch: int
+    previous_epoch: int
+    state: MemberState
+    assigned: Tasks = NO_TASKS
+    pending: Tasks = NO_TASKS
+    active_epochs: Mapping[TaskId, int] = field(default_factory=dict)
+
+
+NEVER_ASSIGNED = Current(0, 0, MemberState.STABLE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from coordinator.group.streams import sticky
-from coordinator.group.streams.placement import AssignorMember, Placement
-from coordinator.group.streams.tasks import TaskId, Tasks
+from streamsrt.assignment import sticky
+from streamsrt.assignment.placement import AssignorMember, Placement
+from streamsrt.assignment.progress import Progress
+from streamsrt.assignment.tasks import TaskId, Tasks
 
 ROUNDS_MAX = 5
 
@@ -38,7 +39,7 @@ class _Problem:
     num_standby_replicas: int
     num_warmup_replicas: int
     rack_tags: tuple[str, ...]
-    progress: _Progress
+    progress: Progress
 
 
 def assign(
@@ -53,7 +54,7 @@ def assign(
 ) -> dict[str, Tasks]:
     """Target tasks by member id; see ``sticky.assign`` for what the arguments have in common with it."""
     heard = list(members)
-    progress = _Progress(heard, acceptable_recovery_lag)
+    progress = Progress(heard, acceptable_recovery_lag)
     problem = _Problem(task_counts, stateful, num_standby_replicas, num_warmup_replicas, rack_tags, progress)
     ordered = sorted(heard, key=lambda member: member.member_id)
     had = {member.member_id: member.previous for member in ordered}
@@ -116,7 +117,7 @@ def _may_run_at(member: AssignorMember, task: TaskId, problem: _Problem) -> bool
     return member.offsets is None and not member.previous.warmup
 
 
-def _settle(work: Placement, task: TaskId, ideal: str, progress: _Progress) -> bool:
+def _settle(work: Placement, task: TaskId, ideal: str, progress: Progress) -> bool:
     """Makes the task active at who has most of its state; whether that is another process than where it is to run."""
     processes = progress.caught_up(task)
     if not processes:
@@ -151,49 +152,3 @@ def _warm_up(work: Placement, moves: list[TaskId], ideal: Mapping[TaskId, str], 
     for task in (going_on + [task for task in moves if task not in first])[:at_most]:
         work.place(warmups, ideal[task], task)
     return warmups
-
-
-class _Progress:
-    """How far each process is with the state of each task, by what its members reported; the last report counts."""
-
-    def __init__(self, members: list[AssignorMember], acceptable_recovery_lag: int) -> None:
-        self._lag = acceptable_recovery_lag
-        self._ends: dict[TaskId, int] = {}
-        self.offsets: dict[TaskId, dict[str, int]] = {}
-        self._runs: dict[TaskId, dict[str, bool]] = {}
-        for member in members:
-            for task, end in member.end_offsets.items():
-                self._ends[task] = max(end, self._ends.get(task, end))
-        # State that lies on the disk of a process may be reported by a member that does not have the task, and late: what
-        # the member reports that has it (it knows an end) counts.
-        for has_task in (False, True):
-            for member in members:
-                for task, offset in (member.offsets or {}).items():
-                    if (task in member.end_offsets) is has_task:
-                        self.offsets.setdefault(task, {})[member.process_id] = offset
-        for member in members:
-            for task in member.running:
-                self._runs.setdefault(task, {})[member.process_id] = self._is_near(member, task)
-
-    def _is_near(self, member: AssignorMember, task: TaskId) -> bool:
-        offset, end = (member.offsets or {}).get(task), member.end_offsets.get(task)
-        return offset is None or end is None or end - offset <= self._lag
-
-    def has(self, process_id: str, task: TaskId) -> bool:
-        """Whether the process is caught up with the task."""
-        if self._runs.get(task, {}).get(process_id, False):
-            return True
-        offset, end = self.offsets.get(task, {}).get(process_id), self._ends.get(task)
-        return offset is not None and end is not None and end - offset <= self._lag
-
-    def caught_up(self, task: TaskId) -> list[str]:
-        known = {*self._runs.get(task, ()), *self.offsets.get(task, ())}
-        return sorted(process for process in known if self.has(process, task))
-
-    def furthest(self, task: TaskId, unless: str) -> str | None:
-        """The process with the largest offset, None if that is not more than the one of ``unless``."""
-        offsets = self.offsets.get(task, {})
-        if not offsets:
-            return None
-        best = min(offsets, key=lambda process: (-offsets[process], process))
-        return best if offsets[best] > offsets.get(unless, 0) else None

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from coordinator.group.streams.topology import Subtopology, Topology
-from coordinator.group.topic_pattern import matching
-from coordinator.group.values import TopicsImage
+from streamsrt.assignment.topic_pattern import matching
+from streamsrt.assignment.topics import TopicsImage
+from streamsrt.assignment.topology import Subtopology, Topology
 
 TOPICS_OF_THE_BROKER = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 

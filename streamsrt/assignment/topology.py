@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from coordinator.group.topic_pattern import InvalidRegexError, compiled
+from streamsrt.assignment.topic_pattern import InvalidRegexError, compiled
 from streamsrt.wire import types
 
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -101,33 +101,6 @@ def topology_of(wire: WireTopology) -> Topology:
     return Topology(wire.epoch, tuple(sorted(parts, key=lambda part: part.id)))
 
 
-def topology_record(wire: types.StreamsGroupHeartbeatRequest.Topology) -> types.StreamsGroupTopologyValue:
-    """The record value of the topology that a member sent, in the member's order."""
-    value = types.StreamsGroupTopologyValue
-    return value(
-        epoch=wire.epoch,
-        subtopologies=[
-            value.Subtopology(
-                subtopology_id=part.subtopology_id,
-                source_topics=list(part.source_topics),
-                source_topic_regex=list(part.source_topic_regex),
-                state_changelog_topics=[_record_topic(topic) for topic in part.state_changelog_topics],
-                repartition_sink_topics=list(part.repartition_sink_topics),
-                repartition_source_topics=[_record_topic(topic) for topic in part.repartition_source_topics],
-                copartition_groups=[
-                    value.CopartitionGroup(
-                        source_topics=list(group.source_topics),
-                        source_topic_regex=list(group.source_topic_regex),
-                        repartition_source_topics=list(group.repartition_source_topics),
-                    )
-                    for group in part.copartition_groups
-                ],
-            )
-            for part in wire.subtopologies
-        ],
-    )
-
-
 def check_topology(topology: Topology) -> None:
     """Raises InvalidTopologyError with the first rule that the topology breaks, in Kafka's words where it has some."""
     if topology.epoch < 0:
@@ -178,18 +151,6 @@ def _pick(subtopology_id: str, field: str, names: list[str], indexes: list[int])
 def _internal_topic(wire: WireTopicInfo) -> InternalTopic:
     configs = tuple(sorted((config.key, config.value) for config in wire.topic_configs))
     return InternalTopic(wire.name, wire.partitions, wire.replication_factor, configs)
-
-
-def _record_topic(wire: types.StreamsGroupHeartbeatRequest.TopicInfo) -> types.StreamsGroupTopologyValue.TopicInfo:
-    return types.StreamsGroupTopologyValue.TopicInfo(
-        name=wire.name,
-        partitions=wire.partitions,
-        replication_factor=wire.replication_factor,
-        topic_configs=[
-            types.StreamsGroupTopologyValue.TopicConfig(key=config.key, value=config.value)
-            for config in wire.topic_configs
-        ],
-    )
 
 
 def _check_ids(topology: Topology) -> None:

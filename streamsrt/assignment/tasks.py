@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
-
-from streamsrt.wire import types
 
 
 class TaskId(NamedTuple):
@@ -71,26 +69,3 @@ def wire_tasks(kind: type[T], tasks: Iterable[TaskId]) -> list[T]:
     """Tasks as the ``TaskIds`` struct of any message that has one."""
     make: Any = kind
     return [make(subtopology_id=name, partitions=partitions) for name, partitions in grouped(tasks)]
-
-
-CurrentTaskIds = types.StreamsGroupCurrentMemberAssignmentValue.TaskIds
-
-
-def wire_tasks_with_epochs(tasks: Iterable[TaskId], epochs: Mapping[TaskId, int]) -> list[CurrentTaskIds]:
-    return [
-        CurrentTaskIds(
-            subtopology_id=name,
-            partitions=partitions,
-            assignment_epochs=[epochs.get(TaskId(name, partition), 0) for partition in partitions],
-        )
-        for name, partitions in grouped(tasks)
-    ]
-
-
-def epochs_of(wire: Iterable[CurrentTaskIds]) -> dict[TaskId, int]:
-    """Task -> epoch of the assignment that gave it to the member; 0 where a record has none."""
-    return {
-        TaskId(ids.subtopology_id, partition): epoch
-        for ids in wire
-        for partition, epoch in zip(ids.partitions, ids.assignment_epochs or [0] * len(ids.partitions), strict=False)
-    }

@@ -11,10 +11,19 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from coordinator.group.config import StreamsGroupConfig
-from coordinator.group.streams import highly_available, sticky
-from coordinator.group.streams.placement import AssignorMember
-from coordinator.group.streams.tasks import Tasks
+from streamsrt.assignment import highly_available, sticky
+from streamsrt.assignment.placement import AssignorMember
+from streamsrt.assignment.tasks import Tasks
+
+
+class AssignorSettings(NamedTuple):
+    """What a group asks of its assignor. ``assignor_name``: that one; None: the one that fits the topology."""
+
+    num_standby_replicas: int = 0
+    num_warmup_replicas: int = 2
+    acceptable_recovery_lag: int = 10_000
+    rack_tags: tuple[str, ...] = ()
+    assignor_name: str | None = None
 
 
 class TaskAssignmentSpec(NamedTuple):
@@ -26,7 +35,7 @@ class TaskAssignmentSpec(NamedTuple):
     members: Sequence[AssignorMember]
     task_counts: Mapping[str, int]
     stateful: frozenset[str]
-    settings: StreamsGroupConfig
+    settings: AssignorSettings
 
 
 class TaskAssignor(Protocol):
@@ -41,7 +50,7 @@ class TaskAssignor(Protocol):
 
 
 class StickyAssignor:
-    """Few moves, equal loads (:mod:`coordinator.group.streams.sticky`)."""
+    """Few moves, equal loads (:mod:`streamsrt.assignment.sticky`)."""
 
     name = "sticky"
 
@@ -56,7 +65,7 @@ class StickyAssignor:
 
 
 class HighlyAvailableAssignor:
-    """Tasks with state move once it is where they are to go (:mod:`coordinator.group.streams.highly_available`)."""
+    """Tasks with state move once it is where they are to go (:mod:`streamsrt.assignment.highly_available`)."""
 
     name = "highly_available"
 

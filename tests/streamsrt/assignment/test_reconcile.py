@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.group.streams.reconcile import Holders, reconcile
-from coordinator.group.streams.state import Current, MemberState
-from coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks
+from streamsrt.assignment.reconcile import Current, Holders, MemberState, reconcile
+from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 
 STABLE, UNREVOKED, UNRELEASED = MemberState.STABLE, MemberState.UNREVOKED_TASKS, MemberState.UNRELEASED_TASKS
 T0, T1, T2 = TaskId("0", 0), TaskId("0", 1), TaskId("0", 2)

@@ -15,9 +15,9 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator.group.streams.patterns import resolve
-from coordinator.group.streams.topology import Subtopology, Topology
-from coordinator.group.values import NO_TOPIC_ID, TopicsImage, TopicSpec
+from streamsrt.assignment.patterns import resolve
+from streamsrt.assignment.topics import NO_TOPIC_ID, TopicsImage, TopicSpec
+from streamsrt.assignment.topology import Subtopology, Topology
 
 STALE_TOPOLOGY = 0
 MISSING_SOURCE_TOPICS = 1

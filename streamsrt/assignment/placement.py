@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from coordinator.group.streams.tasks import TaskId, Tasks
+from streamsrt.assignment.tasks import TaskId, Tasks
 
 
 @dataclass(frozen=True, slots=True)

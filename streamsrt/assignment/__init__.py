@@ -1,0 +1,20 @@
+"""Who runs which task, as pure functions that broker and client share.
+
+Values in, values out. Of ours it imports :mod:`streamsrt.wire` only. The same group gets the same tasks in every process.
+
+- ``assignor``          task assignors: one interface, and the table of those that there are
+- ``configuration``     what a topology means for the topics that there are: tasks, internal topics, and what is wrong
+- ``highly_available``  the assignor ``highly_available``: tasks with state run where their state is, and move once it
+                        is where they are to go
+- ``patterns``          source topics by pattern: what the patterns of a topology mean for the topics that there are
+- ``placement``         puts tasks on members, a role at a time: what the assignors have in common
+- ``progress``          how far processes are with the state of tasks, by the offsets that their members reported
+- ``reconcile``         moves one member a step towards its target, as set algebra
+- ``sticky``            the assignor ``sticky``: few moves, equal loads
+- ``targets``           the target of a whole group: which assignor makes it, and what of it stays while topics are
+                        missing
+- ``tasks``             tasks as values: who runs what, in which role, and how that stands in messages
+- ``topic_pattern``     patterns of topic names, which have RE2's syntax
+- ``topics``            topics as values: those that there are, and one to create
+- ``topology``          the topology of a streams group as its members describe it, as a value
+"""

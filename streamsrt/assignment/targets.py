@@ -1,0 +1,105 @@
+"""The target of a whole group: which assignor makes it, and what of it stays while topics are missing.
+
+1. A group with state is assigned by ``highly_available``, one without by ``sticky``, unless the settings say which.
+2. A target in which a process has a task twice is a mistake of the assignor; it is never returned.
+3. While topics are missing nobody has a task but members that still run an older topology: what they have needs none of the
+   missing topics. So an update that brings a new store does not stop the group until its changelog is created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from streamsrt.assignment.assignor import (
+    HIGHLY_AVAILABLE,
+    STICKY,
+    TASK_ASSIGNORS,
+    AssignorSettings,
+    TaskAssignmentSpec,
+)
+from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.placement import AssignorMember
+from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
+from streamsrt.assignment.topology import Topology
+
+NONE_CHANGED: frozenset[str] = frozenset()
+
+
+class AssignedTwiceError(Exception):
+    """The assignor gave a task to a process twice. ``task``: the first such task."""
+
+    def __init__(self, task: TaskId) -> None:
+        super().__init__(f"task {task.subtopology_id}_{task.partition} would be in a process twice")
+        self.task = task
+
+
+def assignor_name(settings: AssignorSettings, topology: Topology | None) -> str:
+    """The assignor of a group."""
+    if settings.assignor_name is not None:
+        return settings.assignor_name
+    is_stateful = topology is not None and any(part.is_stateful for part in topology.subtopologies)
+    return (HIGHLY_AVAILABLE if is_stateful else STICKY).name
+
+
+def targets(
+    members: Sequence[AssignorMember],
+    configuration: Configuration,
+    settings: AssignorSettings,
+    *,
+    changed: frozenset[str] = NONE_CHANGED,
+) -> Mapping[str, Tasks]:
+    """The target of every member, by member id. Raises AssignedTwiceError.
+
+    ``members``: of two in one process the later one is the one whose task offsets were heard last. ``changed``:
+    subtopologies whose tasks are other tasks since a topology update, or gone. A member that still runs the old topology
+    cannot keep them.
+    """
+    if not configuration.is_ready:
+        return {member.member_id: _kept(member, changed, configuration.runnable) for member in members}
+    made = _assigned([_without(member, changed) for member in members], configuration, settings)
+    twice = _twice_in_a_process(members, made)
+    if twice is not None:
+        raise AssignedTwiceError(twice)
+    return made
+
+
+def _assigned(
+    members: Sequence[AssignorMember], configuration: Configuration, settings: AssignorSettings
+) -> Mapping[str, Tasks]:
+    stateful = frozenset(part.id for part in configuration.topology.subtopologies if part.is_stateful)
+    assignor = TASK_ASSIGNORS[assignor_name(settings, configuration.topology)]
+    return assignor.assign(TaskAssignmentSpec(members, configuration.task_counts, stateful, settings))
+
+
+def _twice_in_a_process(members: Iterable[AssignorMember], made: Mapping[str, Tasks]) -> TaskId | None:
+    processes = {member.member_id: member.process_id for member in members}
+    seen: set[tuple[str, TaskId]] = set()
+    for name, tasks in made.items():
+        for task in (*tasks.active, *tasks.standby, *tasks.warmup):
+            if (processes[name], task) in seen:
+                return task
+            seen.add((processes[name], task))
+    return None
+
+
+def _without(member: AssignorMember, changed: frozenset[str]) -> AssignorMember:
+    if not changed:
+        return member
+    previous = _only(member.previous, lambda task: task.subtopology_id not in changed)
+    running = frozenset(task for task in member.running if task.subtopology_id not in changed)
+    return replace(member, previous=previous, running=running)
+
+
+def _kept(member: AssignorMember, changed: frozenset[str], runnable: Mapping[str, int]) -> Tasks:
+    if not member.is_stale:
+        return NO_TASKS
+
+    def is_kept(task: TaskId) -> bool:
+        return task.subtopology_id not in changed and task.partition < runnable.get(task.subtopology_id, 0)
+
+    return _only(member.previous, is_kept)
+
+
+def _only(tasks: Tasks, wanted: Callable[[TaskId], bool]) -> Tasks:
+    return Tasks(*(frozenset(filter(wanted, role)) for role in (tasks.active, tasks.standby, tasks.warmup)))
