@@ -5,8 +5,9 @@ They have one version, and fields are added as tagged fields, which older reader
 """
 
 PRIVATE_TABLE = """\
-StreamsrtAssignment data - 0-0 0+ ; Generation:int32 GroupEpoch:int32 GroupDigest:uuid Tasks:RoleTasks TargetAsGiven:bool
- Target:RoleTasks Status:[]StatusEntry ErrorCode:int16 ErrorText:string?=null SendTopology:bool RejoinAtMs:int64=-1
+StreamsrtAssignment data - 0-0 0+ ; ProcessId:uuid Unique:int32 Generation:int32 GroupEpoch:int32 GroupDigest:uuid
+ Tasks:RoleTasks TargetAsGiven:bool Target:RoleTasks Status:[]StatusEntry ErrorCode:int16 ErrorText:string?=null
+ SendTopology:bool RejoinAfterMs:int64=-1
  RecoveryLag:int32 OffsetIntervalMs:int32 Why:string?=null ; RoleTasks Active:[]TaskIds Standby:[]TaskIds
  Warmup:[]TaskIds ; TaskIds SubtopologyId:string Partitions:[]int32 ; StatusEntry Code:int8 Detail:string
 StreamsrtSubscription data - 0-0 0+ ; Unique:int32 ProcessId:uuid UserEndpoint:Endpoint?=null ClientTags:[]KeyValue

@@ -6419,6 +6419,8 @@ class StreamsrtAssignment(Message):
     API_KEY: ClassVar[None]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
+    process_id: bytes
+    unique: int
     generation: int
     group_epoch: int
     group_digest: bytes
@@ -6429,13 +6431,15 @@ class StreamsrtAssignment(Message):
     error_code: int
     error_text: str | None
     send_topology: bool
-    rejoin_at_ms: int
+    rejoin_after_ms: int
     recovery_lag: int
     offset_interval_ms: int
     why: str | None
     def __init__(
         self,
         *,
+        process_id: bytes = ...,
+        unique: int = ...,
         generation: int = ...,
         group_epoch: int = ...,
         group_digest: bytes = ...,
@@ -6446,7 +6450,7 @@ class StreamsrtAssignment(Message):
         error_code: int = ...,
         error_text: str | None = ...,
         send_topology: bool = ...,
-        rejoin_at_ms: int = ...,
+        rejoin_after_ms: int = ...,
         recovery_lag: int = ...,
         offset_interval_ms: int = ...,
         why: str | None = ...,

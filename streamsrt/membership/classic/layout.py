@@ -114,8 +114,11 @@ def decode_subscription(metadata: bytes) -> ClassicSubscription | Unreadable:
 
 
 def encode_assignment(told: ClassicAssignment) -> bytes:
+    """Raises ValueError where the process id is not the text of a UUID."""
     as_given = told.target == told.tasks
     own = StreamsrtAssignment(
+        process_id=uuid.UUID(told.process_id).bytes,
+        unique=told.unique,
         generation=told.generation,
         group_epoch=told.group_epoch,
         group_digest=told.group_digest,
@@ -126,7 +129,7 @@ def encode_assignment(told: ClassicAssignment) -> bytes:
         error_code=told.error_code,
         error_text=told.error_text,
         send_topology=told.send_topology,
-        rejoin_at_ms=_NEVER if told.rejoin_at_ms is None else told.rejoin_at_ms,
+        rejoin_after_ms=_NEVER if told.rejoin_after_ms is None else told.rejoin_after_ms,
         recovery_lag=told.recovery_lag,
         offset_interval_ms=told.offset_interval_ms,
         why=told.why or None,
@@ -146,6 +149,8 @@ def decode_assignment(assignment: bytes) -> ClassicAssignment | Unreadable:
         own = decode(StreamsrtAssignment, _VERSION, _unpacked(outer.user_data))
         tasks = _tasks(own.tasks)
         return ClassicAssignment(
+            process_id=str(uuid.UUID(bytes=own.process_id)),
+            unique=own.unique,
             generation=own.generation,
             group_epoch=own.group_epoch,
             group_digest=own.group_digest,
@@ -156,7 +161,7 @@ def decode_assignment(assignment: bytes) -> ClassicAssignment | Unreadable:
             error_code=own.error_code,
             error_text=own.error_text,
             send_topology=own.send_topology,
-            rejoin_at_ms=None if own.rejoin_at_ms == _NEVER else own.rejoin_at_ms,
+            rejoin_after_ms=None if own.rejoin_after_ms == _NEVER else own.rejoin_after_ms,
             recovery_lag=own.recovery_lag,
             offset_interval_ms=own.offset_interval_ms,
             why=own.why or "",

@@ -5,7 +5,7 @@
    member can lead at any time.
 3. A topology is named by its epoch and its digest; its text travels only when it is asked for.
 
-Times are milliseconds since 1970, intervals milliseconds.
+Intervals are milliseconds.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ PROTOCOL_TYPE = "consumer"
 
 NO_DIGEST = bytes(16)
 NO_GENERATION = -1
+NO_PROCESS = "00000000-0000-0000-0000-000000000000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ class ClassicAssignment:
 
     ``tasks``: run exactly these. ``target``: what the member gets when others have let go of it; kept for its echo.
     ``group_epoch`` and ``group_digest`` name the topology that the target was made for. ``error_code`` is final for this
-    member. ``rejoin_at_ms``: when to join again without another reason.
+    member. ``rejoin_after_ms``: when to join again without another reason, counted from this assignment. ``process_id`` and
+    ``unique`` are those of the subscription that it answers: brokers give a restarted static member what they stored.
     """
 
     generation: int
@@ -88,10 +90,12 @@ class ClassicAssignment:
     error_code: int = 0
     error_text: str | None = None
     send_topology: bool = False
-    rejoin_at_ms: int | None = None
+    rejoin_after_ms: int | None = None
     recovery_lag: int = -1
     offset_interval_ms: int = 60_000
     why: str = ""
+    process_id: str = NO_PROCESS
+    unique: int = 0
 
 
 @dataclass(frozen=True, slots=True)

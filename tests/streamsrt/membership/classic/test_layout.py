@@ -80,10 +80,12 @@ assignments = st.builds(
     error_code=st.integers(-1, 200),
     error_text=st.none() | names,
     send_topology=st.booleans(),
-    rejoin_at_ms=st.none() | st.integers(0, 2**63 - 1),
+    rejoin_after_ms=st.none() | st.integers(0, 2**63 - 1),
     recovery_lag=int32s,
     offset_interval_ms=int32s,
     why=names,
+    process_id=st.uuids().map(str),
+    unique=int32s,
 )
 
 
