@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from enum import IntEnum
 
 import orjson
 
@@ -187,7 +187,9 @@ class Acls:
         self._changed()
         return answer
 
-    def _deleted(self, authorizer: Authorizer, wanted: AclFilter, chosen: list[Acl]) -> Any:
+    def _deleted(
+        self, authorizer: Authorizer, wanted: AclFilter, chosen: list[Acl]
+    ) -> DeleteAclsResponse.DeleteAclsFilterResult:
         reason = _why_unknown(wanted)
         answer = DeleteAclsResponse.DeleteAclsFilterResult(error_code=0, error_message=None, matching_acls=[])
         if reason is not None:
@@ -240,7 +242,7 @@ def _why_invalid(acl: Acl) -> str | None:
     return None
 
 
-def _name(kind: Any, code: int) -> str:
+def _name(kind: type[IntEnum], code: int) -> str:
     names = {int(member): str(name) for name, member in kind.__members__.items()}
     return names.get(code, "UNKNOWN")
 

@@ -50,7 +50,7 @@ class Request:
     """One decoded request. ``message`` is of the class of its API key; ``access``: what who sent it may do."""
 
     header: RequestHeader
-    message: Any
+    message: Any  # the handler of its API names the class
     client_host: str
     access: Access = EVERYTHING
 
@@ -190,7 +190,7 @@ class Broker:
         """Holds an answer back until what it tells of is as safe as ``log.fsync`` promises."""
         return answer if self.fsync is not Fsync.GROUP else self._when_durable(answer, logs)
 
-    async def _when_durable(self, answer: Answer, logs: Iterable[PartitionLog]) -> Any:
+    async def _when_durable(self, answer: Answer, logs: Iterable[PartitionLog]) -> Message | None:
         message = await answer if isawaitable(answer) else answer
         try:
             await self.durable(logs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 from coordinator.broker.broker import Answer, Broker, Handler, Request
 from coordinator.broker.broker_configs import (
@@ -181,8 +181,14 @@ def _row(name: str, kind: ConfigType, value: str | None, source: int, *, read_on
 # ----------------------------------------------------------------------------------------------------------- changing
 
 _Resource = IncrementalAlterConfigsRequest.AlterConfigsResource | AlterConfigsRequest.AlterConfigsResource
-_Result = (
-    IncrementalAlterConfigsResponse.AlterConfigsResourceResponse | AlterConfigsResponse.AlterConfigsResourceResponse
+
+Resource = TypeVar(
+    "Resource", IncrementalAlterConfigsRequest.AlterConfigsResource, AlterConfigsRequest.AlterConfigsResource
+)
+Result = TypeVar(
+    "Result",
+    IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
+    AlterConfigsResponse.AlterConfigsResourceResponse,
 )
 
 
@@ -226,8 +232,8 @@ def _seen(resources: Sequence[_Resource]) -> Counter[tuple[int, str]]:
 
 
 def _attempt(
-    kind: Callable[..., Any], seen: Counter[tuple[int, str]], resource: Any, alter: Callable[[Any], None]
-) -> Any:
+    kind: Callable[..., Result], seen: Counter[tuple[int, str]], resource: Resource, alter: Callable[[Resource], None]
+) -> Result:
     """The answer for one resource."""
     result = kind(
         error_code=0, error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name

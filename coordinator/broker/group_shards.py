@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
 import orjson
 
@@ -43,6 +43,7 @@ from coordinator.shard.shard import Outcome, Settled, Shard
 from streamsrt.assignment.topics import TopicsImage, TopicSpec
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import ControlRecord
+from streamsrt.wire.types import Message
 
 logger = logging.getLogger("coordinator.groups")
 
@@ -72,6 +73,9 @@ def _check_replication(spec: TopicSpec) -> None:
         )
 
 
+M = TypeVar("M", bound=Message)
+
+
 class GroupShards:
     """All shards, behind one door."""
 
@@ -97,7 +101,7 @@ class GroupShards:
         """How long each partition took to load."""
         self._request_ids = itertools.count(1)
         self._is_released = False
-        self._parked: dict[int, tuple[asyncio.Future[Any], Any]] = {}
+        self._parked: dict[int, tuple[asyncio.Future[Message], Message]] = {}
         self._timer_event = asyncio.Event()
         self._armed_ms: int | None = None
         self._image = topics.image()
@@ -130,16 +134,20 @@ class GroupShards:
 
     # --------------------------------------------------------------------------------------------------------- requests
 
-    def execute(self, group_id: str, message: Any, context: Caller) -> Any | Awaitable[Any]:
+    def execute(self, group_id: str, message: Message, context: Caller) -> Message | Awaitable[Message]:
         """Hands a request to the shard of its group: the answer, or a future of it.
 
         ``context``: client id, client host, API version, and the requester's rights if not all.
         """
         return self._execute(self._shard_of(group_id), message, context)
 
-    def execute_on_all(self, message: Any, context: Caller) -> list[Any]:
+    def answered(self, answer: type[M], group_id: str, message: Message, context: Caller) -> M:
+        """As :meth:`execute`, for a request that is answered at once, by a message of this class."""
+        return _checked(answer, self.execute(group_id, message, context))
+
+    def answered_by_all(self, answer: type[M], message: Message, context: Caller) -> list[M]:
         """The answers of all shards to a request that is about no group in particular and is answered at once."""
-        return [self._execute(shard, message, context) for shard in self._shards]
+        return [_checked(answer, self._execute(shard, message, context)) for shard in self._shards]
 
     def streams_group(self, group_id: str) -> StreamsGroup | None:
         """The streams group of this name as it is now."""
@@ -179,7 +187,7 @@ class GroupShards:
             found.setdefault(self.partition_of(group_id), []).append(group_id)
         return list(found.values())
 
-    def _execute(self, shard: Shard, message: Any, context: Caller) -> Any | Awaitable[Any]:
+    def _execute(self, shard: Shard, message: Message, context: Caller) -> Message | Awaitable[Message]:
         request_id = next(self._request_ids)
         client_id, client_host, api_version, rights = context
         unique = self._new_id() if message.NAME in JOINING else ""
@@ -194,7 +202,7 @@ class GroupShards:
             return answer
         if self._is_released:
             return failure(message, ErrorCode.NOT_COORDINATOR)
-        future = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._parked[request_id] = future, message
         future.add_done_callback(lambda _: self._parked.pop(request_id, None))
         return future
@@ -365,3 +373,8 @@ class GroupShards:
         for future, _ in list(self._parked.values()):
             future.cancel()
         self._parked.clear()
+
+
+def _checked(answer: type[M], message: Message | Awaitable[Message]) -> M:
+    assert isinstance(message, answer)
+    return message

@@ -167,8 +167,7 @@ def handle_offset_fetch(broker: Broker, request: Request) -> Answer:
     for wanted in message.groups:
         unknown = _resolve_names(broker, wanted) if by_id else []
         one = OffsetFetchRequest(groups=[wanted], require_stable=message.require_stable)
-        reply = broker.groups.execute(wanted.group_id, one, context_of(request))
-        assert not isawaitable(reply)
+        reply = broker.groups.answered(OffsetFetchResponse, wanted.group_id, one, context_of(request))
         for group in reply.groups:
             for topic in group.topics:
                 topic.topic_id = _id_of(broker, topic.name)
@@ -211,7 +210,7 @@ def _resolve_names(
 
 
 def handle_list_groups(broker: Broker, request: Request) -> ListGroupsResponse:
-    answers = broker.groups.execute_on_all(request.message, context_of(request))
+    answers = broker.groups.answered_by_all(ListGroupsResponse, request.message, context_of(request))
     groups = [group for answer in answers for group in answer.groups]
     return ListGroupsResponse(error_code=0, groups=sorted(groups, key=lambda group: group.group_id))
 
@@ -220,8 +219,9 @@ def handle_delete_groups(broker: Broker, request: Request) -> Answer:
     results = []
     names = request.message.groups_names
     for group_ids in broker.groups.by_shard(names):
-        reply = broker.groups.execute(group_ids[0], DeleteGroupsRequest(groups_names=group_ids), context_of(request))
-        assert not isawaitable(reply)
+        reply = broker.groups.answered(
+            DeleteGroupsResponse, group_ids[0], DeleteGroupsRequest(groups_names=group_ids), context_of(request)
+        )
         results.extend(reply.results)
     logs = {broker.groups.log_of(group_id) for group_id in names}
     return broker.acknowledged(DeleteGroupsResponse(results=results), logs)
@@ -231,8 +231,7 @@ def handle_describe_consumer_groups(broker: Broker, request: Request) -> Consume
     groups = []
     for group_ids in broker.groups.by_shard(request.message.group_ids):
         one = ConsumerGroupDescribeRequest(group_ids=group_ids)
-        reply = broker.groups.execute(group_ids[0], one, context_of(request))
-        assert not isawaitable(reply)
+        reply = broker.groups.answered(ConsumerGroupDescribeResponse, group_ids[0], one, context_of(request))
         groups.extend(reply.groups)
     return _with_operations(request, ConsumerGroupDescribeResponse(groups=groups))
 
@@ -242,8 +241,7 @@ def handle_describe_streams_groups(broker: Broker, request: Request) -> StreamsG
     groups = []
     for group_ids in broker.groups.by_shard(message.group_ids):
         one = StreamsGroupDescribeRequest(group_ids=group_ids)
-        reply = broker.groups.execute(group_ids[0], one, context_of(request))
-        assert not isawaitable(reply)
+        reply = broker.groups.answered(StreamsGroupDescribeResponse, group_ids[0], one, context_of(request))
         groups.extend(reply.groups)
     return _with_operations(request, StreamsGroupDescribeResponse(groups=groups))
 
@@ -251,8 +249,9 @@ def handle_describe_streams_groups(broker: Broker, request: Request) -> StreamsG
 def handle_describe_groups(broker: Broker, request: Request) -> DescribeGroupsResponse:
     groups = []
     for group_ids in broker.groups.by_shard(request.message.groups):
-        reply = broker.groups.execute(group_ids[0], DescribeGroupsRequest(groups=group_ids), context_of(request))
-        assert not isawaitable(reply)
+        reply = broker.groups.answered(
+            DescribeGroupsResponse, group_ids[0], DescribeGroupsRequest(groups=group_ids), context_of(request)
+        )
         groups.extend(reply.groups)
     return _with_operations(request, DescribeGroupsResponse(groups=groups))
 

@@ -6,15 +6,13 @@ UNSUPPORTED_VERSION where the answer of the API has a place for an error; else i
 
 from __future__ import annotations
 
-from typing import Any
-
 from streamsrt.wire.error_codes import ErrorCode
-from streamsrt.wire.schema import message_class
+from streamsrt.wire.schema import Message, message_class
 
 _MESSAGE = "This broker does not serve this API."
 
 
-def refusal(api_key: int) -> Any:
+def refusal(api_key: int) -> Message | None:
     """The answer that refuses a request, or None if the API has none for that."""
     answer = message_class(api_key, request=False)()
     if not hasattr(answer, "error_code"):

@@ -14,13 +14,16 @@ from them but a later end of its session. They are answered from memory.
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from coordinator.broker.broker import Broker
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.log import Fsync
 from coordinator.shard.shard import Settled
+from streamsrt.wire.primitives import Buffer
 from streamsrt.wire.schema import ApiKey
+from streamsrt.wire.types import Message, StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 KNOWN_MAX = 1 << 16
 _KEY = struct.pack(">h", ApiKey.STREAMS_GROUP_HEARTBEAT)
@@ -59,7 +62,7 @@ class RepeatedHeartbeats:
             return None
         return [known.size + data[_CORRELATION] + known.rest]
 
-    def group_of(self, message: Any) -> StreamsGroup | None:
+    def group_of(self, message: StreamsGroupHeartbeatRequest) -> StreamsGroup | None:
         """The group of a heartbeat as it is now."""
         return self._groups.streams_group(message.group_id) if self._is_on else None
 
@@ -67,15 +70,17 @@ class RepeatedHeartbeats:
         self,
         frame: memoryview | bytes,
         sender: tuple[str, str],
-        message: Any,
+        message: Message,
         before: StreamsGroup,
-        answer: Any,
-        parts: Any,
+        answer: Message,
+        parts: Sequence[Buffer],
     ) -> None:
         """Remembers an answer if nothing followed from the heartbeat.
 
         ``before``: the group as it was; ``sender``: host and principal.
         """
+        assert isinstance(message, StreamsGroupHeartbeatRequest)
+        assert isinstance(answer, StreamsGroupHeartbeatResponse)
         if answer.error_code or answer.status or answer.member_epoch <= 0 or before.epoch != before.assignment_epoch:
             return
         settled = self._groups.settled(message.group_id, message.member_id)

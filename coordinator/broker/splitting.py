@@ -12,15 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from copy import copy
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from streamsrt.wire.schema import ApiKey
+from streamsrt.wire.schema import ApiKey, Message
 
 ELEMENTS_MAX = 50_000
 """How many elements the arrays of one request may have together: five times what a request may create."""
 WHOLE_ELEMENTS_MAX = 20_000
 _FOLDED_AT_ONCE = 64
 _BATCHED_FETCH_VERSION = 8
+
+M = TypeVar("M", bound=Message)
+Entry: TypeAlias = Any  # a struct, a name or a number: whatever the array has that a row of SPLITS names
 
 
 class Level(NamedTuple):
@@ -32,7 +35,7 @@ class Level(NamedTuple):
 
     wanted: str
     answered: str
-    key: Callable[[Any], Any] | None = None
+    key: Callable[[Entry], object] | None = None
     same: tuple[str, ...] = ()
 
 
@@ -47,7 +50,7 @@ class Split(NamedTuple):
     merged: tuple[Level, ...] = ()
 
 
-def _itself(entry: Any) -> Any:
+def _itself(entry: object) -> object:
     return entry
 
 
@@ -135,13 +138,13 @@ def elements_max(api_key: int, api_version: int) -> int:
     return ELEMENTS_MAX if is_split else WHOLE_ELEMENTS_MAX
 
 
-def is_long(api_key: int, message: Any) -> bool:
+def is_long(api_key: int, message: Message) -> bool:
     """Whether a request has more entries than are handled at once."""
     split = SPLITS.get(api_key)
     return split is not None and _exceeds(message, split.levels, split.entries)
 
 
-def _exceeds(message: Any, levels: tuple[Level, ...], entries: int) -> bool:
+def _exceeds(message: Message, levels: tuple[Level, ...], entries: int) -> bool:
     found = getattr(message, levels[0].wanted) or ()
     return len(found) > entries or (len(levels) > 1 and any(_exceeds(each, levels[1:], entries) for each in found))
 
@@ -149,7 +152,7 @@ def _exceeds(message: Any, levels: tuple[Level, ...], entries: int) -> bool:
 # ------------------------------------------------------------------------------------------------------------- apart
 
 
-def in_pieces(split: Split, message: Any) -> Generator[Any, None, None]:
+def in_pieces(split: Split, message: M) -> Generator[M | None, None, None]:
     """The request as smaller ones; None in between, where it took a while to get there."""
     first = split.levels[0]
     whole = getattr(message, first.wanted)
@@ -163,11 +166,11 @@ def in_pieces(split: Split, message: Any) -> Generator[Any, None, None]:
         yield piece
 
 
-def _folded(entries: list[Any], levels: tuple[Level, ...]) -> Generator[None, None, list[Any]]:
+def _folded(entries: list[Entry], levels: tuple[Level, ...]) -> Generator[None, None, list[Entry]]:
     """The entries without those that are asked for twice."""
     level, rest = levels[0], levels[1:]
-    found: dict[Any, Any] = {}
-    extended: set[Any] = set()
+    found: dict[object, Entry] = {}
+    extended: set[object] = set()
     for count, entry in enumerate(entries):
         if count % _FOLDED_AT_ONCE == 0:
             yield
@@ -183,7 +186,7 @@ def _folded(entries: list[Any], levels: tuple[Level, ...]) -> Generator[None, No
     return list(found.values())
 
 
-def _extend(first: Any, entry: Any, name: str, is_own: bool) -> None:
+def _extend(first: Entry, entry: Entry, name: str, is_own: bool) -> None:
     """Lets the first entry ask for what the other one asks for; ``is_own``: nobody else has its list."""
     mine, others = getattr(first, name), getattr(entry, name)
     if mine is None or others is None:
@@ -195,9 +198,9 @@ def _extend(first: Any, entry: Any, name: str, is_own: bool) -> None:
         setattr(first, name, [*mine, *others])
 
 
-def _bundles(entries: Iterable[Any], levels: tuple[Level, ...], size: int) -> Iterator[tuple[int, list[Any]]]:
+def _bundles(entries: Iterable[Entry], levels: tuple[Level, ...], size: int) -> Iterator[tuple[int, list[Entry]]]:
     """The entries in lists of about ``size`` of the innermost ones, with how many there are."""
-    bundle: list[Any] = []
+    bundle: list[Entry] = []
     held = 0
     for count, part in _parts(entries, levels, size):
         if bundle and held + count > size:
@@ -209,7 +212,7 @@ def _bundles(entries: Iterable[Any], levels: tuple[Level, ...], size: int) -> It
         yield held, bundle
 
 
-def _parts(entries: Iterable[Any], levels: tuple[Level, ...], size: int) -> Iterator[tuple[int, Any]]:
+def _parts(entries: Iterable[Entry], levels: tuple[Level, ...], size: int) -> Iterator[tuple[int, Entry]]:
     for entry in entries:
         inner = getattr(entry, levels[0].wanted) if levels else None
         if not inner:
@@ -224,14 +227,14 @@ def _parts(entries: Iterable[Any], levels: tuple[Level, ...], size: int) -> Iter
             yield count, part
 
 
-def _is(left: Any, right: Any) -> bool:
+def _is(left: object, right: object) -> bool:
     return left is right
 
 
 # ----------------------------------------------------------------------------------------------------------- together
 
 
-def joined(split: Split, answers: list[Any]) -> Any:
+def joined(split: Split, answers: list[Message | None]) -> Message | None:
     """One answer out of those to the pieces; None where there is none."""
     answer = answers[0]
     if answer is not None:
@@ -240,7 +243,7 @@ def joined(split: Split, answers: list[Any]) -> Any:
     return answer
 
 
-def released(message: Any) -> Generator[None, None, None]:
+def released(message: Message) -> Generator[None, None, None]:
     """Empties the arrays of a message that nobody needs any more: to free it at once would take long."""
     for field in message.SCHEMA.root.fields:
         entries = getattr(message, field.attribute)
@@ -249,7 +252,7 @@ def released(message: Any) -> Generator[None, None, None]:
             yield
 
 
-def _join(answer: Any, further: Any, levels: tuple[Level, ...]) -> None:
+def _join(answer: Message, further: object, levels: tuple[Level, ...]) -> None:
     level = levels[0]
     mine, others = getattr(answer, level.answered, None), getattr(further, level.answered, None)
     if mine is None or not others:
@@ -261,5 +264,5 @@ def _join(answer: Any, further: Any, levels: tuple[Level, ...]) -> None:
     mine.extend(others)
 
 
-def _are_same(level: Level, last: Any, first: Any) -> bool:
+def _are_same(level: Level, last: object, first: object) -> bool:
     return all(getattr(last, name) == getattr(first, name) for name in level.same)

@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from coordinator.broker.broker import Answer, Broker, Handler, Request
 from coordinator.broker.groups import context_of
 from coordinator.broker.topics import OFFSETS_TOPIC, Topic
@@ -142,7 +140,7 @@ def handle_end_txn(broker: Broker, request: Request) -> Answer:
     return broker.acknowledged(_when_finished(broker, name, answer), broker.transactions.logs_of(name))
 
 
-async def _when_finished(broker: Broker, transactional_id: str, answer: Any) -> Any:
+async def _when_finished(broker: Broker, transactional_id: str, answer: EndTxnResponse) -> EndTxnResponse:
     """After the markers, so that the next transaction need not wait for them."""
     await broker.transactions.finished(transactional_id)
     return answer

@@ -166,7 +166,7 @@ class _Layer:
         """The partitions of a topic, to be changed."""
         group = self._groups.get(group_id)
         if group is None:
-            known: Any = self._base.get(group_id, {})
+            known: Any = self._base.get(group_id, {})  # its mappings are copied before they change
             group = self._groups[group_id] = dict(known)
         if (group_id, topic) not in self._copied:
             self._copied.add((group_id, topic))

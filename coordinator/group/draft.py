@@ -19,6 +19,8 @@ from coordinator.group.members import KnownMember
 from coordinator.group.values import GroupRecord
 
 G = TypeVar("G")
+M = TypeVar("M", bound=KnownMember)
+Thing = TypeVar("Thing")
 
 
 class Draft(Generic[G]):
@@ -28,8 +30,8 @@ class Draft(Generic[G]):
 
     def __init__(self, group: G) -> None:
         self._group = group
-        self._fields: dict[str, Any] = {}
-        self._copies: dict[str, dict[Any, Any]] = {}
+        self._fields: dict[str, Any] = {}  # of the group, of the types that they have there
+        self._copies: dict[str, dict[Any, Any]] = {}  # keys and values are of the group's fields
 
     def apply(self, record: GroupRecord) -> None:
         """Applies one record of the group."""
@@ -46,13 +48,13 @@ class Draft(Generic[G]):
         changes = {**self._fields, **self._copies}
         return replace(self._group, **changes) if changes else self._group  # type: ignore[type-var]
 
-    def _mapping(self, name: str) -> dict[Any, Any]:
+    def _mapping(self, name: str) -> dict[Any, Any]:  # as the field of that name
         """A mapping of the group, to be changed."""
         if name not in self._copies:
             self._copies[name] = dict(getattr(self._group, name))
         return self._copies[name]
 
-    def _read(self, name: str) -> Mapping[Any, Any]:
+    def _read(self, name: str) -> Mapping[Any, Any]:  # likewise
         """A mapping of the group as it is now."""
         found = self._copies.get(name)
         return getattr(self._group, name) if found is None else found
@@ -69,10 +71,10 @@ class Draft(Generic[G]):
         if by:
             self._fields[counter] = self._fields.get(counter, getattr(self._group, counter)) + by
 
-    def _replace_member(self, member_id: str, new: KnownMember | None) -> Any:
+    def _replace_member(self, member_id: str, new: M | None) -> M | None:
         """Sets or removes a member, with its instance and its protocol; the member that was there before."""
         members = self._mapping("members")
-        old: KnownMember | None = members.pop(member_id, None)
+        old: M | None = members.pop(member_id, None)
         instance = None if old is None else old.instance_id
         if instance is not None and self._read("static_members").get(instance) == member_id:
             del self._mapping("static_members")[instance]
@@ -83,7 +85,7 @@ class Draft(Generic[G]):
         self._add("classic_members", _is_classic(new) - _is_classic(old))
         return old
 
-    def _move(self, mapping: str, member_id: str, old: AbstractSet[Any], new: AbstractSet[Any]) -> None:
+    def _move(self, mapping: str, member_id: str, old: AbstractSet[Thing], new: AbstractSet[Thing]) -> None:
         """In a mapping from things to those who hold them: the member holds ``new`` in place of ``old``."""
         if old == new:
             return

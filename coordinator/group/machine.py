@@ -162,7 +162,7 @@ def _expire_streams(
     return remove_members(group, [key.member_id])
 
 
-def _heartbeat(view: _View, request: Any) -> GroupDecision:
+def _heartbeat(view: _View, request: types.StreamsGroupHeartbeatRequest) -> GroupDecision:
     group = view.state.groups.get(request.group_id)
     image, config = view.image, view.config
     try:
@@ -333,7 +333,7 @@ def _not_of_type(state: GroupsState, group_id: str, kind: str) -> str:
     return f"Group {group_id} is not {kind} group." if group_id in state.groups else f"Group {group_id} not found."
 
 
-_HANDLERS: Mapping[str, Callable[[_View, Any], GroupDecision]] = {
+_HANDLERS: Mapping[str, Callable[[_View, Any], GroupDecision]] = {  # a request of the class of that name
     "StreamsGroupHeartbeatRequest": _heartbeat,
     "StreamsGroupDescribeRequest": _describe,
     "OffsetCommitRequest": _offset_commit,
@@ -352,7 +352,7 @@ _HANDLERS: Mapping[str, Callable[[_View, Any], GroupDecision]] = {
 }
 
 
-def _failed_commit(request: Any, code: ErrorCode) -> Message:
+def _failed_commit(request: types.OffsetCommitRequest, code: ErrorCode) -> Message:
     response = types.OffsetCommitResponse()
     for topic in request.topics:
         partitions = [
@@ -365,14 +365,14 @@ def _failed_commit(request: Any, code: ErrorCode) -> Message:
     return response
 
 
-def _failed_delete(request: Any, code: ErrorCode) -> Message:
+def _failed_delete(request: types.DeleteGroupsRequest, code: ErrorCode) -> Message:
     result = types.DeleteGroupsResponse.DeletableGroupResult
     return types.DeleteGroupsResponse(
         results=[result(group_id=group_id, error_code=code) for group_id in request.groups_names]
     )
 
 
-_FAILURES: Mapping[str, Callable[[Any, ErrorCode], Message]] = {
+_FAILURES: Mapping[str, Callable[[Any, ErrorCode], Message]] = {  # likewise
     "StreamsGroupHeartbeatRequest": lambda request, code: error_response(Refused(code)),
     "ConsumerGroupHeartbeatRequest": lambda request, code: consumer_error(Refused(code)),
     "OffsetCommitRequest": _failed_commit,

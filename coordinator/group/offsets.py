@@ -97,7 +97,7 @@ class _Readable:
         unstable = offsets.pending if require_stable else {}
         return cls(group_id, offsets.committed.get(group_id, {}), unstable, image)
 
-    def fetched(self, topic: str, partition: int) -> dict[str, Any]:
+    def fetched(self, topic: str, partition: int) -> dict[str, Any]:  # keywords of a struct
         """The fields of the partition's answer; an offset that an open transaction may change is an error, if asked."""
         answer = {"partition_index": partition, "committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
         if self.unstable and is_pending(self.unstable, self.group_id, topic, partition):

@@ -53,8 +53,8 @@ class _Draft(Protocol):
 class _GroupType(NamedTuple):
     """The classes of a group type, and which field of its records' keys is the group id."""
 
-    group: type[Any]
-    draft: Callable[[Any], _Draft]
+    group: type[Any]  # of the three, and a draft takes its own: a row of a table can't tie one to the other
+    draft: Callable[[Any], _Draft]  # likewise
     id_field: str
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Generator, Mapping
 from inspect import isawaitable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from coordinator.broker import (
     api_versions,
@@ -20,6 +20,7 @@ from coordinator.broker import (
     transactions,
 )
 from coordinator.broker.authorization.rules import guarded
+from coordinator.broker.broker import Answer as MessageOrLater
 from coordinator.broker.broker import Broker, DisconnectError, Handler, Request
 from coordinator.broker.refusals import refusal
 from coordinator.broker.repeated_heartbeats import RepeatedHeartbeats
@@ -36,6 +37,7 @@ from streamsrt.wire.messages import (
 )
 from streamsrt.wire.primitives import DecodeError, UnsupportedVersionError
 from streamsrt.wire.schema import ApiKey
+from streamsrt.wire.types import Message, StreamsGroupHeartbeatRequest
 
 logger = logging.getLogger("coordinator.server")
 
@@ -87,12 +89,12 @@ class Dispatcher:
         return self._answer(frame, header, message, client_host, principal)
 
     def _answer(
-        self, frame: memoryview | bytes, header: RequestHeader, message: Any, client_host: str, principal: str
+        self, frame: memoryview | bytes, header: RequestHeader, message: Message, client_host: str, principal: str
     ) -> Answer:
         low, high = api_versions.SERVED.get(header.api_key, (0, -1))
         if not low <= header.api_version <= high:
             return self._unserved(header, is_known=high >= 0)
-        settled = self._repeats.group_of(message) if header.api_key == ApiKey.STREAMS_GROUP_HEARTBEAT else None
+        before = self._repeats.group_of(message) if isinstance(message, StreamsGroupHeartbeatRequest) else None
         try:
             answer = self._handlers[header.api_key](
                 self._broker, self._request(header, message, client_host, principal)
@@ -104,11 +106,11 @@ class Dispatcher:
         if isawaitable(answer):
             return self._when_ready(header, answer)
         parts = _encode(header, answer)
-        if settled is not None and len(frame) <= LARGE_RECORDS_FRAME_BYTES:
-            self._repeats.note(frame, (client_host, principal), message, settled, answer, parts)
+        if before is not None and len(frame) <= LARGE_RECORDS_FRAME_BYTES:
+            self._repeats.note(frame, (client_host, principal), message, before, answer, parts)
         return parts
 
-    def _request(self, header: RequestHeader, message: Any, client_host: str, principal: str) -> Request:
+    def _request(self, header: RequestHeader, message: Message, client_host: str, principal: str) -> Request:
         request = Request(header, message, client_host)
         if self._is_guarded:
             request.access = self._broker.acls.access_of(principal, client_host)
@@ -155,7 +157,7 @@ class Dispatcher:
         except DisconnectError as error:
             raise ProtocolViolationError(str(error)) from error
 
-    async def _long_answer(self, request: Request) -> Any:
+    async def _long_answer(self, request: Request) -> MessageOrLater:
         """The answer to a request that may be long, or something to await it."""
         api_key = request.header.api_key
         if not is_long(api_key, request.message):
@@ -164,8 +166,8 @@ class Dispatcher:
         answers = await self._broker.slices.run(self._piecewise(split, request))
         return joined(split, [await answer if isawaitable(answer) else answer for answer in answers])
 
-    def _piecewise(self, split: Split, request: Request) -> Generator[None, None, list[Any]]:
-        answers: list[Any] = []
+    def _piecewise(self, split: Split, request: Request) -> Generator[None, None, list[MessageOrLater]]:
+        answers: list[MessageOrLater] = []
         for piece in in_pieces(split, request.message):
             if piece is not None:
                 part = Request(request.header, piece, request.client_host, request.access)
@@ -174,7 +176,7 @@ class Dispatcher:
         yield from released(request.message)
         return answers
 
-    async def _when_ready(self, header: RequestHeader, answer: Awaitable[Any]) -> Parts | None:
+    async def _when_ready(self, header: RequestHeader, answer: Awaitable[Message | None]) -> Parts | None:
         try:
             message = await answer
         except DisconnectError as error:
@@ -197,20 +199,20 @@ class Dispatcher:
         raise ProtocolViolationError(f"API {api_key} version {api_version} is not served")
 
 
-Decoding: TypeAlias = "Generator[None, None, tuple[RequestHeader, Any]]"
+Decoding: TypeAlias = "Generator[None, None, tuple[RequestHeader, Message]]"
 
 
-def at_once(decoded: tuple[RequestHeader, Any]) -> Decoding:
+def at_once(decoded: tuple[RequestHeader, Message]) -> Decoding:
     """What is decoded already, in no steps."""
     yield from ()
     return decoded
 
 
-def _encode_in_steps(header: RequestHeader, answer: Any) -> Generator[None, None, Parts]:
+def _encode_in_steps(header: RequestHeader, answer: Message) -> Generator[None, None, Parts]:
     parts = yield from encode_response_in_steps(answer, header.api_key, header.api_version, header.correlation_id)
     yield from released(answer)
     return parts
 
 
-def _encode(header: RequestHeader, answer: Any) -> Parts:
+def _encode(header: RequestHeader, answer: Message) -> Parts:
     return encode_response_parts(answer, header.api_key, header.api_version, header.correlation_id)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from coordinator.broker.api_versions import SERVED
 from coordinator.broker.credentials import Credentials
@@ -24,7 +24,13 @@ from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import RequestHeader, decode_request, encode_response_parts
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.schema import ApiKey
-from streamsrt.wire.types import SaslAuthenticateResponse, SaslHandshakeResponse
+from streamsrt.wire.types import (
+    Message,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 
 logger = logging.getLogger("coordinator.server")
 
@@ -86,8 +92,9 @@ class SaslSession:
         if _key_of(frame) == ApiKey.API_VERSIONS:
             return self._serve(frame, client_host)
         header, message = _decoded(frame)
-        if header.api_key == ApiKey.SASL_HANDSHAKE:
+        if isinstance(message, SaslHandshakeRequest):
             return _encode(header, self._handshake(message.mechanism))
+        assert isinstance(message, SaslAuthenticateRequest)
         return _encode(header, self._authenticate(bytes(message.auth_bytes), client_host))
 
     def _handshake(self, mechanism: str) -> SaslHandshakeResponse:
@@ -127,7 +134,7 @@ def _key_of(frame: memoryview | bytes) -> int:
     return int.from_bytes(frame[:2], "big")
 
 
-def _decoded(frame: memoryview | bytes) -> tuple[RequestHeader, Any]:
+def _decoded(frame: memoryview | bytes) -> tuple[RequestHeader, Message]:
     """A request of SASL's. Raises ProtocolViolationError for anything else."""
     try:
         header, message = decode_request(frame)
@@ -141,5 +148,5 @@ def _decoded(frame: memoryview | bytes) -> tuple[RequestHeader, Any]:
     return header, message
 
 
-def _encode(header: RequestHeader, answer: Any) -> Parts:
+def _encode(header: RequestHeader, answer: Message) -> Parts:
     return encode_response_parts(answer, header.api_key, header.api_version, header.correlation_id)

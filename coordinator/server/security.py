@@ -143,7 +143,7 @@ def _by_certificate(serve: Serve, rules: str) -> NewHandler:
         raise InvalidConfigError(str(error)) from None
 
     def new_handler(peer: Peer) -> Handler:
-        certificate: Any = peer.extra_info("peercert")
+        certificate: Any = peer.extra_info("peercert")  # as the ssl module has it
         if not certificate:
             return serve
         try:

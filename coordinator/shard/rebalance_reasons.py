@@ -12,7 +12,6 @@ import logging
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import orjson
 
@@ -22,6 +21,7 @@ from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.values import Event, GroupDecision, GroupRecord, GroupRequest
 from streamsrt.wire import types
 from streamsrt.wire.private_tags import REBALANCES_TAG, WHY_ASSIGNED_TAG
+from streamsrt.wire.types import Message
 
 logger = logging.getLogger("coordinator.groups")
 
@@ -30,7 +30,7 @@ MOVES_KEPT = 50
 MOVES_IN_A_LINE = 10
 _TEXT_MAX = 600
 _JOINS = 0
-_KEYS_OF_EPOCHS = frozenset({types.StreamsGroupMetadataKey, types.StreamsGroupTargetAssignmentMetadataKey})
+_KEYS_OF_EPOCHS = (types.StreamsGroupMetadataKey, types.StreamsGroupTargetAssignmentMetadataKey)
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class RebalanceReasons:
             ", ".join(_first(moves, MOVES_IN_A_LINE)) or "no task moves",
         )
 
-    def tell(self, event: Event, message: Any) -> None:
+    def tell(self, event: Event, message: Message) -> None:
         """Adds what is known to the answer to a request."""
         if not isinstance(event, GroupRequest):
             return
@@ -116,8 +116,7 @@ class RebalanceReasons:
 
 def _group_ids(records: Iterable[GroupRecord]) -> set[str]:
     """The streams groups whose epoch or assignment these records may change."""
-    keys: Iterable[Any] = (key for key, _ in records)
-    return {key.group_id for key in keys if type(key) in _KEYS_OF_EPOCHS}
+    return {key.group_id for key, _ in records if isinstance(key, _KEYS_OF_EPOCHS)}
 
 
 def _first(moves: tuple[str, ...], at_most: int) -> tuple[str, ...]:

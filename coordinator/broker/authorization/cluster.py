@@ -7,7 +7,8 @@ DESCRIBE_CONFIGS or ALTER_CONFIGS on it, all others on the cluster.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from coordinator.broker.access import Access
 from coordinator.broker.authorization.guard import (
@@ -26,6 +27,7 @@ from coordinator.security.acls import Operation, ResourceType
 from streamsrt.wire.types import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
+    AlterConfigsRequest,
     AlterConfigsResponse,
     AlterPartitionReassignmentsResponse,
     AlterReplicaLogDirsRequest,
@@ -38,19 +40,40 @@ from streamsrt.wire.types import (
     DeleteAclsResponse,
     DescribeAclsResponse,
     DescribeClientQuotasResponse,
+    DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeLogDirsResponse,
     DescribeUserScramCredentialsResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
+    IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
     ListConfigResourcesResponse,
     ListPartitionReassignmentsResponse,
+    Message,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+
+Altered = TypeVar(
+    "Altered",
+    AlterConfigsResponse.AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
+)
+Result = TypeVar(
+    "Result",
+    AlterConfigsResponse.AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse.AlterConfigsResourceResponse,
+    DescribeConfigsResponse.DescribeConfigsResult,
+)
+_Resource = (
+    AlterConfigsRequest.AlterConfigsResource
+    | IncrementalAlterConfigsRequest.AlterConfigsResource
+    | DescribeConfigsRequest.DescribeConfigsResource
+)
+_AlterResponse = AlterConfigsResponse | IncrementalAlterConfigsResponse
 
 # ------------------------------------------------------------------------------------------------------------- settings
 
@@ -86,7 +109,7 @@ def describe_configs(handler: Handler, broker: Broker, request: Request) -> Answ
     return then(handler(broker, request), joined)
 
 
-def _alter(handler: Handler, broker: Broker, request: Request, result: Any) -> Answer:
+def _alter(handler: Handler, broker: Broker, request: Request, result: Callable[..., Altered]) -> Answer:
     message, operation = request.message, Operation.ALTER_CONFIGS
     counts = Counter((each.resource_type, each.resource_name) for each in message.resources)
     message.resources, denied = parted(
@@ -98,14 +121,14 @@ def _alter(handler: Handler, broker: Broker, request: Request, result: Any) -> A
     )
     refused = _unconfigured(result, denied)
 
-    def joined(answer: Any) -> Any:
-        answer.responses.extend(refused)
+    def joined(answer: _AlterResponse) -> _AlterResponse:
+        answer.responses.extend(refused)  # type: ignore[arg-type]  # results of the same API
         return answer
 
     return then(handler(broker, request), joined)
 
 
-def _unconfigured(result: Any, denied: list[Any]) -> list[Any]:
+def _unconfigured(result: Callable[..., Result], denied: Iterable[_Resource]) -> list[Result]:
     results = []
     for each in denied:
         code, text = _config_refusal(each.resource_type)
@@ -140,7 +163,7 @@ def no_delete_acls(message: DeleteAclsRequest) -> DeleteAclsResponse:
     return DeleteAclsResponse(filter_results=[result for _ in message.filters])
 
 
-def no_describe_acls(message: Any) -> DescribeAclsResponse:
+def no_describe_acls(message: Message) -> DescribeAclsResponse:
     return DescribeAclsResponse(error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE, resources=[])
 
 
@@ -161,7 +184,7 @@ def no_alter_replica_log_dirs(message: AlterReplicaLogDirsRequest) -> AlterRepli
     )
 
 
-def no_describe_log_dirs(message: Any) -> DescribeLogDirsResponse:
+def no_describe_log_dirs(message: Message) -> DescribeLogDirsResponse:
     return DescribeLogDirsResponse(error_code=CLUSTER_DENIED, results=[])
 
 
@@ -184,15 +207,15 @@ def no_elect_leaders(message: ElectLeadersRequest) -> ElectLeadersResponse:
     )
 
 
-def no_alter_partition_reassignments(message: Any) -> AlterPartitionReassignmentsResponse:
+def no_alter_partition_reassignments(message: Message) -> AlterPartitionReassignmentsResponse:
     return AlterPartitionReassignmentsResponse(error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE, responses=[])
 
 
-def no_list_partition_reassignments(message: Any) -> ListPartitionReassignmentsResponse:
+def no_list_partition_reassignments(message: Message) -> ListPartitionReassignmentsResponse:
     return ListPartitionReassignmentsResponse(error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE, topics=[])
 
 
-def no_describe_client_quotas(message: Any) -> DescribeClientQuotasResponse:
+def no_describe_client_quotas(message: Message) -> DescribeClientQuotasResponse:
     return DescribeClientQuotasResponse(error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE, entries=None)
 
 
@@ -213,7 +236,7 @@ def no_alter_client_quotas(message: AlterClientQuotasRequest) -> AlterClientQuot
     )
 
 
-def no_describe_user_scram_credentials(message: Any) -> DescribeUserScramCredentialsResponse:
+def no_describe_user_scram_credentials(message: Message) -> DescribeUserScramCredentialsResponse:
     return DescribeUserScramCredentialsResponse(error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE, results=[])
 
 
@@ -229,7 +252,7 @@ def no_update_features(message: UpdateFeaturesRequest) -> UpdateFeaturesResponse
     return UpdateFeaturesResponse(error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE, results=[])
 
 
-def no_list_config_resources(message: Any) -> ListConfigResourcesResponse:
+def no_list_config_resources(message: Message) -> ListConfigResourcesResponse:
     return ListConfigResourcesResponse(error_code=CLUSTER_DENIED, config_resources=[])
 
 

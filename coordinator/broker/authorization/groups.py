@@ -10,7 +10,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
+from typing import TypeVar
 
 from coordinator.broker.authorization.guard import (
     GROUP_DENIED,
@@ -218,11 +219,18 @@ def offset_fetch(handler: Handler, broker: Broker, request: Request) -> Answer:
     return then(handler(broker, request), joined)
 
 
-def _fetched_name(broker: Broker, topic: Any, *, by_id: bool) -> str | None:
+def _fetched_name(broker: Broker, topic: OffsetFetchResponse.OffsetFetchResponseTopics, *, by_id: bool) -> str | None:
     return topic.name or (_name_of(broker, topic.topic_id) if by_id else "")
 
 
-def _visible(request: Request, topics: list[Any], name_of: Callable[[Any], str | None]) -> list[Any]:
+FetchedTopic = TypeVar(
+    "FetchedTopic", OffsetFetchResponse.OffsetFetchResponseTopic, OffsetFetchResponse.OffsetFetchResponseTopics
+)
+
+
+def _visible(
+    request: Request, topics: list[FetchedTopic], name_of: Callable[[FetchedTopic], str | None]
+) -> list[FetchedTopic]:
     """Topics of an answer that may be described; ids without a topic stay."""
     return [topic for topic in topics if (name := name_of(topic)) is None or request.access.may_describe(name)]
 
@@ -259,7 +267,9 @@ def _fetch_of_one_group(handler: Handler, broker: Broker, request: Request) -> A
     message: OffsetFetchRequest = request.message
     response = OffsetFetchResponse
 
-    def failed(topics: list[OffsetFetchRequest.OffsetFetchRequestTopic], code: int) -> list[Any]:
+    def failed(
+        topics: list[OffsetFetchRequest.OffsetFetchRequestTopic], code: int
+    ) -> list[OffsetFetchResponse.OffsetFetchResponseTopic]:
         return [
             response.OffsetFetchResponseTopic(
                 name=topic.name,
@@ -275,7 +285,7 @@ def _fetch_of_one_group(handler: Handler, broker: Broker, request: Request) -> A
 
     if not _may(request, Operation.DESCRIBE, message.group_id):
         return response(error_code=GROUP_DENIED, topics=failed(message.topics or [], GROUP_DENIED))
-    refused: list[Any] = []
+    refused: list[OffsetFetchResponse.OffsetFetchResponseTopic] = []
     if message.topics is not None:
         message.topics, denied = parted(message.topics, lambda topic: request.access.may_describe(topic.name))
         refused = failed(denied, TOPIC_DENIED)
@@ -322,10 +332,12 @@ def describe_groups(handler: Handler, broker: Broker, request: Request) -> Answe
     message.groups, denied = parted(message.groups, lambda each: _may(request, Operation.DESCRIBE, each))
     group = DescribeGroupsResponse.DescribedGroup
     refused = [group(group_id=group_id, error_code=GROUP_DENIED, error_message=GROUP_MESSAGE) for group_id in denied]
-    return then(handler(broker, request), lambda answer: _with_groups(answer, refused))
+    return then(handler(broker, request), partial(_with_groups, refused))
 
 
-def _with_groups(answer: Any, refused: list[Any]) -> Any:
+def _with_groups(
+    refused: list[DescribeGroupsResponse.DescribedGroup], answer: DescribeGroupsResponse
+) -> DescribeGroupsResponse:
     answer.groups = [*refused, *answer.groups]
     return answer
 

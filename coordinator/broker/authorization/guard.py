@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from inspect import isawaitable
 from typing import Any, TypeAlias, TypeVar
 
@@ -13,6 +13,9 @@ from streamsrt.wire.types import Message
 
 Guard: TypeAlias = "Callable[[Handler, Broker, Request], Answer]"
 """Stands before a handler: calls it with what the requester may ask for, and answers for the rest itself."""
+
+Change: TypeAlias = "Callable[[Any], Message]"  # of the class that the guarded API has, which no table of APIs can say
+"""Makes an answer of a request, or of another answer."""
 
 Entry = TypeVar("Entry")
 
@@ -32,12 +35,12 @@ def unguarded(handler: Handler, broker: Broker, request: Request) -> Answer:
     return handler(broker, request)
 
 
-def then(answer: Answer, change: Callable[[Any], Any]) -> Answer:
+def then(answer: Answer, change: Change) -> Answer:
     """The answer, now or later, after ``change``."""
     return _later(answer, change) if isawaitable(answer) else change(answer)
 
 
-async def _later(answer: Awaitable[Any], change: Callable[[Any], Any]) -> Any:
+async def _later(answer: Awaitable[Message | None], change: Change) -> Message:
     return change(await answer)
 
 
@@ -50,13 +53,13 @@ def parted(entries: list[Entry], is_allowed: Callable[[Entry], bool]) -> tuple[l
     return allowed, denied
 
 
-def with_topics(answer: Any, refused: list[Any]) -> Any:
+def with_topics(answer: Any, refused: Iterable[Message]) -> Any:  # any answer that has topics
     """The answer with the topics that were refused behind those that were allowed."""
     answer.topics.extend(refused)
     return answer
 
 
-def for_cluster(*operations: Operation, refusal: Callable[[Any], Message]) -> Guard:
+def for_cluster(*operations: Operation, refusal: Change) -> Guard:
     """A guard that asks for one of these operations on the cluster; ``refusal`` makes the answer without it."""
 
     def guard(handler: Handler, broker: Broker, request: Request) -> Answer:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 from coordinator.broker.access import Access
 from coordinator.broker.authorization.guard import TOPIC_DENIED, TOPIC_MESSAGE, parted, then
@@ -192,7 +191,7 @@ def create_partitions(handler: Handler, broker: Broker, request: Request) -> Ans
     )
     result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
-    def joined(answer: Any) -> Any:
+    def joined(answer: CreatePartitionsResponse) -> CreatePartitionsResponse:
         answer.results.extend(result(name=each.name, error_code=TOPIC_DENIED, error_message=None) for each in denied)
         return answer
 

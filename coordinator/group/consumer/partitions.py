@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol, TypeVar
 
 
 class TopicPartition(NamedTuple):
@@ -52,12 +52,11 @@ def grouped(partitions: Iterable[TopicPartition]) -> list[tuple[bytes, list[int]
     return found
 
 
-def wire_target(kind: type[T], target: Target) -> list[T]:
+def wire_target(kind: Callable[..., T], target: Target) -> list[T]:
     """A target as the struct (topic id, partitions) of a record."""
-    make: Any = kind
-    return [make(topic_id=topic_id, partitions=numbers) for topic_id, numbers in grouped(target)]
+    return [kind(topic_id=topic_id, partitions=numbers) for topic_id, numbers in grouped(target)]
 
 
-def wire_partitions(kind: type[T], partitions: Iterable[TopicPartition]) -> list[T]:
+def wire_partitions(kind: Callable[..., T], partitions: Iterable[TopicPartition]) -> list[T]:
     """Partitions as the struct (topic id, partitions) of any message that has one, in order of both."""
     return wire_target(kind, tuple(sorted(partitions)))
