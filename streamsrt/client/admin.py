@@ -29,6 +29,7 @@ TOPIC_RESOURCE = 2
 GROUP_RESOURCE = 32
 SET_CONFIG, DELETE_CONFIG = 0, 1
 MAX_TIMESTAMP_VERSION = 9
+ONLY_TYPE_BEFORE_FILTERS = "classic"
 
 
 def _refused(what: str, code: int, message: str | None) -> RequestFailedError:
@@ -235,11 +236,17 @@ class Admin:
         await self._metadata.cluster_info()
         for node in sorted(self._cluster.brokers):
             request = types.ListGroupsRequest(types_filter=list(group_types))
-            response = await self._cluster.send(request, node=node, version_min=5 if group_types else 0)
+            response = await self._cluster.send(request, node=node)
             if response.error_code != ErrorCode.NONE:
                 raise _refused(f"Groups of broker {node}", response.error_code, None)
-            listed += [GroupListing(g.group_id, g.group_type, g.protocol_type, g.group_state) for g in response.groups]
-        return sorted(listed, key=lambda group: group.group_id)
+            listed += [
+                GroupListing(g.group_id, g.group_type or ONLY_TYPE_BEFORE_FILTERS, g.protocol_type, g.group_state)
+                for g in response.groups
+            ]
+        # Before version 5 (Kafka 3.8) brokers neither know the filter nor say the type.
+        wanted = {name.lower() for name in group_types}
+        found = (group for group in listed if not wanted or group.group_type.lower() in wanted)
+        return sorted(found, key=lambda group: group.group_id)
 
     async def describe_streams_groups(self, group_ids: Sequence[str]) -> list[Any]:
         described = []

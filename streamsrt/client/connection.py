@@ -38,16 +38,28 @@ SOFTWARE_VERSION = "0.1.0"
 _SIZE = struct.Struct(">i")
 _ERROR_CODE = struct.Struct(">h")
 
+_STREAMS_GROUPS = (
+    "streams groups (KIP-1071)",
+    "Use Apache Kafka 4.2 or later with the feature streams.version=1, or the bundled broker.",
+)
+_CLASSIC_GROUPS = ("a group of the classic protocol", "Use Apache Kafka 2.8 or later, or the bundled broker.")
 NEEDS = {
-    ApiKey.STREAMS_GROUP_HEARTBEAT: (
-        "streams groups (KIP-1071)",
-        "Use Apache Kafka 4.2 or later with the feature streams.version=1, or the bundled broker.",
-    ),
-    ApiKey.STREAMS_GROUP_DESCRIBE: (
-        "streams groups (KIP-1071)",
-        "Use Apache Kafka 4.2 or later with the feature streams.version=1, or the bundled broker.",
-    ),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: _STREAMS_GROUPS,
+    ApiKey.STREAMS_GROUP_DESCRIBE: _STREAMS_GROUPS,
+    ApiKey.JOIN_GROUP: _CLASSIC_GROUPS,
+    ApiKey.SYNC_GROUP: _CLASSIC_GROUPS,
+    ApiKey.HEARTBEAT: _CLASSIC_GROUPS,
+    ApiKey.LEAVE_GROUP: _CLASSIC_GROUPS,
 }
+
+VERSIONS_WITH_INSTANCE_ID = {
+    ApiKey.JOIN_GROUP: 5,
+    ApiKey.SYNC_GROUP: 3,
+    ApiKey.HEARTBEAT: 3,
+    ApiKey.LEAVE_GROUP: 3,
+    ApiKey.DESCRIBE_GROUPS: 4,
+}
+"""The first versions of the classic protocol that know static members (KIP-345, Kafka 2.4): none below is spoken."""
 
 
 class DisconnectedError(BrokerUnreachableError):
@@ -171,10 +183,11 @@ class Connection:
         if key not in self.api_versions:
             raise self._unsupported(key, "does not serve it")
         ours = request_type.SCHEMA.stable_versions
+        needed = max(ours[0], version_min, VERSIONS_WITH_INSTANCE_ID.get(ApiKey(key), 0))
         lowest, highest = self.api_versions[key]
         version = min(highest, ours[-1], version_max)
-        if version < max(lowest, ours[0], version_min):
-            wanted = f"version {max(ours[0], version_min)} to {min(ours[-1], version_max)} is needed"
+        if version < max(lowest, needed):
+            wanted = f"version {needed} to {min(ours[-1], version_max)} is needed"
             raise self._unsupported(key, f"serves versions {lowest} to {highest}, and {wanted}")
         return version
 

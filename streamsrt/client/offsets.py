@@ -1,6 +1,7 @@
 """Committed offsets of a group: OffsetCommit and OffsetFetch with member id and epoch, by topic name.
 
-1. A commit of a member carries its epoch, so that a fenced member can't commit (KIP-848, KIP-1071).
+1. A commit of a member carries its epoch, so that a fenced member can't commit (KIP-848, KIP-1071). In a group of the
+   classic protocol the epoch is the generation.
 2. Retriable errors are retried until the deadline, only for the partitions that had them.
 3. A fetch waits until offsets are stable (``require_stable``): pending transactional commits are not skipped.
 """
@@ -25,11 +26,22 @@ from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
 
 LAST_VERSION_WITH_NAMES = 9
-FIRST_VERSION_WITH_MEMBER_EPOCH = 9
-FIRST_FETCH_VERSION_WITH_GROUPS = 8
+FIRST_COMMIT_VERSION_OF_MEMBERS = 7
+"""Kafka 2.3's. Brokers with groups whose members have epochs instead of generations have version 9 as well."""
+FIRST_STABLE_FETCH_VERSION = 7
+"""Kafka 2.5's, for one group. From 8 on a request may name several, from 9 on a member and its epoch."""
 
 COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-STALE = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_MEMBER_EPOCH})
+STALE = frozenset(
+    {
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        # The members of a classic group have joined and do not have their tasks yet: for that long it takes no offsets.
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    }
+)
+"""What a member is told that is in the group still: the same offsets may be committed a little later."""
 
 
 async def commit(
@@ -48,7 +60,7 @@ async def commit(
     while left:
         try:
             request = _commit_request(group_id, left, member_id, member_epoch)
-            version_min = FIRST_VERSION_WITH_MEMBER_EPOCH if member_id else 2
+            version_min = FIRST_COMMIT_VERSION_OF_MEMBERS if member_id else 2
             response = await cluster.send_to_coordinator(
                 group_id, request, version_min=version_min, version_max=LAST_VERSION_WITH_NAMES
             )
@@ -96,17 +108,27 @@ def _commit_request(
 def _commit_error(
     group_id: str, failed: Mapping[TopicPartition, int], member_id: str, member_epoch: int
 ) -> CommitError:
-    codes = set(failed.values())
     which = ", ".join(f"{t}-{p} ({error_name(code)})" for (t, p), code in sorted(failed.items())[:5])
     who = f" by member {member_id} in epoch {member_epoch}" if member_id else ""
     more = f" and {len(failed) - 5} more" if len(failed) > 5 else ""
     text = f"Group {group_id!r}: the commit{who} was refused for {which}{more}."
+    return commit_error(text, failed)
+
+
+def commit_error(text: str, failed: Mapping[TopicPartition, int]) -> CommitError:
+    """What a commit that was refused for these partitions means for the member."""
+    codes = sorted(set(failed.values()))
     if ErrorCode.UNKNOWN_MEMBER_ID in codes:
         return UnknownMemberError(text, ErrorCode.UNKNOWN_MEMBER_ID, failed)
-    if codes & STALE:
-        return StaleMemberEpochError(text, ErrorCode.STALE_MEMBER_EPOCH, failed)
-    final = next((code for code in codes if not is_retriable(code)), next(iter(codes)))
-    return CommitError(text, final, failed)
+    stale = [code for code in codes if code in STALE]
+    if stale:
+        return StaleMemberEpochError(text, stale[0], failed)
+    return CommitError(text, final_code(codes), failed)
+
+
+def final_code(codes: Collection[int]) -> int:
+    """The code that decides: one that can't be retried before one that can."""
+    return next((code for code in codes if not is_retriable(code)), next(iter(codes)))
 
 
 async def committed(
@@ -119,17 +141,19 @@ async def committed(
     require_stable: bool = True,
     timeout_s: float = 30.0,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Committed offsets; a partition without one is absent. Raises as :func:`commit` does."""
+    """Committed offsets; a partition without one is absent. Raises as :func:`commit` does.
+
+    Brokers below Kafka 3.7 do not look at the member.
+    """
     loop = asyncio.get_running_loop()
     deadline, failures = loop.time() + timeout_s, 0
     request = _fetch_request(group_id, partitions, member_id, member_epoch, require_stable)
-    version_min = FIRST_VERSION_WITH_MEMBER_EPOCH if member_id else FIRST_FETCH_VERSION_WITH_GROUPS
     while True:
         try:
             response = await cluster.send_to_coordinator(
-                group_id, request, version_min=version_min, version_max=LAST_VERSION_WITH_NAMES
+                group_id, request, version_min=FIRST_STABLE_FETCH_VERSION, version_max=LAST_VERSION_WITH_NAMES
             )
-            return _fetched(cluster, group_id, response.groups[0])
+            return _fetched(cluster, group_id, response.groups[0] if response.groups else response)
         except StreamsError as error:
             if not may_be_retried(error):
                 raise
@@ -143,17 +167,25 @@ def _fetch_request(
     member_epoch: int,
     require_stable: bool,
 ) -> types.OffsetFetchRequest:
+    """The request for one group, in the fields of version 7 and in those of later ones."""
     request = types.OffsetFetchRequest
-    topics: list[types.OffsetFetchRequest.OffsetFetchRequestTopics] | None = None
-    if partitions is not None:
-        numbers: dict[str, list[int]] = {}
-        for topic, partition in sorted(partitions):
-            numbers.setdefault(topic, []).append(partition)
-        topics = [request.OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in numbers.items()]
+    numbers: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions or ()):
+        numbers.setdefault(topic, []).append(partition)
+    topics = [request.OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in numbers.items()]
+    topics_of_one = [
+        request.OffsetFetchRequestTopic(name=t.name, partition_indexes=t.partition_indexes) for t in topics
+    ]
+    everything = partitions is None
     group = request.OffsetFetchRequestGroup(
-        group_id=group_id, member_id=member_id, member_epoch=member_epoch, topics=topics
+        group_id=group_id, member_id=member_id, member_epoch=member_epoch, topics=None if everything else topics
     )
-    return request(groups=[group], require_stable=require_stable)
+    return request(
+        group_id=group_id,
+        topics=None if everything else topics_of_one,
+        groups=[group],
+        require_stable=require_stable,
+    )
 
 
 def _fetched(cluster: Cluster, group_id: str, group: Any) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -20,14 +20,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from streamsrt.client.cluster import Cluster, CoordinatorKind, backoff_s, may_be_retried
+from streamsrt.client.offsets import commit_error, final_code
 from streamsrt.client.values import (
-    CommitError,
     OffsetAndMetadata,
     ProducerFencedError,
-    StaleMemberEpochError,
     TopicPartition,
     TransactionLostError,
-    UnknownMemberError,
 )
 from streamsrt.errors import ConfigError, ProductionError, RequestFailedError, StreamsError, missing_acl
 from streamsrt.wire import types
@@ -56,7 +54,6 @@ LOST = frozenset(
     }
 )
 MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-STALE = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.FENCED_MEMBER_EPOCH})
 
 
 def transaction_error(
@@ -292,17 +289,11 @@ def _worst_of_partitions(response: Any) -> int:
 
 
 def _offsets_error(failed: Mapping[TopicPartition, int], what: str) -> StreamsError:
-    codes = set(failed.values())
-    final = next((code for code in codes if not is_retriable(code)), next(iter(codes)))
+    final = final_code(sorted(set(failed.values())))
     if final in FENCED or final in LOST:
         return transaction_error(final, what)
     which = ", ".join(f"{t}-{p} ({error_name(code)})" for (t, p), code in sorted(failed.items())[:5])
-    text = f"{what}: {which}."
-    if ErrorCode.UNKNOWN_MEMBER_ID in codes:
-        return UnknownMemberError(text, ErrorCode.UNKNOWN_MEMBER_ID, failed)
-    if codes & STALE:
-        return StaleMemberEpochError(text, ErrorCode.STALE_MEMBER_EPOCH, failed)
-    return CommitError(text, final, failed)
+    return commit_error(f"{what}: {which}.", failed)
 
 
 def as_production_error(error: StreamsError, partitions: Iterable[TopicPartition]) -> StreamsError:

@@ -260,7 +260,8 @@ class CommitError(RequestFailedError):
 
 
 class StaleMemberEpochError(CommitError):
-    """The member epoch has moved on: commit again with the epoch of the next heartbeat's answer."""
+    """The member epoch has moved on, or a classic group does not have its tasks yet: commit again a little later, with the
+    epoch of then."""
 
 
 class UnknownMemberError(CommitError):

@@ -46,7 +46,7 @@ class Committing(Protocol):
 
     @property
     def is_stale(self) -> bool:
-        """Whether the last commit was refused since the member epoch had moved on: its new value is under way."""
+        """Whether the last commit was refused since the member epoch moves on: the same offsets may be committed soon."""
 
     @property
     def is_pending(self) -> bool:
@@ -96,7 +96,7 @@ class Committer:
         self._pending: dict[TopicPartition, OffsetAndMetadata] = {}
         self.commits = 0
         self.is_stale = False
-        """Whether the last commit was refused since the member epoch had moved on: its new value is under way."""
+        """Whether the last commit was refused since the member epoch moves on: the same offsets may be committed soon."""
         self.committed_records_end: dict[TopicPartition, int] = {}
 
     @property

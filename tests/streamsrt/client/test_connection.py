@@ -105,9 +105,9 @@ def test_a_broker_without_an_api_is_named_with_what_is_needed(broker: ScriptedBr
 
 
 def test_a_broker_with_other_versions_is_told_both_ranges(broker: ScriptedBroker, connect: Connect) -> None:
-    broker.versions[ApiKey.OFFSET_COMMIT] = (2, 8)
+    broker.versions[ApiKey.OFFSET_COMMIT] = (2, 6)
     network = connect(broker.address)
-    with pytest.raises(UnsupportedBrokerError, match="serves versions 2 to 8, and version 9 to 9 is needed"):
+    with pytest.raises(UnsupportedBrokerError, match="serves versions 2 to 6, and version 7 to 9 is needed"):
         network.admin.commit("g", {("t", 0): OffsetAndMetadata(1)}, member_id="m", member_epoch=1)
 
 
