@@ -20,15 +20,15 @@ from dataclasses import dataclass, replace
 from streamsrt.backfill.errors import PlanError
 from streamsrt.backfill.order import Inputs
 from streamsrt.backfill.task_state import ChangelogRows, ChangelogVersions, LastValue, TaskState
-from streamsrt.state.kinds import lay_out
+from streamsrt.state.kinds import functions_of, lay_out
 from streamsrt.state.store import BytesStore
-from streamsrt.state.windowed import WindowBytesStore
 from streamsrt.tasks.partition_group import TopicPartition
 from streamsrt.tasks.record_collector import Keys, RecordCollector, Sink
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import Headers, RecordColumns
 from topology.graph.nodes import Subtopology
+from topology.graph.store_kinds import store_traits
 
 CACHE_MAX_BYTES = 24 << 20
 """Of record caches and of what waits to be written to the stores, by the task's own count."""
@@ -108,9 +108,9 @@ class Replay:
             for spec in subtopology.stores
             if spec.logging and spec.source_topic is None
         }
-        versioned = {spec.name for spec in subtopology.stores if spec.kind == "versioned"}
+        self._specs = {spec.name: spec for spec in subtopology.stores}
         self._changelogs = {
-            topic: (ChangelogVersions if name in versioned else ChangelogRows)(state.open(topic))
+            topic: (ChangelogVersions if store_traits(self._specs[name]).versions else ChangelogRows)(state.open(topic))
             for topic, name in self._logged.items()
         }
         self._full_changelogs = settings.full_changelogs
@@ -188,10 +188,11 @@ class Replay:
         return {topic: self._live(topic, latest.entries()) for topic, latest in self._changelogs.items()}
 
     def _live(self, topic: str, entries: Iterator[tuple[bytes, LastValue]]) -> Iterator[tuple[bytes, LastValue]]:
-        store = self._stores[self._logged[topic]]
-        if self._full_changelogs or not isinstance(store, WindowBytesStore):
+        name = self._logged[topic]
+        store, keeps = self._stores[name], functions_of(self._specs[name]).keeps
+        if self._full_changelogs or keeps is None:
             return entries
-        return (entry for entry in entries if store.keeps(entry[0]))
+        return (entry for entry in entries if keeps(store, entry[0]))
 
 
 def partition_counts(topics: Mapping[str, int]) -> Callable[[str], int]:

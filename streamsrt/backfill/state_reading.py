@@ -35,14 +35,14 @@ from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, DeserializationError, StateError
-from streamsrt.state.buffer import HeldFormat
 from streamsrt.state.cache import RowFormat
-from streamsrt.state.kinds import cache_over, check_kind, lay_out
+from streamsrt.state.kinds import StoredRow, cache_over, check_kind, functions_of, lay_out
 from streamsrt.state.rocksdb import RocksDBFiles, RocksDBOptions, RocksDBStore
 from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.task import TaskConfig
 from streamsrt.wire.records import RecordColumns
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
+from topology.graph.store_kinds import store_traits
 from topology.graph.topology import Topology
 from topology.spec.serdes import Serde
 from topology.spec.windows import Windowed
@@ -133,54 +133,28 @@ class StoreReading:
 
     def rows(self, store: Any, partition: int) -> Iterator[StateRow]:
         """The rows of a byte store. Raises DeserializationError."""
-        for raw_key, row, times in self._raw_rows(lay_out(self.spec, store)):
+        for stored in functions_of(self.spec).rows(self.spec, lay_out(self.spec, store)):
             try:
-                yield self._typed(raw_key, row, times, partition)
+                yield self._typed(stored, partition)
             except Exception as error:
                 raise DeserializationError(
-                    f"a row of store {self.spec.name}, partition {partition}, key {raw_key!r}, is not what its serde "
+                    f"a row of store {self.spec.name}, partition {partition}, key {stored.key!r}, is not what its serde "
                     f"reads: {error}"
                 ) from error
 
-    def _raw_rows(self, store: Any) -> Iterator[tuple[bytes, bytes, _Times]]:
-        """Key, row, and what of its times does not stand in the row."""
-        kind, size_ms = self.spec.kind, self.spec.window_size_ms
-        if kind == "session":
-            for key, start, end, row in store.all_sessions():
-                yield key, row, _Times(window_start=start, window_end=end)
-        elif kind == "versioned":
-            for key, version in store.all_versions():
-                yield key, version.value, _Times(timestamp=version.timestamp_ms, valid_to=version.valid_to_ms)
-        elif self.spec.retain_duplicates:
-            for key, time, _, row in store.all_rows():
-                yield key, row, _Times(window_start=time, window_end=size_ms and time + size_ms)
-        elif kind == "window":
-            for key, start, row in store.fetch_all():
-                yield key, row, _Times(window_start=start, window_end=size_ms and start + size_ms)
-        else:
-            for key, row in store.range():
-                yield key, row, _Times()
-
-    def _typed(self, raw_key: bytes, row: bytes, times: _Times, partition: int) -> StateRow:
-        timestamp, value = times.timestamp, row
-        if self.spec.kind == "buffer":
-            # Its value has the bytes of a value's column, after what else a change holds.
-            held = HeldFormat(self.spec.name, _never, bytes).from_bytes(raw_key, row)
-            timestamp, value = held.timestamp, held.new
-        elif self.row_format.timestamped and self.spec.kind in ("key_value", "window"):
-            timestamp, value = _TIME.unpack_from(row)[0], row[_TIME.size :]
-        key, start, end = self._read_key(raw_key), times.window_start, times.window_end
+    def _typed(self, stored: StoredRow, partition: int) -> StateRow:
+        unpack = functions_of(self.spec).unpack
+        timestamp: int | None = stored.timestamp
+        value: bytes | None = stored.row
+        if unpack is not None:
+            timestamp, value = unpack(self.spec.name, stored.key, stored.row)
+        elif self.row_format.timestamped and store_traits(self.spec).row_timestamps:
+            timestamp, value = _TIME.unpack_from(stored.row)[0], stored.row[_TIME.size :]
+        key, start, end = self._read_key(stored.key), stored.window_start, stored.window_end
         if isinstance(key, _OfWindow):
             key, start, end = key
         text = None if value is None else self._read_value(value)
-        return StateRow(key, text, timestamp, start, end, times.valid_to, partition)
-
-
-class _Times(NamedTuple):
-    timestamp: int | None = None
-    window_start: int | None = None
-    window_end: int | None = None
-    valid_to: int | None = None
+        return StateRow(key, text, timestamp, start, end, stored.valid_to, partition)
 
 
 class _OfWindow(NamedTuple):

@@ -23,11 +23,11 @@ from streamsrt.http.instance import Instance
 from streamsrt.http.pages import Page, RefusedError, Row
 from streamsrt.http.text import key_of, row_json
 from streamsrt.queries.errors import InvalidStateStoreError, UnknownStateStoreError
+from streamsrt.queries.preparation import key_query
 from streamsrt.queries.values import (
     LATEST_MS,
     FailureReason,
     HostInfo,
-    KeyQuery,
     MultiVersionedKeyQuery,
     Position,
     PositionBound,
@@ -37,15 +37,14 @@ from streamsrt.queries.values import (
     RangeQuery,
     SessionKeyQuery,
     SessionRangeQuery,
-    TimestampedKeyQuery,
     TimestampedRangeQuery,
-    VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
 )
 from streamsrt.runtime.health import why_task
 from topology import serdes
 from topology.graph.nodes import StoreSpec
+from topology.graph.store_kinds import store_traits
 
 Answer: TypeAlias = tuple[int, dict[str, Any]]
 Params: TypeAlias = Mapping[str, str]
@@ -138,7 +137,9 @@ def key_value(instance: Instance, store: str, text: str, question: Question) -> 
     spec = instance.store_directory.spec(store)
     key = key_of(spec, text)
     partition = _partition_of(instance, store, key, question)
-    result = _at(instance, store, _key_query(spec, key, question), partition, question)
+    dated = store_traits(spec).versions and "as_of" in question.params
+    as_of_ms = _number(question.params, "as_of", LATEST_MS) if dated else None
+    result = _at(instance, store, key_query(spec, key, as_of_ms), partition, question)
     if isinstance(result, tuple):
         return result
     if not result.is_success:
@@ -151,14 +152,6 @@ def key_value(instance: Instance, store: str, text: str, question: Question) -> 
             "position": result.position.to_json(),
         }
     return 200, {**row_json(key, result.result), "partition": partition, "position": result.position.to_json()}
-
-
-def _key_query(spec: StoreSpec, key: Any, question: Question) -> Query:
-    if spec.kind == "versioned":
-        return VersionedKeyQuery(
-            key, _number(question.params, "as_of", LATEST_MS) if "as_of" in question.params else None
-        )
-    return (TimestampedKeyQuery if spec.timestamped else KeyQuery)(key)
 
 
 def windows_of_key(instance: Instance, store: str, text: str, question: Question) -> Answer | Page:

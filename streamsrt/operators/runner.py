@@ -47,6 +47,7 @@ from streamsrt.state.timed import StoreMeter
 from streamsrt.wire.records import RecordColumns
 from topology.graph import nodes, operations
 from topology.graph.operations.traits import Code, emits_on_close, own_store, traits_of, window_size_ms
+from topology.graph.store_kinds import store_traits
 from topology.spec.processor import PunctuationType, RecordMetadata
 from topology.spec.windows import Windowed
 
@@ -320,7 +321,7 @@ class Runner:
 
     def _flush_store(self, store: str) -> None:
         cache = self.caches[store]
-        if isinstance(cache, SuppressionBuffer):
+        if store_traits(self.plan.specs[store]).holds_back:
             self._log_held_back(store, cache)
             return
         cached = self.plan.is_cached(store)

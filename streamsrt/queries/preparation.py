@@ -1,11 +1,15 @@
-"""Each kind of query on each kind of store: how a task is read, and what a caller gets of a row."""
+"""Each kind of query on each kind of store: how a task is read, and what a caller gets of a row.
+
+:data:`QUERIES` has a row for each kind of store, :data:`streamsrt.queries.read_only.VIEWS` how a caller sees it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from streamsrt.errors import UserError
 from streamsrt.queries import readers
@@ -27,11 +31,13 @@ from streamsrt.queries.values import (
 )
 from streamsrt.state.store import after_prefix
 from topology.graph.nodes import StoreSpec
+from topology.graph.store_kinds import StoreKind, in_words, kind_of
 from topology.spec.stores import ValueAndTimestamp, VersionedRecord
 from topology.spec.windows import Windowed
 
 _timestamp_of = Struct(">q").unpack_from
 
+Prepare: TypeAlias = "Callable[[Routing, StoreSpec, Query], Prepared | None]"
 Convert = Callable[[RawRow], Any]
 
 
@@ -46,7 +52,7 @@ class Prepared:
 
 def describe(spec: StoreSpec) -> str:
     """A store's kind, in words."""
-    return f"a {'timestamped ' if spec.timestamped else ''}{spec.kind.replace('_', '-')} store"
+    return f"a {'timestamped ' if spec.timestamped else ''}{in_words(spec)} store"
 
 
 def _plain(spec: StoreSpec) -> Callable[[bytes], Any]:
@@ -118,18 +124,20 @@ def _by_windows(routing: Routing, spec: StoreSpec, query: WindowRangeQuery) -> P
 def prepare(routing: Routing, store: str, query: Query) -> Prepared | None:
     """None: a store of that kind does not answer such queries. Raises UnknownStateStoreError, UserError."""
     spec = routing.stores.spec(store)
-    if spec.kind == "key_value":
-        return _prepare_key_value(routing, spec, query)
-    if spec.kind == "window" and not spec.retain_duplicates:
-        match query:
-            case WindowKeyQuery():
-                return _by_window_of_key(routing, spec, query)
-            case WindowRangeQuery():
-                return _by_windows(routing, spec, query)
-    if spec.kind == "session":
-        return _prepare_session(routing, spec, query)
-    if spec.kind == "versioned":
-        return _prepare_versioned(routing, spec, query)
+    return QUERIES[kind_of(spec)].prepare(routing, spec, query)
+
+
+def key_query(spec: StoreSpec, key: object, as_of_ms: int | None) -> Query:
+    """The query for the row of a key; ``as_of_ms``: of a versioned store, the version that was valid then."""
+    return QUERIES[kind_of(spec)].by_key(spec, key, as_of_ms)
+
+
+def _prepare_window(routing: Routing, spec: StoreSpec, query: Query) -> Prepared | None:
+    match query:
+        case WindowKeyQuery():
+            return _by_window_of_key(routing, spec, query)
+        case WindowRangeQuery():
+            return _by_windows(routing, spec, query)
     return None
 
 
@@ -193,3 +201,37 @@ def _prepare_key_value(routing: Routing, spec: StoreSpec, query: Query) -> Prepa
                 raise UserError(f"{prefix!r} can't be serialized as a prefix: {error}") from error
             return _by_range(spec, start, after_prefix(start), _plain(spec), reverse=reverse)
     return None
+
+
+def _prepare_nothing(routing: Routing, spec: StoreSpec, query: Query) -> Prepared | None:
+    return None
+
+
+def _value_of_key(spec: StoreSpec, key: object, as_of_ms: int | None) -> Query:
+    return (TimestampedKeyQuery if spec.timestamped else KeyQuery)(key)
+
+
+def _version_of_key(spec: StoreSpec, key: object, as_of_ms: int | None) -> Query:
+    return VersionedKeyQuery(key, as_of_ms)
+
+
+class Answered(NamedTuple):
+    """One row. ``prepare`` gives None for a query that the kind of store does not answer. ``by_key`` makes the query for
+    the row of a key, which ``prepare`` may refuse: a key of a window store has many rows."""
+
+    prepare: Prepare
+    by_key: Callable[[StoreSpec, object, int | None], Query]
+
+
+QUERIES: Mapping[StoreKind, Answered] = MappingProxyType(
+    {
+        StoreKind.KEY_VALUE: Answered(_prepare_key_value, _value_of_key),
+        StoreKind.LRU: Answered(_prepare_key_value, _value_of_key),
+        StoreKind.EXPIRING: Answered(_prepare_key_value, _value_of_key),
+        StoreKind.WINDOW: Answered(_prepare_window, _value_of_key),
+        StoreKind.DUPLICATES: Answered(_prepare_nothing, _value_of_key),
+        StoreKind.SESSION: Answered(_prepare_session, _value_of_key),
+        StoreKind.VERSIONED: Answered(_prepare_versioned, _version_of_key),
+        StoreKind.BUFFER: Answered(_prepare_nothing, _value_of_key),
+    }
+)

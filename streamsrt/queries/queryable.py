@@ -8,7 +8,7 @@ from typing import Any
 from streamsrt.errors import UserError
 from streamsrt.queries.errors import StreamsNotStartedError
 from streamsrt.queries.gate import DEFAULT_TIMEOUT_S
-from streamsrt.queries.read_only import STORE_VIEWS
+from streamsrt.queries.read_only import VIEWS
 from streamsrt.queries.routing import StoreDirectory
 from streamsrt.queries.store_queries import StoreQueries
 from streamsrt.queries.values import (
@@ -19,6 +19,7 @@ from streamsrt.queries.values import (
     StateQueryResult,
     StreamsMetadata,
 )
+from topology.graph.store_kinds import kind_of
 
 
 class Queryable:
@@ -76,7 +77,7 @@ class Queryable:
         """
         spec = self.store_directory.spec(name)
         queries = self.local_queries()
-        view = STORE_VIEWS.get(spec.kind)
+        view = VIEWS[kind_of(spec)]
         if view is None:
             raise UserError(f"store {name!r} is a {spec.kind} store, which can't be read from outside")
         return view(

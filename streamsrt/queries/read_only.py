@@ -12,8 +12,9 @@ Source: ``KafkaStreams.store``, ``ReadOnlyKeyValueStore``, ``ReadOnlyWindowStore
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from streamsrt.queries.errors import InvalidStateStorePartitionError, UnknownStateStoreError
@@ -36,6 +37,7 @@ from streamsrt.queries.values import (
     WindowKeyQuery,
     WindowRangeQuery,
 )
+from topology.graph.store_kinds import StoreKind, kind_of
 from topology.spec.serdes import Serde
 from topology.spec.stores import ValueAndTimestamp, VersionedRecord
 from topology.spec.windows import Windowed
@@ -44,7 +46,7 @@ from topology.spec.windows import Windowed
 class _LocalStore:
     """What stores of all kinds have in common. ``partition`` None: all that this instance has."""
 
-    kind = ""
+    called = ""
 
     def __init__(
         self,
@@ -58,8 +60,8 @@ class _LocalStore:
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         spec = routing.stores.spec(name)
-        if spec.kind != self.kind or (timestamped and not spec.timestamped):
-            wanted = f"{'timestamped ' if timestamped else ''}{self.kind.replace('_', '-')} store"
+        if VIEWS[kind_of(spec)] is not type(self) or (timestamped and not spec.timestamped):
+            wanted = f"{'timestamped ' if timestamped else ''}{self.called} store"
             raise UnknownStateStoreError(f"store {name!r} is {describe(spec)}, not a {wanted}")
         self.name = name
         self._queries = queries
@@ -112,7 +114,7 @@ class _LocalStore:
 class LocalKeyValueStore(_LocalStore):
     """A :class:`topology.spec.stores.ReadOnlyKeyValueStore`. Ranges go through one partition after the other."""
 
-    kind = "key_value"
+    called = "key-value"
 
     def get(self, key: Any) -> Any:
         """The value, or None."""
@@ -151,7 +153,7 @@ class LocalKeyValueStore(_LocalStore):
 class LocalWindowStore(_LocalStore):
     """The reading half of a :class:`topology.spec.stores.WindowStore`. Times are epoch milliseconds of windows' starts."""
 
-    kind = "window"
+    called = "window"
 
     def _value(self, value: Any) -> Any:
         return value.value if isinstance(value, ValueAndTimestamp) and not self._timestamped else value
@@ -197,7 +199,7 @@ class LocalWindowStore(_LocalStore):
 class LocalSessionStore(_LocalStore):
     """The reading half of a :class:`topology.spec.stores.SessionStore`; both bounds of a session are included."""
 
-    kind = "session"
+    called = "session"
 
     def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[Any], Any]]:
         """The sessions of a key that end then or later and start then or before, by end."""
@@ -222,7 +224,7 @@ class LocalSessionStore(_LocalStore):
 class LocalVersionedStore(_LocalStore):
     """The reading half of a :class:`topology.spec.stores.VersionedKeyValueStore`."""
 
-    kind = "versioned"
+    called = "versioned"
 
     def get(self, key: Any, as_of: int | None = None) -> VersionedRecord[Any] | None:
         """The version that was valid then (None: the newest), or None."""
@@ -241,6 +243,16 @@ class LocalVersionedStore(_LocalStore):
         return found
 
 
-STORE_VIEWS: dict[str, type[_LocalStore]] = {
-    view.kind: view for view in (LocalKeyValueStore, LocalWindowStore, LocalSessionStore, LocalVersionedStore)
-}
+VIEWS: Mapping[StoreKind, type[_LocalStore] | None] = MappingProxyType(
+    {
+        StoreKind.KEY_VALUE: LocalKeyValueStore,
+        StoreKind.LRU: LocalKeyValueStore,
+        StoreKind.EXPIRING: LocalKeyValueStore,
+        StoreKind.WINDOW: LocalWindowStore,
+        StoreKind.DUPLICATES: LocalWindowStore,
+        StoreKind.SESSION: LocalSessionStore,
+        StoreKind.VERSIONED: LocalVersionedStore,
+        StoreKind.BUFFER: None,
+    }
+)
+"""How a caller sees a store of each kind; None: it can't be read from outside."""

@@ -8,7 +8,6 @@ from typing import Any, Final
 from streamsrt.runtime.metrics import CACHE, STORE, MetricList
 from streamsrt.sensors import Reading
 from streamsrt.state import rocksdb_statistics as rocksdb
-from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.kinds import Cache, rocksdb_of, scope
 from streamsrt.state.rocksdb import RocksDBStore
 from streamsrt.state.timed import StoreMeter
@@ -16,6 +15,7 @@ from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.owned_task import OwnedTask
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import own_store
+from topology.graph.store_kinds import store_traits
 
 GLOBAL_TASK_ID: Final = "-1_-1"
 _RATIO = 1e6
@@ -38,7 +38,7 @@ def store_metrics(board: MetricList, tags: Mapping[str, str], owned: OwnedTask) 
             _operations(board, of_store, meter)
             of_cache = {**tags, "task-id": str(owned), "record-cache-id": name}
             _hits(board, of_cache, meter, _accesses(owned, name, meter))
-        if isinstance(cache, SuppressionBuffer):
+        if store_traits(spec).holds_back:
             _suppression(board, of_store, owned, name)
         elif meter is not None:
             _latency(board, of_store, owned, name)
@@ -50,7 +50,7 @@ def global_store_metrics(board: MetricList, tags: Mapping[str, str], consumer: G
         _store(board, {**tags, "task-id": GLOBAL_TASK_ID, f"{scope(spec)}-state-id": spec.name}, store, cache)
 
 
-def _store(board: MetricList, of_store: Mapping[str, str], store: Any, cache: Cache | SuppressionBuffer) -> None:
+def _store(board: MetricList, of_store: Mapping[str, str], store: Any, cache: Cache) -> None:
     board.add(STORE, "estimate-num-keys", store.approximate_count(), of_store, "entries in the store, about")
     board.add(STORE, "size-bytes", store.approximate_size_bytes(), of_store, "bytes on disk and in memtables")
     board.add(STORE, "cache-size-bytes-total", cache.size_bytes(), of_store, "bytes of its record cache, about")

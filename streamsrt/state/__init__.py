@@ -1,5 +1,6 @@
 """State stores: bytes in RocksDB or memory, behind a write-back cache of values.
 
+- ``access``              state stores as user code sees them: typed keys and values over a task's caches
 - ``buffer``              the changes that a suppression holds back, in the order of their times
 - ``cache``               the write-back cache that stands between the operators of a task and its byte stores
 - ``columns``             what restoring needs to know of a run of changelog records
@@ -9,8 +10,7 @@
                           remember
 - ``expiring``            a key-value store whose entries expire some time after their last update
 - ``failures``            what RocksDB and the file system say when they fail, as errors that say what to do next
-- ``kinds``               the kinds of state stores: for each, its layout over a byte store, and the cache that stands
-                          before it
+- ``kinds``               every kind of state store in one table: how it is laid out, cached, logged, read and exported
 - ``lru``                 a key-value store that keeps the entries used last, and no more than a number of them
 - ``memory``              a store in memory: gone with the process, and restored from its changelog as a whole
 - ``passing_directory``   a directory for what is not to stay: that of a task which has none in a state directory

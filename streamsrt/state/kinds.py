@@ -1,42 +1,407 @@
-"""The kinds of state stores: for each, its layout over a byte store, and the cache that stands before it.
+"""Every kind of state store, and how it is kept: the one place where a new kind is entered.
 
-Whoever opens a store or makes a cache asks here, so that a new kind of store is known everywhere at once: in tasks and
-standbys, in the state directory, in tests and in backfills.
+1. Each row says how a store is laid out over bytes, cached, logged, seen by processors and tables, and exported. Whoever
+   opens a store asks here, so that a new kind is known everywhere at once: in tasks and standbys, in the state directory, in
+   tests and in backfills.
+2. What a kind means to the program and to the changelog comes from :data:`topology.graph.store_kinds.STORE_TRAITS`. Which
+   queries it answers stands in :mod:`streamsrt.queries.kinds`.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from struct import Struct
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias  # Any: keys and values of the application's; a store by its layout
 
-from streamsrt.errors import ConfigError
-from streamsrt.state.buffer import SuppressionBuffer
-from streamsrt.state.cache import KeyValueCache, RowFormat
+from streamsrt.errors import ConfigError, UserError
+from streamsrt.state.access import (
+    DuplicatesAccess,
+    KeySerde,
+    KeyValueAccess,
+    Now,
+    OnChange,
+    SessionAccess,
+    VersionedAccess,
+    WindowAccess,
+)
+from streamsrt.state.buffer import HeldFormat, SuppressionBuffer
+from streamsrt.state.cache import Entry, KeyValueCache, RowFormat
 from streamsrt.state.duplicates import DuplicatesBytesStore, DuplicatesCache
 from streamsrt.state.expiring import ExpiringCache
 from streamsrt.state.lru import LruCache
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.rocksdb import RocksDBStore
-from streamsrt.state.session_cache import SessionCache
-from streamsrt.state.sessions import SessionBytesStore
+from streamsrt.state.session_cache import SessionCache, SessionEntry
+from streamsrt.state.sessions import SessionBytesStore, session_key
 from streamsrt.state.store import BytesStore
 from streamsrt.state.versioned import VersionedBytesStore
-from streamsrt.state.versioned_cache import VersionedCache
+from streamsrt.state.versioned_cache import VersionedCache, VersionPut
 from streamsrt.state.window_cache import WindowCache
-from streamsrt.state.windowed import WindowBytesStore
+from streamsrt.state.windowed import WindowBytesStore, pack_start
 from topology.graph.nodes import StoreSpec
+from topology.graph.store_kinds import NAMES, Limit, StoreKind, kind_of, store_traits
+from topology.spec.windows import Windowed
 
 LaidOut: TypeAlias = BytesStore | WindowBytesStore | DuplicatesBytesStore | SessionBytesStore | VersionedBytesStore
 Cache: TypeAlias = KeyValueCache | WindowCache | DuplicatesCache | SessionCache | VersionedCache | SuppressionBuffer
+UserStore: TypeAlias = KeyValueAccess | WindowAccess | SessionAccess | VersionedAccess
+Serialize: TypeAlias = Callable[[Any], bytes]
+LogRow: TypeAlias = Callable[[bytes, Any, int, Any], None]
+"""Logs a row as the changelog has it: ``(key, value, timestamp, headers)``."""
+TableRow: TypeAlias = tuple[Any, int]
+View: TypeAlias = Callable[[Any], TableRow]
+"""``key -> (value, timestamp)``; the key as an object."""
 
-
+NO_ROW: TableRow = (None, -1)
+_TIME = Struct(">q")
 _MEMBERS = {name for kind in BytesStore.__mro__ for name in vars(kind) if not name.startswith("_")}
+
+
+class StoredRow(NamedTuple):
+    """A row of a byte store, and those of its times that don't stand in it. Milliseconds; ``valid_to`` is exclusive."""
+
+    key: bytes
+    row: bytes
+    timestamp: int | None = None
+    window_start: int | None = None
+    window_end: int | None = None
+    valid_to: int | None = None
+
+
+class StoreFunctions(NamedTuple):
+    """One row.
+
+    ``lay_out``: the store over a byte store. ``cache``: what stands before that. ``access``: the store as user code sees it,
+    None where it can't be asked for. ``log``: what logs an entry that was put, given what logs a row. ``view``: the rows of
+    the table that keeps its result there; None: no table does. ``rows``: all rows of the store. ``unpack``: timestamp and
+    value's bytes of a row, given the store's name and the key; None: the value, behind a timestamp where the traits say so.
+    ``keeps``: whether a row with that key in the changelog is kept; None: all are. ``metrics_suffix``: what ends the name
+    that metrics have for it.
+    """
+
+    lay_out: Callable[[StoreSpec, BytesStore], LaidOut]
+    cache: Callable[[StoreSpec, Any, RowFormat], Cache]
+    access: Callable[[StoreSpec, Any, KeySerde, Now, OnChange | None, bool], UserStore] | None
+    log: Callable[[LogRow], OnChange]
+    view: Callable[[Any, Serialize], View] | None
+    rows: Callable[[StoreSpec, Any], Iterator[StoredRow]]
+    unpack: Callable[[str, bytes, bytes], tuple[int, bytes | None]] | None
+    keeps: Callable[[Any, bytes], bool] | None
+    metrics_suffix: str
+
+
+# ------------------------------------------------------------------------------------------------- by key
+
+
+def _key_value_layout(spec: StoreSpec, store: BytesStore) -> BytesStore:
+    return store
+
+
+def _key_value_cache(spec: StoreSpec, store: BytesStore, row_format: RowFormat) -> KeyValueCache:
+    return KeyValueCache(spec.name, store, row_format)
+
+
+def _lru_cache(spec: StoreSpec, store: BytesStore, row_format: RowFormat) -> LruCache:
+    assert spec.max_entries is not None
+    return LruCache(spec.name, store, row_format, max_entries=spec.max_entries)
+
+
+def _expiring_cache(spec: StoreSpec, store: BytesStore, row_format: RowFormat) -> ExpiringCache:
+    assert spec.ttl_ms is not None
+    return ExpiringCache(spec.name, store, row_format, ttl_ms=spec.ttl_ms)
+
+
+def _key_value_access(
+    spec: StoreSpec, cache: KeyValueCache, serde: KeySerde, now: Now, on_change: OnChange | None, timestamped: bool
+) -> KeyValueAccess:
+    return KeyValueAccess(cache, serde, now, timestamped=timestamped, on_change=on_change)
+
+
+def _log_by_key(log_row: LogRow) -> OnChange:
+    def log(entry: Entry | VersionPut) -> None:
+        log_row(entry.key, entry.value, entry.timestamp, entry.headers)
+
+    return log
+
+
+def _view_by_key(cache: KeyValueCache | VersionedCache, serialize: Serialize) -> View:
+    def row(key: object) -> TableRow:
+        entry = cache[serialize(key)]
+        return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
+
+    return row
+
+
+def _rows_by_key(spec: StoreSpec, store: BytesStore) -> Iterator[StoredRow]:
+    return (StoredRow(key, row) for key, row in store.range())
+
+
+# ------------------------------------------------------------------------------------------------- windows
+
+
+def _window_layout(spec: StoreSpec, store: BytesStore) -> WindowBytesStore:
+    assert spec.retention_ms is not None
+    return WindowBytesStore(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
+
+
+def _window_cache(spec: StoreSpec, store: WindowBytesStore, row_format: RowFormat) -> WindowCache:
+    assert spec.retention_ms is not None
+    newest = getattr(store, "stream_time_ms", None)
+    cache = WindowCache(spec.name, store, row_format, retention_ms=spec.retention_ms, newest_stored_start=newest)
+    if spec.persistent and spec.segment_interval_ms is not None:
+        cache.expires_by_ms = spec.segment_interval_ms
+    return cache
+
+
+def _window_access(
+    spec: StoreSpec, cache: WindowCache, serde: KeySerde, now: Now, on_change: OnChange | None, timestamped: bool
+) -> WindowAccess:
+    size_ms = spec.window_size_ms or 0
+    return WindowAccess(cache, serde, now, size_ms=size_ms, timestamped=timestamped, on_change=on_change)
+
+
+def _log_window(log_row: LogRow) -> OnChange:
+    def log(entry: Entry) -> None:
+        log_row(entry.key + pack_start(entry.start) + b"\0\0\0\0", entry.value, entry.timestamp, entry.headers)
+
+    return log
+
+
+def _window_view(cache: WindowCache, serialize: Serialize) -> View:
+    def row(key: Windowed[object]) -> TableRow:
+        entry = cache[key.start_ms][serialize(key.key)]
+        return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
+
+    return row
+
+
+def _window_rows(spec: StoreSpec, store: WindowBytesStore) -> Iterator[StoredRow]:
+    size_ms = spec.window_size_ms
+    for key, start, row in store.fetch_all():
+        yield StoredRow(key, row, window_start=start, window_end=size_ms and start + size_ms)
+
+
+def _duplicates_layout(spec: StoreSpec, store: BytesStore) -> DuplicatesBytesStore:
+    assert spec.retention_ms is not None
+    return DuplicatesBytesStore(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
+
+
+def _duplicates_cache(spec: StoreSpec, store: DuplicatesBytesStore, row_format: RowFormat) -> DuplicatesCache:
+    assert spec.retention_ms is not None
+    cache = DuplicatesCache(spec.name, store, row_format, retention_ms=spec.retention_ms)
+    cache.none_moves_time = not spec.persistent
+    return cache
+
+
+def _duplicates_access(
+    spec: StoreSpec, cache: DuplicatesCache, serde: KeySerde, now: Now, on_change: OnChange | None, timestamped: bool
+) -> DuplicatesAccess:
+    size_ms = spec.window_size_ms or 0
+    return DuplicatesAccess(cache, serde, now, size_ms=size_ms, timestamped=timestamped, on_change=on_change)
+
+
+def _log_duplicate(log_row: LogRow) -> OnChange:
+    def log(entry: Entry) -> None:
+        key = entry.key + pack_start(entry.start) + entry.sequence.to_bytes(4, "big")
+        log_row(key, entry.value, entry.timestamp, entry.headers)
+
+    return log
+
+
+def _duplicate_rows(spec: StoreSpec, store: DuplicatesBytesStore) -> Iterator[StoredRow]:
+    size_ms = spec.window_size_ms
+    for key, start, _, row in store.all_rows():
+        yield StoredRow(key, row, window_start=start, window_end=size_ms and start + size_ms)
+
+
+# ------------------------------------------------------------------------------------------------- sessions
+
+
+def _session_layout(spec: StoreSpec, store: BytesStore) -> SessionBytesStore:
+    assert spec.retention_ms is not None
+    return SessionBytesStore(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
+
+
+def _session_cache(spec: StoreSpec, store: SessionBytesStore, row_format: RowFormat) -> SessionCache:
+    assert spec.retention_ms is not None
+    cache = SessionCache(spec.name, store, row_format, retention_ms=spec.retention_ms)
+    if spec.persistent and spec.segment_interval_ms is not None:
+        cache.expires_by_ms = spec.segment_interval_ms
+    return cache
+
+
+def _session_access(
+    spec: StoreSpec, cache: SessionCache, serde: KeySerde, now: Now, on_change: OnChange | None, timestamped: bool
+) -> SessionAccess:
+    return SessionAccess(cache, serde, now, on_change=on_change)
+
+
+def _log_session(log_row: LogRow) -> OnChange:
+    def log(entry: SessionEntry) -> None:
+        log_row(session_key(entry.key, entry.start, entry.end), entry.value, entry.timestamp, entry.headers)
+
+    return log
+
+
+def _session_view(cache: SessionCache, serialize: Serialize) -> View:
+    def row(key: Windowed[object]) -> TableRow:
+        entry = cache.session(serialize(key.key), key.start_ms, key.end_ms)
+        return NO_ROW if entry is None else (entry.value, key.end_ms)
+
+    return row
+
+
+def _session_rows(spec: StoreSpec, store: SessionBytesStore) -> Iterator[StoredRow]:
+    for key, start, end, row in store.all_sessions():
+        yield StoredRow(key, row, window_start=start, window_end=end)
+
+
+# ------------------------------------------------------------------------------------------------- versions
+
+
+def _versioned_layout(spec: StoreSpec, store: BytesStore) -> VersionedBytesStore:
+    assert spec.retention_ms is not None
+    assert spec.segment_interval_ms is not None
+    return VersionedBytesStore(
+        store, history_retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms
+    )
+
+
+def _versioned_cache(spec: StoreSpec, store: VersionedBytesStore, row_format: RowFormat) -> VersionedCache:
+    return VersionedCache(spec.name, store, row_format)
+
+
+def _versioned_access(
+    spec: StoreSpec, cache: VersionedCache, serde: KeySerde, now: Now, on_change: OnChange | None, timestamped: bool
+) -> VersionedAccess:
+    return VersionedAccess(cache, serde, now, on_change=on_change)
+
+
+def _versioned_rows(spec: StoreSpec, store: VersionedBytesStore) -> Iterator[StoredRow]:
+    for key, version in store.all_versions():
+        if version.value is not None:
+            yield StoredRow(key, version.value, version.timestamp_ms, valid_to=version.valid_to_ms)
+
+
+# ------------------------------------------------------------------------------------------------- suppressions
+
+
+def _buffer_cache(spec: StoreSpec, store: BytesStore, row_format: RowFormat) -> SuppressionBuffer:
+    return SuppressionBuffer(spec.name, store, row_format.serialize, row_format.deserialize)
+
+
+def _unpack_held(name: str, key: bytes, row: bytes) -> tuple[int, bytes | None]:
+    """Its value has the bytes of a value, after what else a change holds."""
+    held = HeldFormat(name, bytes, bytes).from_bytes(key, row)
+    return held.timestamp, held.new
+
+
+STORES: Mapping[StoreKind, StoreFunctions] = MappingProxyType(
+    {
+        StoreKind.KEY_VALUE: StoreFunctions(
+            lay_out=_key_value_layout,
+            cache=_key_value_cache,
+            access=_key_value_access,
+            log=_log_by_key,
+            view=_view_by_key,
+            rows=_rows_by_key,
+            unpack=None,
+            keeps=None,
+            metrics_suffix="",
+        ),
+        StoreKind.LRU: StoreFunctions(
+            lay_out=_key_value_layout,
+            cache=_lru_cache,
+            access=_key_value_access,
+            log=_log_by_key,
+            view=_view_by_key,
+            rows=_rows_by_key,
+            unpack=None,
+            keeps=None,
+            metrics_suffix="-lru",
+        ),
+        StoreKind.EXPIRING: StoreFunctions(
+            lay_out=_key_value_layout,
+            cache=_expiring_cache,
+            access=_key_value_access,
+            log=_log_by_key,
+            view=_view_by_key,
+            rows=_rows_by_key,
+            unpack=None,
+            keeps=None,
+            metrics_suffix="",
+        ),
+        StoreKind.WINDOW: StoreFunctions(
+            lay_out=_window_layout,
+            cache=_window_cache,
+            access=_window_access,
+            log=_log_window,
+            view=_window_view,
+            rows=_window_rows,
+            unpack=None,
+            keeps=WindowBytesStore.keeps,
+            metrics_suffix="-window",
+        ),
+        StoreKind.DUPLICATES: StoreFunctions(
+            lay_out=_duplicates_layout,
+            cache=_duplicates_cache,
+            access=_duplicates_access,
+            log=_log_duplicate,
+            view=None,
+            rows=_duplicate_rows,
+            unpack=None,
+            keeps=DuplicatesBytesStore.keeps,
+            metrics_suffix="-window",
+        ),
+        StoreKind.SESSION: StoreFunctions(
+            lay_out=_session_layout,
+            cache=_session_cache,
+            access=_session_access,
+            log=_log_session,
+            view=_session_view,
+            rows=_session_rows,
+            unpack=None,
+            keeps=SessionBytesStore.keeps,
+            metrics_suffix="-session",
+        ),
+        StoreKind.VERSIONED: StoreFunctions(
+            lay_out=_versioned_layout,
+            cache=_versioned_cache,
+            access=_versioned_access,
+            log=_log_by_key,
+            view=_view_by_key,
+            rows=_versioned_rows,
+            unpack=None,
+            keeps=None,
+            metrics_suffix="",
+        ),
+        StoreKind.BUFFER: StoreFunctions(
+            lay_out=_key_value_layout,
+            cache=_buffer_cache,
+            access=None,
+            log=_log_by_key,
+            view=None,
+            rows=_rows_by_key,
+            unpack=_unpack_held,
+            keeps=None,
+            metrics_suffix="-suppression",
+        ),
+    }
+)
+
+
+# ------------------------------------------------------------------------------------------------- asking the table
+
+
+def functions_of(spec: StoreSpec) -> StoreFunctions:
+    """The row of a store's kind."""
+    return STORES[kind_of(spec)]
 
 
 def check_kind(spec: StoreSpec) -> None:
     """Raises ConfigError for a store that can't be kept."""
-    if spec.kind not in ("key_value", "window", "session", "versioned", "buffer") or (
-        spec.retain_duplicates and spec.kind != "window"
-    ):
+    if spec.kind not in NAMES or (spec.retain_duplicates and kind_of(spec) is not StoreKind.DUPLICATES):
         kind = f"{spec.kind} store{' that retains duplicates' if spec.retain_duplicates else ''}"
         raise ConfigError(
             f"state store {spec.name!r} is a {kind}: only key-value, window, session and versioned stores can be kept, "
@@ -44,7 +409,7 @@ def check_kind(spec: StoreSpec) -> None:
         )
     if spec.retain_duplicates and spec.timestamped:
         raise ConfigError(f"window store {spec.name!r} retains duplicates: it can't keep timestamps beside them")
-    if spec.kind not in ("key_value", "buffer") and spec.retention_ms is None:
+    if store_traits(spec).limit is Limit.RETENTION and spec.retention_ms is None:
         raise ConfigError(f"{spec.kind} store {spec.name!r} has no retention: give it one with retention=")
 
 
@@ -66,61 +431,43 @@ def make_store(spec: StoreSpec) -> BytesStore:
 def lay_out(spec: StoreSpec, store: BytesStore) -> LaidOut:
     """The store of that kind over ``store``. Raises ConfigError, and StateError where its data can't be read."""
     check_kind(spec)
-    if spec.kind == "window":
-        assert spec.retention_ms is not None
-        layout = DuplicatesBytesStore if spec.retain_duplicates else WindowBytesStore
-        return layout(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
-    if spec.kind == "session":
-        assert spec.retention_ms is not None
-        return SessionBytesStore(store, retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms)
-    if spec.kind == "versioned":
-        assert spec.retention_ms is not None
-        assert spec.segment_interval_ms is not None
-        return VersionedBytesStore(
-            store, history_retention_ms=spec.retention_ms, segment_interval_ms=spec.segment_interval_ms
-        )
-    return store
+    return functions_of(spec).lay_out(spec, store)
 
 
 def cache_over(spec: StoreSpec, store: Any, row_format: RowFormat) -> Cache:
     """The cache of a store that :func:`lay_out` made. Raises ConfigError."""
     check_kind(spec)
-    if spec.kind == "window":
-        assert spec.retention_ms is not None
-        if spec.retain_duplicates:
-            duplicates = DuplicatesCache(spec.name, store, row_format, retention_ms=spec.retention_ms)
-            duplicates.none_moves_time = not spec.persistent
-            return duplicates
-        newest = getattr(store, "stream_time_ms", None)
-        cache = WindowCache(spec.name, store, row_format, retention_ms=spec.retention_ms, newest_stored_start=newest)
-        if spec.persistent and spec.segment_interval_ms is not None:
-            cache.expires_by_ms = spec.segment_interval_ms
-        return cache
-    if spec.kind == "buffer":
-        return SuppressionBuffer(spec.name, store, row_format.serialize, row_format.deserialize)
-    if spec.kind == "session":
-        assert spec.retention_ms is not None
-        sessions = SessionCache(spec.name, store, row_format, retention_ms=spec.retention_ms)
-        if spec.persistent and spec.segment_interval_ms is not None:
-            sessions.expires_by_ms = spec.segment_interval_ms
-        return sessions
-    if spec.kind == "versioned":
-        return VersionedCache(spec.name, store, row_format)
-    if spec.max_entries is not None:
-        return LruCache(spec.name, store, row_format, max_entries=spec.max_entries)
-    if spec.ttl_ms is not None:
-        return ExpiringCache(spec.name, store, row_format, ttl_ms=spec.ttl_ms)
-    return KeyValueCache(spec.name, store, row_format)
+    return functions_of(spec).cache(spec, store, row_format)
+
+
+def suppression_buffers(specs: Iterable[StoreSpec], caches: Mapping[str, Cache]) -> dict[str, SuppressionBuffer]:
+    """Those of a task's caches that hold back changes, by store."""
+    held_back = (caches[spec.name] for spec in specs if store_traits(spec).holds_back)
+    return {cache.name: cache for cache in held_back if isinstance(cache, SuppressionBuffer)}
+
+
+def store_access(
+    spec: StoreSpec, cache: Cache, key_serde: KeySerde, now: Now, on_change: OnChange | None, *, timestamped: bool
+) -> UserStore:
+    """The store as user code sees it. ``timestamped``: values are ValueAndTimestamp where the store keeps timestamps."""
+    access = functions_of(spec).access
+    if access is None:
+        raise UserError(f"store {spec.name!r} holds back what a suppress() left out: it can't be asked for")
+    return access(spec, cache, key_serde, now, on_change, timestamped and spec.timestamped)
+
+
+def stored_view(spec: StoreSpec, cache: Any, key_serde: KeySerde) -> View:
+    """The rows of a table that keeps its result in the store, through its cache."""
+    view = functions_of(spec).view
+    if view is None:
+        raise UserError(f"store {spec.name!r} holds no table: nobody can look up its rows")
+    return view(cache, key_serde.serialize)
 
 
 def scope(spec: StoreSpec) -> str:
     """What a store is called in the tags of metrics, before ``-state-id`` (Kafka's ``metricsScope``)."""
-    if spec.kind == "buffer":
-        return "in-memory-suppression"
     where = "rocksdb" if spec.persistent else "in-memory" if spec.supplier is None else "custom"
-    if spec.kind in ("window", "session"):
-        return f"{where}-{spec.kind}"
-    return f"{where}-lru" if spec.max_entries is not None else where
+    return f"{where}{functions_of(spec).metrics_suffix}"
 
 
 def rocksdb_of(store: LaidOut) -> RocksDBStore | None:

@@ -34,19 +34,18 @@ from streamsrt.errors import (
     UserError,
 )
 from streamsrt.operators.engine.plan import Plan
-from streamsrt.operators.engine.store_access import store_access
-from streamsrt.operators.engine.table_views import View, stored_view
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.directory import StateDirectory
-from streamsrt.state.kinds import Cache, cache_over
+from streamsrt.state.kinds import Cache, View, cache_over, store_access, stored_view
 from streamsrt.state.passing_directory import PassingDirectory
 from streamsrt.state.store import StoreClosedError
 from streamsrt.tasks.task import TaskConfig
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import RecordColumns, iter_columns
 from topology.graph.nodes import StoreSpec, Subtopology
+from topology.graph.store_kinds import store_traits
 from topology.spec.serdes import Serde
 
 logger = logging.getLogger(__name__)
@@ -129,7 +128,7 @@ class GlobalState:
     def view(self, name: str) -> View:
         """How rows of a global table are looked up, by key as an object."""
         part = self._parts[name]
-        return stored_view(part.cache, part.plan.key_serde(part.spec))
+        return stored_view(part.spec, part.cache, part.plan.key_serde(part.spec))
 
     def read_only(self, name: str) -> ReadOnlyStore | None:
         """A global store for a processor; None where there is none of that name."""
@@ -183,7 +182,7 @@ def _part(
     task_dir: Callable[[], Path],
 ) -> _Part:
     (spec,) = subtopology.stores
-    if spec.kind != "key_value":
+    if not store_traits(spec).one_row:
         raise UserError(f"store {spec.name!r} is a {spec.kind} store: a global store is a key-value store")
     plan = Plan(
         subtopology=subtopology,

@@ -30,7 +30,7 @@ from streamsrt.operators.engine.plan import Plan, StreamTime, stores_behind_cach
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import RowFormat
-from streamsrt.state.kinds import Cache, cache_over
+from streamsrt.state.kinds import Cache, cache_over, suppression_buffers
 from streamsrt.state.passing_directory import PassingDirectory
 from streamsrt.tasks.async_calls import AsyncCalls
 from streamsrt.tasks.offset_metadata import full_names, parse_mark, parse_partition_metadata, partition_metadata
@@ -161,6 +161,7 @@ class Task:
         self._stores = stores
         self.meter = task_meter(self._plan, collector, config.recording_level)
         self.caches: dict[str, Cache] = {spec.name: self._cache(spec) for spec in subtopology.stores}
+        self._buffers = suppression_buffers(subtopology.stores, self.caches)
         self._runner = Runner(
             self._plan,
             self.caches,
@@ -345,7 +346,7 @@ class Task:
         if done:
             self.meter.turned(began_ns, done, now_ms)
             if self.meter.exact:
-                self.meter.look_at_buffers(self.caches, now_ms)
+                self.meter.look_at_buffers(self._buffers, now_ms)
         return done
 
     @property

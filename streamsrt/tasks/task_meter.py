@@ -142,15 +142,14 @@ class TaskMeter:
         self.process.add(began_ns, self.clock_ns(), records)
         self.look(now_ms)
 
-    def look_at_buffers(self, caches: Mapping[str, object], now_ms: int) -> None:
+    def look_at_buffers(self, held_back: Mapping[str, SuppressionBuffer], now_ms: int) -> None:
         """Asks suppressions what they hold back. Called after a turn where it is ``exact``."""
-        for name, cache in caches.items():
-            if isinstance(cache, SuppressionBuffer):
-                counts, sizes = self.buffers.setdefault(name, (Spread(), Spread()))
-                if not cache.counts_bytes:
-                    cache.count_bytes()
-                counts.one(now_ms, len(cache))
-                sizes.one(now_ms, cache.size_in_bytes)
+        for name, buffer in held_back.items():
+            counts, sizes = self.buffers.setdefault(name, (Spread(), Spread()))
+            if not buffer.counts_bytes:
+                buffer.count_bytes()
+            counts.one(now_ms, len(buffer))
+            sizes.one(now_ms, buffer.size_in_bytes)
 
     def punctuated(self, began_ns: int, ran: int, now_ms: int) -> None:
         """So many punctuations ran."""

@@ -20,10 +20,9 @@ from typing import Any, NamedTuple, Protocol
 
 from streamsrt.config import StreamsConfig, below
 from streamsrt.errors import ConfigError, UserError
-from streamsrt.operators.engine.store_access import store_access
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.state.cache import RowFormat
-from streamsrt.state.kinds import cache_over, lay_out, make_store
+from streamsrt.state.kinds import cache_over, lay_out, make_store, store_access
 from streamsrt.state.passing_directory import PassingDirectory
 from topology.build.materialize import added_store
 from topology.spec.functions import check_schedule

@@ -23,17 +23,16 @@ from streamsrt.config import StreamsConfig
 from streamsrt.errors import UserError
 from streamsrt.operators.engine.environment import RefusedRecordError
 from streamsrt.operators.engine.handlers import handler_of
-from streamsrt.operators.engine.store_access import (
+from streamsrt.runtime.metrics import Metric, MetricList
+from streamsrt.runtime.task_metrics import user_metrics
+from streamsrt.sensors import Rates
+from streamsrt.state.access import (
     KeyValueAccess,
     SessionAccess,
     VersionedAccess,
     WindowAccess,
-    store_access,
 )
-from streamsrt.runtime.metrics import Metric, MetricList
-from streamsrt.runtime.task_metrics import user_metrics
-from streamsrt.sensors import Rates
-from streamsrt.state.kinds import Cache, lay_out, make_store
+from streamsrt.state.kinds import Cache, lay_out, make_store, store_access
 from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.placement import check_partitions, picked, spread
 from streamsrt.tasks.record_collector import Keys

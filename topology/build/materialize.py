@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TypeAlias
 
 from topology.build.plan import Plan, PlannedSerde, PlannedStore, frozen_config
@@ -148,19 +150,26 @@ def added_store(store: Store) -> PlannedStore:
         bare_values=store.ttl_ms is not None and not store.timestamped,
         default_persistence=False,
     )
-    if store.kind == "window":
-        if store.retention_ms is None or store.window_size_ms is None:
-            raise WindowError(f"window store {store.name!r} needs retention= and window_size=", call_site())
-        if store.retention_ms < store.window_size_ms:
-            raise WindowError(f"window store {store.name!r} has a retention below its window size", call_site())
-        spec = windowed_spec(spec, store.retention_ms, store.window_size_ms)
-    if store.kind == "session":
-        if store.retention_ms is None:
-            raise WindowError(f"session store {store.name!r} needs retention=", call_site())
-        spec = session_spec(spec, store.retention_ms)
-    elif store.kind == "versioned":
-        spec = versioned_spec(spec, store)
+    spec = ADDED[store.kind](spec, store)
     return PlannedStore(spec, PlannedSerde(store.key), PlannedSerde(store.value), shared=True)
+
+
+def _added_key_value(spec: StoreSpec, store: Store) -> StoreSpec:
+    return spec
+
+
+def _added_window(spec: StoreSpec, store: Store) -> StoreSpec:
+    if store.retention_ms is None or store.window_size_ms is None:
+        raise WindowError(f"window store {store.name!r} needs retention= and window_size=", call_site())
+    if store.retention_ms < store.window_size_ms:
+        raise WindowError(f"window store {store.name!r} has a retention below its window size", call_site())
+    return windowed_spec(spec, store.retention_ms, store.window_size_ms)
+
+
+def _added_session(spec: StoreSpec, store: Store) -> StoreSpec:
+    if store.retention_ms is None:
+        raise WindowError(f"session store {store.name!r} needs retention=", call_site())
+    return session_spec(spec, store.retention_ms)
 
 
 def read_only_store(store: Store, topic: str) -> PlannedStore:
@@ -255,3 +264,14 @@ def store_spec(store: Store, name: str, key: AnySerde, value: AnySerde) -> Store
         retain_duplicates=store.retain_duplicates,
         site=call_site(),
     )
+
+
+ADDED: Mapping[str, Callable[[StoreSpec, Store], StoreSpec]] = MappingProxyType(
+    {
+        "key_value": _added_key_value,
+        "window": _added_window,
+        "session": _added_session,
+        "versioned": versioned_spec,
+    }
+)
+"""What a store that processors connect to needs, by the kind that the program names."""

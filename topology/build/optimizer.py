@@ -26,6 +26,7 @@ from topology.graph.operations import PassThrough
 from topology.graph.operations.joins import StreamSelfJoin, StreamStreamJoin
 from topology.graph.operations.traits import Results, needs_repartition, traits_of
 from topology.graph.settings import OPTIMIZATION_KEY
+from topology.graph.store_kinds import Limit, store_traits
 from topology.spec.errors import TopologyError
 
 REUSE_SOURCE_TOPICS = "reuse.ktable.source.topics"
@@ -64,7 +65,7 @@ def reuse_source_topics(unfinished: UnfinishedTopology) -> UnfinishedTopology:
 
 def _reusing(step: TableSourceStep) -> TableSourceStep:
     store = step.table.store
-    if store is None or store.spec.ttl_ms is not None:
+    if store is None or store_traits(store.spec).limit is Limit.LAST_UPDATE:
         # Its source topic does not know what has expired.
         return step
     spec = replace(store.spec, source_topic=step.topics[0], logging=False, changelog_configs=())

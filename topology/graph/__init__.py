@@ -13,6 +13,7 @@
 - ``partitions``       how many partitions the topics of a topology need
 - ``placed_bytes``     bytes that know which partition they go to
 - ``settings``         the settings of an application that are in its topology
+- ``store_kinds``      the kinds of stores, and what is true of each
 - ``topology``         a whole topology
 
 1. Everything is a frozen value; what changes one returns another.

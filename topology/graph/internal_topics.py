@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from topology.graph.nodes import InternalTopic, StoreSpec
+from topology.graph.store_kinds import Cleanup, store_traits
 from topology.spec.windows import END_OF_TIME_MS
 
 ADDITIONAL_RETENTION_KEY = "windowstore.changelog.additional.retention.ms"
@@ -22,19 +23,23 @@ ADDITIONAL_COMPACTION_LAG_MS = 24 * 60 * 60 * 1000
 TOPIC_PREFIX = "topic."
 
 _ALL = {"message.timestamp.type": "CreateTime"}
+_CLEANUP_POLICY = {
+    Cleanup.COMPACT: "compact",
+    Cleanup.COMPACT_DELETE: "compact,delete",
+    Cleanup.DELETE: "delete",
+    Cleanup.HISTORY: "compact",
+}
 _REPARTITION = {"cleanup.policy": "delete", "segment.bytes": "52428800", "retention.ms": "-1"}
 
 
 def changelog_topic(store: StoreSpec, config: Mapping[str, object]) -> InternalTopic:
     """The changelog of a store. ``config``: of the application."""
-    settings = {**_ALL, "cleanup.policy": "compact"}
-    if store.kind in ("window", "session"):
-        settings["cleanup.policy"] = "delete" if store.retain_duplicates else "compact,delete"
-    settings |= topic_settings(config)
-    if store.kind in ("window", "session"):
+    cleanup = store_traits(store).cleanup
+    settings = {**_ALL, "cleanup.policy": _CLEANUP_POLICY[cleanup], **topic_settings(config)}
+    if cleanup in {Cleanup.COMPACT_DELETE, Cleanup.DELETE}:
         additional_ms = int(str(config.get(ADDITIONAL_RETENTION_KEY, ADDITIONAL_RETENTION_MS)))
         settings["retention.ms"] = str(min((store.retention_ms or 0) + additional_ms, END_OF_TIME_MS))
-    if store.kind == "versioned":
+    if cleanup is Cleanup.HISTORY:
         settings["min.compaction.lag.ms"] = str((store.retention_ms or 0) + ADDITIONAL_COMPACTION_LAG_MS)
     settings |= dict(store.changelog_configs)
     return InternalTopic(

@@ -16,7 +16,6 @@
                          resolved once per task
 - ``processor_nodes``    every operation as a processor node: one call per record and node, as in Kafka Streams
 - ``punctuation_queue``  when punctuations are due, in the order of Kafka Streams
-- ``store_access``       state stores as user code sees them: typed keys and values over a task's caches
 - ``table_views``        rows of tables as other operators see them: read from a store, or made on the fly of what the
                          nearest stores have
 - ``user_metrics``       metrics that the user's processors make (``ProcessorMetrics``): numbers of one task

@@ -13,9 +13,9 @@ from streamsrt.operators.engine.handlers import ErrorContext, ExceptionHandler, 
 from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.operators.engine.plan import Counters, Plan, StreamTime
 from streamsrt.operators.engine.punctuation_queue import PunctuationQueue, Schedule
-from streamsrt.operators.engine.table_views import View
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.state.buffer import Held, held_record
+from streamsrt.state.kinds import View
 from streamsrt.state.timed import StoreMeter
 from streamsrt.state.versioned_cache import VersionPut
 from topology.graph.nodes import SinkNode

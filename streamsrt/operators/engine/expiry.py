@@ -17,6 +17,7 @@ from streamsrt.state.cache import Entry
 from streamsrt.state.expiring import ExpiringCache
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import own_store
+from topology.graph.store_kinds import Limit, store_traits
 
 
 class Expiry:
@@ -25,7 +26,9 @@ class Expiry:
     def __init__(self, builder: PathBuilder) -> None:
         self._builder = builder
         caches = builder.env.caches
-        self.stores = [spec.name for spec in builder.plan.subtopology.stores if spec.ttl_ms is not None]
+        self.stores = [
+            spec.name for spec in builder.plan.subtopology.stores if store_traits(spec).limit is Limit.LAST_UPDATE
+        ]
         self._caches: list[ExpiringCache] = [caches[name] for name in self.stores]
         self._deletes: list[Any] = []
 

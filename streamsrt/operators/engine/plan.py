@@ -16,6 +16,7 @@ from streamsrt.operators.engine.handlers import ExceptionHandlers
 from topology.graph import nodes, operations
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
 from topology.graph.operations.traits import Row, own_store, traits_of
+from topology.graph.store_kinds import store_traits
 from topology.spec.serdes import Serde
 
 
@@ -140,15 +141,13 @@ class Plan:
         spec = self.specs.get(store)
         if spec is None:
             return True
-        return not (
-            spec.kind == "versioned" or spec.max_entries or spec.ttl_ms or spec.plain_rows or spec.keeps_headers
-        )
+        return store_traits(spec).changed_in_place and not spec.plain_rows and not spec.keeps_headers
 
     def marks_deletions(self, store: str) -> bool:
         """Whether a tombstone of the store's changelog has the headers of the record that deleted the row: where rows have
         room for headers, which in Java are those of persistent stores only."""
         spec = self.specs[store]
-        return spec.keeps_headers and spec.persistent and spec.kind != "versioned"
+        return spec.keeps_headers and spec.persistent and store_traits(spec).deletion_headers
 
     def is_versioned(self, table: str) -> bool:
         """Whether the changes of a table's node are versions: of its own versioned store, or of its parent's."""
@@ -157,7 +156,7 @@ class Plan:
             return False
         store = own_store(node.operation)
         if store is not None:
-            return self.specs[store].kind == "versioned"
+            return store_traits(self.specs[store]).versions
         return traits_of(node.operation).row is Row.PARENT and self.is_versioned(node.parents[0])
 
     def serde_or_default(self, own: Serde[Any] | None, what: Literal["key", "value"], where: str) -> Serde[Any]:

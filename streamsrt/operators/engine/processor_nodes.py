@@ -13,11 +13,10 @@ from streamsrt.errors import RecordError, StateError, UserError
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.state.cache import Entry
-from streamsrt.state.lru import LruCache
-from streamsrt.state.sessions import session_key
+from streamsrt.state.kinds import functions_of
 from streamsrt.state.versioned_cache import VersionPut
-from streamsrt.state.windowed import pack_start
 from topology.graph import nodes
+from topology.graph.store_kinds import Limit, store_traits
 from topology.spec.processor import Record, RecordContext
 from topology.spec.processor_wrapper import TableRecord
 from topology.spec.serdes import Serde
@@ -175,7 +174,7 @@ class PathBuilder:
         cache: Any = self.env.caches[store]
         log = self.log(store)
         sequence = self.env.sequence
-        if isinstance(cache, LruCache):
+        if store_traits(self.plan.specs[store]).limit is Limit.COUNT:
             cache.on_drop = log
 
         def change(raw: bytes, value: Any, timestamp: int, headers: Any, start: int) -> Entry | VersionPut:
@@ -190,23 +189,9 @@ class PathBuilder:
     def log(self, store: str) -> Callable[[Any], None] | None:
         if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
             return None
-        kind, numbered = self.plan.specs[store].kind, self.plan.specs[store].retain_duplicates
         log_row = self.log_row(store)
         assert log_row is not None
-
-        def log(entry: Any) -> None:
-            log_row(entry.key, entry.value, entry.timestamp, entry.headers)
-
-        def log_window(entry: Any) -> None:
-            number = entry.sequence.to_bytes(4, "big") if numbered else b"\0\0\0\0"
-            log_row(entry.key + pack_start(entry.start) + number, entry.value, entry.timestamp, entry.headers)
-
-        def log_session(entry: Any) -> None:
-            log_row(session_key(entry.key, entry.start, entry.end), entry.value, entry.timestamp, entry.headers)
-
-        if kind == "window":
-            return log_window
-        return log_session if kind == "session" else log
+        return functions_of(self.plan.specs[store]).log(log_row)
 
     def log_row(self, store: str) -> Callable[..., None] | None:
         """Logs a row as the changelog has it, unless the store is cached: ``(key, value, timestamp, headers)``, of which the

@@ -8,24 +8,17 @@ Source: KTableValueGetter and its suppliers in Kafka Streams.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from streamsrt.operators.engine.plan import Plan, no_store_error
 from streamsrt.state.buffer import SuppressionBuffer
-from streamsrt.state.cache import KeyValueCache
-from streamsrt.state.session_cache import SessionCache
+from streamsrt.state.kinds import NO_ROW, TableRow, View, stored_view
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import Suppress
 from topology.graph.operations.traits import own_store
+from topology.graph.store_kinds import store_traits
 from topology.spec.serdes import Serde
-from topology.spec.windows import Windowed
-
-Row: TypeAlias = tuple[Any, int]
-View: TypeAlias = Callable[[Any], Row]
-"""``key -> (value, timestamp)``; the key as an object."""
-
-NO_ROW: Row = (None, -1)
 
 
 def derived(
@@ -42,7 +35,12 @@ def derived(
 
 def table_view(plan: Plan, caches: Mapping[str, Any], table: str) -> View:
     """How the rows of the table made by node ``table`` are found. Raises ConfigError where no store has them."""
-    return _view(plan, caches, table, lambda store: stored_view(caches[store], plan.key_serde(plan.specs[store])))
+    return _view(plan, caches, table, lambda store: _stored(plan, caches, store))
+
+
+def _stored(plan: Plan, caches: Mapping[str, Any], store: str) -> View:
+    spec = plan.specs[store]
+    return stored_view(spec, caches[store], plan.key_serde(spec))
 
 
 def view_before_flush(plan: Plan, caches: Mapping[str, Any], table: str) -> View:
@@ -52,12 +50,12 @@ def view_before_flush(plan: Plan, caches: Mapping[str, Any], table: str) -> View
     """
 
     def stored(store: str) -> View:
-        cache, serde = caches[store], plan.key_serde(plan.specs[store])
-        if not plan.is_cached(store) or not isinstance(cache, KeyValueCache):
-            return stored_view(cache, serde)
-        serialize = serde.serialize
+        cache, spec = caches[store], plan.specs[store]
+        if not plan.is_cached(store) or not store_traits(spec).one_row:
+            return _stored(plan, caches, store)
+        serialize = plan.key_serde(spec).serialize
 
-        def row(key: Any) -> Row:
+        def row(key: Any) -> TableRow:
             entry = cache[serialize(key)]
             return (cache.value_before(entry), -1) if entry.dirty else (entry.value, entry.timestamp)
 
@@ -102,35 +100,11 @@ def table_view_as_of(plan: Plan, caches: Mapping[str, Any], table: str) -> Calla
     return lambda key, at_ms: step(key, above(key, at_ms))
 
 
-def stored_view(cache: Any, serde: Serde[Any]) -> View:
-    """The rows of a table that has a store, through its cache."""
-    serialize = serde.serialize
-
-    def windowed(key: Windowed[Any]) -> Row:
-        entry = cache[key.start_ms][inner(key.key)]
-        return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
-
-    def by_key(key: Any) -> Row:
-        entry = cache[serialize(key)]
-        return NO_ROW if entry.value is None else (entry.value, entry.timestamp)
-
-    def session(key: Windowed[Any]) -> Row:
-        entry = cache.session(serialize(key.key), key.start_ms, key.end_ms)
-        return NO_ROW if entry is None else (entry.value, key.end_ms)
-
-    if isinstance(cache, SessionCache):
-        return session
-    if hasattr(cache, "retention_ms"):
-        inner = serialize
-        return windowed
-    return by_key
-
-
 def _held_back(above: View, buffer: SuppressionBuffer, serde: Serde[Any]) -> View:
     """Rows as they were forwarded last: behind a suppression nobody sees what it holds back."""
     serialize = serde.serialize
 
-    def row(key: Any) -> Row:
+    def row(key: Any) -> TableRow:
         held = buffer.get(serialize(key))
         if held is None:
             return above(key)
@@ -140,7 +114,7 @@ def _held_back(above: View, buffer: SuppressionBuffer, serde: Serde[Any]) -> Vie
 
 
 def _through(above: View, step: Callable[[Any, Any], Any]) -> View:
-    def row(key: Any) -> Row:
+    def row(key: Any) -> TableRow:
         value, timestamp = above(key)
         value = step(key, value)
         return NO_ROW if value is None else (value, timestamp)
@@ -158,7 +132,7 @@ def _joined(plan: Plan, caches: Mapping[str, Any], merge: ProcessorNode, stored:
     left, right = _view(plan, caches, reverse.table, stored), _view(plan, caches, op.table, stored)
     joiner, kind = op.joiner, op.kind
 
-    def row(key: Any) -> Row:
+    def row(key: Any) -> TableRow:
         left_value, left_time = left(key)
         if left_value is None and kind != "outer":
             return NO_ROW

@@ -38,9 +38,11 @@ def counting_of(env: Environment, source: str) -> KeyCounting | WindowCounting |
     assert isinstance(node.operation, operations.Aggregate)
     cache, windows, meter = env.caches[node.operation.store], node.operation.windows, env.node_meters.get(node.name)
     if windows is None:
-        return KeyCounting(env, cache, meter) if type(cache) is KeyValueCache else None
-    if not isinstance(windows, TimeWindows) or windows.advance_ms != windows.size_ms or type(cache) is not WindowCache:
+        assert isinstance(cache, KeyValueCache)
+        return KeyCounting(env, cache, meter)
+    if not isinstance(windows, TimeWindows) or windows.advance_ms != windows.size_ms:
         return None
+    assert isinstance(cache, WindowCache)
     return WindowCounting(env, cache, meter, windows, env.stream_times.setdefault(node.name, StreamTime()))
 
 

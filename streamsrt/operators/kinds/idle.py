@@ -22,7 +22,6 @@ from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder
 from streamsrt.operators.kinds.closing import ClosedMark, closing_sessions, closing_windows
 from streamsrt.operators.kinds.suppress import Suppression, flowing
-from streamsrt.state.cache import Entry
 from streamsrt.state.sessions import session_key
 from streamsrt.state.windowed import window_key
 from topology.graph import operations
@@ -134,10 +133,12 @@ def _emission(
     spec, env = builder.plan.specs[op.store], builder.env
     deserialize, serialize = builder.plan.key_serde(spec).deserialize, builder.plan.value_serde(spec).serialize
 
-    def be_at(entry: Entry) -> None:
+    in_sessions = isinstance(op, SessionAggregate)
+
+    def be_at(entry: Any) -> None:
         """What comes next is of that row, as its changelog has it."""
-        end = getattr(entry, "end", None)
-        key = window_key(entry.key, entry.start) if end is None else session_key(entry.key, entry.start, end)
+        at = entry.key, entry.start
+        key = session_key(*at, entry.end) if in_sessions else window_key(*at)
         env.source = lambda: (key, serialize(entry.value), (), entry.timestamp)
 
     time = builder.env.stream_times.setdefault(node.name, StreamTime())

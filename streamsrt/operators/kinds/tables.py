@@ -16,6 +16,7 @@ from streamsrt.state.versioned_cache import VersionPut
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import own_store
+from topology.graph.store_kinds import store_traits
 
 
 def entry_for(c: Compiler, store: str, key: str, *, read: bool) -> str:
@@ -180,7 +181,7 @@ def emit_stream_table_join(c: Compiler, node: ProcessorNode, op: operations.Stre
 def _look_up(c: Compiler, op: operations.StreamTableJoin, flow: Flow) -> str:
     e = c.emitter
     lookup = table_lookup(c.plan, op.table)
-    if lookup is None or c.plan.specs[lookup.store].kind != "key_value":
+    if lookup is None or not store_traits(c.plan.specs[lookup.store]).one_row:
         found, row_of = e.temp("x"), e.bind("row_of", table_view(c.plan, c.caches, op.table))
         key = e.obj(flow.key)
         row = f"{row_of}({key})[0]"

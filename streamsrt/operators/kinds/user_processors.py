@@ -15,10 +15,10 @@ from streamsrt.config import below
 from streamsrt.errors import UserError
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process, WrappedNode
 from streamsrt.operators.engine.punctuation_queue import Schedule, anchored
-from streamsrt.operators.engine.store_access import store_access
 from streamsrt.operators.engine.user_metrics import NodeMetrics
-from streamsrt.state.lru import LruCache
+from streamsrt.state.kinds import store_access
 from topology.graph import nodes, operations
+from topology.graph.store_kinds import Limit, store_traits
 from topology.spec.errors import TopologyError, UnknownStoreError
 from topology.spec.functions import check_schedule
 from topology.spec.processor import PunctuationType, Record, RecordMetadata
@@ -141,7 +141,7 @@ class Context:
         spec = self._env.plan.specs[name]
         cache = self._env.caches[name]
         on_change = self._builder.log(name)
-        if isinstance(cache, LruCache):
+        if store_traits(spec).limit is Limit.COUNT:
             cache.on_drop = on_change
         serde = self._env.plan.key_serde(spec)
         access = store_access(spec, cache, serde, self._now, on_change, timestamped=not spec.bare_values)

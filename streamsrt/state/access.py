@@ -1,46 +1,25 @@
-"""State stores as user code sees them: typed keys and values over a task's caches."""
+"""State stores as user code sees them: typed keys and values over a task's caches.
+
+Which kind of store is seen through which class stands in ``streamsrt.state.kinds``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
-from streamsrt.errors import UserError
-from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import Entry, KeyValueCache
-from streamsrt.state.duplicates import DuplicatesCache
-from streamsrt.state.kinds import Cache
 from streamsrt.state.session_cache import SessionCache
 from streamsrt.state.store import after_prefix
 from streamsrt.state.versioned_cache import VersionedCache
-from streamsrt.state.window_cache import WindowCache
-from topology.graph.nodes import StoreSpec
 from topology.spec.serdes import Serde
 from topology.spec.stores import ValueAndTimestamp, VersionedRecord
 from topology.spec.windows import Windowed
 
+KeySerde: TypeAlias = Serde[Any]
 OnChange = Callable[[Any], None]
 Now = Callable[[], tuple[int, Any, int]]
 """Timestamp and headers of the current record, and the next sequence number."""
-
-
-def store_access(
-    spec: StoreSpec, cache: Cache, key_serde: Serde[Any], now: Now, on_change: OnChange | None, *, timestamped: bool
-) -> KeyValueAccess | WindowAccess | SessionAccess | VersionedAccess:
-    """The store as user code sees it. ``timestamped``: values are ValueAndTimestamp where the store keeps timestamps."""
-    timestamped = timestamped and spec.timestamped
-    if isinstance(cache, SuppressionBuffer):
-        raise UserError(f"store {cache.name!r} holds back what a suppress() left out: it can't be asked for")
-    if isinstance(cache, VersionedCache):
-        return VersionedAccess(cache, key_serde, now, on_change=on_change)
-    size_ms = spec.window_size_ms or 0
-    if isinstance(cache, SessionCache):
-        return SessionAccess(cache, key_serde, now, on_change=on_change)
-    if isinstance(cache, DuplicatesCache):
-        return DuplicatesAccess(cache, key_serde, now, size_ms=size_ms, timestamped=timestamped, on_change=on_change)
-    if isinstance(cache, WindowCache):
-        return WindowAccess(cache, key_serde, now, size_ms=size_ms, timestamped=timestamped, on_change=on_change)
-    return KeyValueAccess(cache, key_serde, now, timestamped=timestamped, on_change=on_change)
 
 
 class KeyValueAccess:
@@ -49,7 +28,7 @@ class KeyValueAccess:
     def __init__(
         self,
         cache: KeyValueCache,
-        key_serde: Serde[Any],
+        key_serde: KeySerde,
         now: Now,
         *,
         timestamped: bool,
@@ -118,7 +97,7 @@ class KeyValueAccess:
     def reverse_all(self) -> Iterator[tuple[Any, Any]]:
         return self._rows(None, None, reverse=True)
 
-    def prefix_scan(self, prefix: Any, serde: Serde[Any]) -> Iterator[tuple[Any, Any]]:
+    def prefix_scan(self, prefix: Any, serde: KeySerde) -> Iterator[tuple[Any, Any]]:
         raw = serde.serialize(prefix)
         return self._rows(raw, after_prefix(raw))
 
@@ -132,7 +111,7 @@ class WindowAccess:
     def __init__(
         self,
         cache: Any,
-        key_serde: Serde[Any],
+        key_serde: KeySerde,
         now: Now,
         *,
         size_ms: int,
@@ -218,7 +197,7 @@ class DuplicatesAccess(WindowAccess):
 class SessionAccess:
     """A session store (:class:`topology.spec.stores.SessionStore`)."""
 
-    def __init__(self, cache: SessionCache, key_serde: Serde[Any], now: Now, *, on_change: OnChange | None) -> None:
+    def __init__(self, cache: SessionCache, key_serde: KeySerde, now: Now, *, on_change: OnChange | None) -> None:
         self.name = cache.name
         self._cache = cache
         self._serde = key_serde
@@ -255,7 +234,7 @@ class SessionAccess:
 class VersionedAccess:
     """A versioned store (:class:`topology.spec.stores.VersionedKeyValueStore`)."""
 
-    def __init__(self, cache: VersionedCache, key_serde: Serde[Any], now: Now, *, on_change: OnChange | None) -> None:
+    def __init__(self, cache: VersionedCache, key_serde: KeySerde, now: Now, *, on_change: OnChange | None) -> None:
         self.name = cache.name
         self._cache = cache
         self._serde = key_serde

@@ -1,0 +1,111 @@
+"""The kinds of state stores, and what is true of each: one row each, looked up by whoever has to know, never guessed.
+
+1. Every kind has a row, and every row says all of it: there are no defaults.
+2. The rows say what a store means to a program and to its changelog. How a kind is kept, logged and read stands in
+   ``streamsrt.state.kinds``, which queries it answers in ``streamsrt.queries.kinds``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from topology.graph.nodes import StoreSpec
+
+
+class StoreKind(Enum):
+    """Which kind of store a :class:`StoreSpec` asks for."""
+
+    KEY_VALUE = "key-value"
+    LRU = "key-value, the entries used last only"
+    EXPIRING = "key-value, whose entries expire"
+    WINDOW = "window"
+    DUPLICATES = "window, which retains duplicates"
+    SESSION = "session"
+    VERSIONED = "versioned"
+    BUFFER = "what a suppression holds back"
+
+
+class Limit(Enum):
+    """What a store drops without a record that deletes it."""
+
+    NOTHING = "nothing"
+    RETENTION = "what is older than its retention"
+    LAST_UPDATE = "entries whose last update is ttl ago"
+    COUNT = "the entries used longest ago, beyond max_entries"
+
+
+class Cleanup(Enum):
+    """How a changelog is cleaned up."""
+
+    COMPACT = "compacted"
+    COMPACT_DELETE = "compacted, and deleted a day after the retention"
+    DELETE = "deleted a day after the retention: its keys are all different"
+    HISTORY = "compacted, but not for its history and a day"
+
+
+class StoreTraits(NamedTuple):
+    """One row. ``one_row``: a key has one row, which is found by the key's bytes alone; only such stores can be global.
+    ``row_timestamps``: rows of a timestamped store begin with the timestamp. ``versions``: a change is a version, valid from
+    its timestamp on. ``changed_in_place``: operators may change a cached entry instead of putting another one.
+    ``deletion_headers``: in a store that keeps headers, a tombstone has those of the record that deleted the row.
+    ``holds_back``: it holds changes that wait, not rows."""
+
+    limit: Limit
+    cleanup: Cleanup
+    one_row: bool
+    row_timestamps: bool
+    versions: bool
+    changed_in_place: bool
+    deletion_headers: bool
+    holds_back: bool
+
+
+_L, _C = Limit, Cleanup
+
+STORE_TRAITS: Mapping[StoreKind, StoreTraits] = MappingProxyType(
+    {
+        StoreKind.KEY_VALUE: StoreTraits(_L.NOTHING, _C.COMPACT, True, True, False, True, True, False),
+        StoreKind.LRU: StoreTraits(_L.COUNT, _C.COMPACT, True, True, False, False, True, False),
+        StoreKind.EXPIRING: StoreTraits(_L.LAST_UPDATE, _C.COMPACT, True, True, False, False, True, False),
+        StoreKind.WINDOW: StoreTraits(_L.RETENTION, _C.COMPACT_DELETE, False, True, False, True, True, False),
+        StoreKind.DUPLICATES: StoreTraits(_L.RETENTION, _C.DELETE, False, False, False, True, True, False),
+        StoreKind.SESSION: StoreTraits(_L.RETENTION, _C.COMPACT_DELETE, False, False, False, True, True, False),
+        StoreKind.VERSIONED: StoreTraits(_L.RETENTION, _C.HISTORY, False, False, True, False, False, False),
+        StoreKind.BUFFER: StoreTraits(_L.NOTHING, _C.COMPACT, False, False, False, True, True, True),
+    }
+)
+
+_BY_NAME = {
+    "key_value": StoreKind.KEY_VALUE,
+    "window": StoreKind.WINDOW,
+    "session": StoreKind.SESSION,
+    "versioned": StoreKind.VERSIONED,
+    "buffer": StoreKind.BUFFER,
+}
+
+
+NAMES = frozenset(_BY_NAME)
+"""What ``StoreSpec.kind`` may say."""
+
+
+def kind_of(spec: StoreSpec) -> StoreKind:
+    """Which kind of store ``spec`` asks for. ``spec.kind`` is one of :data:`NAMES`."""
+    kind = _BY_NAME[spec.kind]
+    if kind is StoreKind.KEY_VALUE and spec.max_entries is not None:
+        return StoreKind.LRU
+    if kind is StoreKind.KEY_VALUE and spec.ttl_ms is not None:
+        return StoreKind.EXPIRING
+    return StoreKind.DUPLICATES if kind is StoreKind.WINDOW and spec.retain_duplicates else kind
+
+
+def store_traits(spec: StoreSpec) -> StoreTraits:
+    """The row of the kind of store that ``spec`` asks for."""
+    return STORE_TRAITS[kind_of(spec)]
+
+
+def in_words(spec: StoreSpec) -> str:
+    """What messages call the kind: as the program names it."""
+    return spec.kind.replace("_", "-")
