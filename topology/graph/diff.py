@@ -183,9 +183,8 @@ class _Compared:
         )
 
     def _refuses_backfill(self) -> bool:
-        kinds = {store.kind for store in self._new.stores}
         filled = {each for origin in self._new.origins.values() for each in origin.filled_by}
-        return bool(kinds & {"versioned", "buffer"}) or any(each.startswith("Subscription") for each in filled)
+        return any(each.startswith("Subscription") for each in filled)
 
     def _fate(self, old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
         what = ", ".join(_changed_bytes(old, new))

@@ -348,6 +348,10 @@ def test_what_a_new_store_does_not_hold_is_said_with_what_helps() -> None:
     found = compare([counting("a")], [counting("a"), counting("a", store="b", filtered=True)])
     (cure,) = (change.cure for change in found.state if change.name == "b")
     assert cure.endswith("under another application id, filled by streamsrt backfill")
+    history = Store("history", kind="versioned", retention=1000)
+    found = compare([counting("a")], [counting("a"), counting("a", store=history)])
+    (cure,) = (change.cure for change in found.state if change.name == "history")
+    assert cure.endswith("under another application id, filled by streamsrt backfill")
 
 
 def test_what_is_left_behind_is_said_with_what_deletes_it() -> None:
