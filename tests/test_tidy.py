@@ -38,7 +38,7 @@ ANY_LINES_MAX = {
     "streamsrt/assignment": 1,
     "streamsrt/backfill": 46,
     "streamsrt/cli": 17,
-    "streamsrt/client": 52,
+    "streamsrt/client": 9,
     "streamsrt/http": 22,
     "streamsrt/membership": 10,
     "streamsrt/operators": 198,

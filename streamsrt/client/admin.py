@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from streamsrt.client.cluster import Cluster, Purpose, backoff_s, may_be_retried
 from streamsrt.client.metadata import NO_LEADER, Metadata, TopicMetadata
@@ -22,7 +22,9 @@ from streamsrt.client.values import (
 from streamsrt.errors import RequestFailedError, StreamsError, missing_acl
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_message, error_name, is_retriable
+from streamsrt.wire.schema import Message, Request
 
+R = TypeVar("R", bound=Message)
 T = TypeVar("T")
 
 TOPIC_RESOURCE = 2
@@ -116,13 +118,13 @@ class Admin:
         )
         response = await self._send_to_controller(request)
         return {
-            each.name: _result(
+            str(each.name): _result(
                 f"Topic {each.name!r} was not deleted", each.error_code, getattr(each, "error_message", None)
             )
             for each in response.responses
         }
 
-    async def _send_to_controller(self, request: Any) -> Any:
+    async def _send_to_controller(self, request: Request[R]) -> R:
         if self._cluster.controller_id not in self._cluster.brokers:
             await self._metadata.cluster_info()
         known = self._cluster.controller_id in self._cluster.brokers
@@ -154,7 +156,7 @@ class Admin:
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
         request = types.ListOffsetsRequest
         for node, group in (await self._by_leader(partitions)).items():
-            topics: dict[str, list[Any]] = {}
+            topics: dict[str, list[types.ListOffsetsRequest.ListOffsetsPartition]] = {}
             for topic, partition in group:
                 each = request.ListOffsetsPartition(partition_index=partition, timestamp=partitions[topic, partition])
                 topics.setdefault(topic, []).append(each)
@@ -167,13 +169,13 @@ class Admin:
                 node=node,
                 version_max=MAX_TIMESTAMP_VERSION,
             )
-            for topic in response.topics:
-                for each in topic.partitions:
-                    if each.error_code != ErrorCode.NONE:
+            for answer in response.topics:
+                for listed in answer.partitions:
+                    if listed.error_code != ErrorCode.NONE:
                         self._metadata.request_update()
-                        raise _refused(f"Offsets of {topic.name}-{each.partition_index}", each.error_code, None)
-                    found[topic.name, each.partition_index] = OffsetAndTimestamp(
-                        each.offset, each.timestamp, each.leader_epoch
+                        raise _refused(f"Offsets of {answer.name}-{listed.partition_index}", listed.error_code, None)
+                    found[answer.name, listed.partition_index] = OffsetAndTimestamp(
+                        listed.offset, listed.timestamp, listed.leader_epoch
                     )
         return found
 
@@ -181,7 +183,7 @@ class Admin:
         low: dict[TopicPartition, int] = {}
         request = types.DeleteRecordsRequest
         for node, group in (await self._by_leader(before)).items():
-            topics: dict[str, list[Any]] = {}
+            topics: dict[str, list[types.DeleteRecordsRequest.DeleteRecordsPartition]] = {}
             for topic, partition in group:
                 each = request.DeleteRecordsPartition(partition_index=partition, offset=before[topic, partition])
                 topics.setdefault(topic, []).append(each)
@@ -192,11 +194,11 @@ class Admin:
                 ),
                 node=node,
             )
-            for topic in response.topics:
-                for each in topic.partitions:
-                    if each.error_code != ErrorCode.NONE:
-                        raise _refused(f"Records of {topic.name}-{each.partition_index}", each.error_code, None)
-                    low[topic.name, each.partition_index] = each.low_watermark
+            for answer in response.topics:
+                for deleted in answer.partitions:
+                    if deleted.error_code != ErrorCode.NONE:
+                        raise _refused(f"Records of {answer.name}-{deleted.partition_index}", deleted.error_code, None)
+                    low[answer.name, deleted.partition_index] = deleted.low_watermark
         return low
 
     async def _by_leader(self, partitions: Collection[TopicPartition]) -> dict[int, list[TopicPartition]]:
@@ -248,7 +250,9 @@ class Admin:
         found = (group for group in listed if not wanted or group.group_type.lower() in wanted)
         return sorted(found, key=lambda group: group.group_id)
 
-    async def describe_streams_groups(self, group_ids: Sequence[str]) -> list[Any]:
+    async def describe_streams_groups(
+        self, group_ids: Sequence[str]
+    ) -> list[types.StreamsGroupDescribeResponse.DescribedGroup]:
         described = []
         for group_id in group_ids:
             request = types.StreamsGroupDescribeRequest(group_ids=[group_id])
@@ -272,8 +276,13 @@ class Admin:
             raise _refused(f"Group {group_id!r}", code, None)
 
     async def request(
-        self, message: Any, node: int | None, coordinator_of: str | None, controller: bool, version_max: int | None
-    ) -> Any:
+        self,
+        message: Request[R],
+        node: int | None,
+        coordinator_of: str | None,
+        controller: bool,
+        version_max: int | None,
+    ) -> R:
         """Any request, once."""
         version = 1000 if version_max is None else version_max
         if coordinator_of is not None:

@@ -14,7 +14,7 @@ import logging
 import random
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TypeVar
 
 from streamsrt.client.connection import Connection, connect
 from streamsrt.client.security import AuthenticationError, tls_context
@@ -30,7 +30,9 @@ from streamsrt.errors import (
 )
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
-from streamsrt.wire.schema import Message
+from streamsrt.wire.schema import Message, Request
+
+R = TypeVar("R", bound=Message)
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +108,7 @@ class Cluster:
 
     # --------------------------------------------------------------------------------------------------- connections
 
-    def update(self, response: Any) -> None:
+    def update(self, response: types.MetadataResponse) -> None:
         """Take brokers and controller of a MetadataResponse."""
         if response.brokers:
             self.cluster_id = response.cluster_id
@@ -183,14 +185,14 @@ class Cluster:
 
     async def send(
         self,
-        message: Message,
+        message: Request[R],
         *,
         node: int | None = None,
         purpose: Purpose = Purpose.ADMIN,
         version_min: int = 0,
         version_max: int = 1000,
         timeout_ms: int | None = None,
-    ) -> Any:
+    ) -> R:
         """Send once and wait for the answer; without ``node`` to any broker."""
         connection = await (self.any_connection(purpose) if node is None else self.connection(node, purpose))
         version = connection.version_of(type(message), version_min, version_max)
@@ -230,12 +232,12 @@ class Cluster:
     async def send_to_coordinator(
         self,
         key: str,
-        message: Message,
+        message: Request[R],
         *,
         kind: CoordinatorKind = CoordinatorKind.GROUP,
         version_min: int = 0,
         version_max: int = 1000,
-    ) -> Any:
+    ) -> R:
         """Send once to the coordinator of a group or transactional id; forgets it when it can't be reached."""
         node = await self.find_coordinator(key, kind)
         purpose = Purpose.GROUP if kind is CoordinatorKind.GROUP else Purpose.TRANSACTION

@@ -16,7 +16,7 @@ import socket
 import ssl
 import struct
 from collections import deque
-from typing import Any
+from typing import Any, TypeVar
 
 from streamsrt.client.security import AuthenticationError, authenticate
 from streamsrt.client.values import ClientConfig, RequestTimedOutError
@@ -25,7 +25,9 @@ from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import decode_response, encode_request_parts
 from streamsrt.wire.primitives import DecodeError
-from streamsrt.wire.schema import ApiKey, Message
+from streamsrt.wire.schema import ApiKey, Message, Request
+
+R = TypeVar("R", bound=Message)
 
 FRAME_MAX_BYTES = 256 * 1024 * 1024
 FIRST_FRAME_MAX_BYTES = 1024 * 1024
@@ -113,7 +115,7 @@ class Connection:
         self._transport: asyncio.Transport | None = None
         self._protocol = _Frames(self)
         self._correlation_id = 0
-        self._in_flight: deque[tuple[int, int, int, asyncio.Future[Any]]] = deque()
+        self._in_flight: deque[tuple[int, int, int, asyncio.Future[Any]]] = deque()  # of each request's answer
         self._error: StreamsError | None = None
 
     @property
@@ -199,14 +201,14 @@ class Connection:
         )
 
     def request(
-        self, message: Message, *, version: int | None = None, timeout_ms: int | None = None
-    ) -> asyncio.Future[Any]:
+        self, message: Request[R], *, version: int | None = None, timeout_ms: int | None = None
+    ) -> asyncio.Future[R]:
         """Send, and get the answer's future. Raises DisconnectedError, UnsupportedBrokerError; the future as well, and
         RequestTimedOutError, after which the connection is closed: its later answers would be late as well."""
         if version is None:
             version = self.version_of(type(message))
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[R] = loop.create_future()
         if self._error is not None or self._transport is None:
             raise self._error or DisconnectedError(f"The connection to {self.address} is closed.")
         assert message.API_KEY is not None
@@ -220,7 +222,7 @@ class Connection:
         future.add_done_callback(lambda _: timer.cancel())
         return future
 
-    def _timed_out(self, future: asyncio.Future[Any], name: str) -> None:
+    def _timed_out(self, future: asyncio.Future[R], name: str) -> None:
         if not future.done():
             error = RequestTimedOutError(f"{self.address} did not answer {name} in time.")
             future.set_exception(error)

@@ -18,7 +18,6 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s
 from streamsrt.client.metadata import NO_TOPIC_ID, Metadata
@@ -308,7 +307,9 @@ class Fetcher:
             topics=list(topics.values()),
         )
 
-    def _deliver(self, partition: _Partition, generation: int, position: int, data: Any) -> bool:
+    def _deliver(
+        self, partition: _Partition, generation: int, position: int, data: types.FetchResponse.PartitionData
+    ) -> bool:
         """Take one partition's part of an answer. True: there is something for the processing thread."""
         if data.error_code != ErrorCode.NONE:
             return self._deliver_error(partition, generation, position, data)
@@ -346,7 +347,9 @@ class Fetcher:
             self._buffered_bytes += len(item.buffer)
             return not partition.paused
 
-    def _deliver_error(self, partition: _Partition, generation: int, position: int, data: Any) -> bool:
+    def _deliver_error(
+        self, partition: _Partition, generation: int, position: int, data: types.FetchResponse.PartitionData
+    ) -> bool:
         topic, number = partition.tp
         code, name = data.error_code, error_name(data.error_code)
         if code != ErrorCode.OFFSET_OUT_OF_RANGE and is_retriable(code) and code != ErrorCode.CORRUPT_MESSAGE:

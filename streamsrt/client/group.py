@@ -8,24 +8,29 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.cluster import Cluster, Purpose
 from streamsrt.client.signal import Signal
 from streamsrt.errors import RequestFailedError, StreamsError, UnsupportedBrokerError
 from streamsrt.wire.error_codes import error_name, is_retriable
+from streamsrt.wire.schema import Message, Request
+
+T = TypeVar("T")
+Command: TypeAlias = Any  # of the machine's protocol; the driver passes it on
+GroupEvent: TypeAlias = Any  # likewise
 
 
 class Todo(Protocol):
     """What a machine wants next (:class:`streamsrt.membership.session.Step`). Times are monotonic milliseconds."""
 
     @property
-    def request(self) -> Any: ...
+    def request(self) -> Request[Message] | None: ...
     @property
     def find_coordinator(self) -> bool: ...
     @property
-    def events(self) -> tuple[Any, ...]: ...
+    def events(self) -> tuple[GroupEvent, ...]: ...
     @property
     def wake_at_ms(self) -> int | None: ...
 
@@ -33,7 +38,7 @@ class Todo(Protocol):
 class GroupMachine(Protocol):
     """A member of a group as a machine (:class:`streamsrt.membership.member.Member`)."""
 
-    request_type: Any
+    request_type: type[Message]
     group_id: str
     member_id: str
 
@@ -42,9 +47,9 @@ class GroupMachine(Protocol):
     @property
     def ended(self) -> bool: ...
     def start(self, now_ms: int) -> Todo: ...
-    def command(self, command: Any, seen: int, now_ms: int) -> Todo: ...
+    def command(self, command: Command, seen: int, now_ms: int) -> Todo: ...
     def coordinator_found(self, version: int, now_ms: int) -> Todo: ...
-    def responded(self, response: Any, now_ms: int) -> Todo: ...
+    def responded(self, response: Message, now_ms: int) -> Todo: ...
     def request_failed(self, reason: str, now_ms: int) -> Todo: ...
     def refused(self, error: StreamsError, now_ms: int) -> Todo: ...
     def tick(self, now_ms: int) -> Todo: ...
@@ -59,7 +64,7 @@ class GroupDriver:
         self._cluster = cluster
         self._signal = signal
         self._loop = asyncio.get_running_loop()
-        self._events: deque[Any] = deque()
+        self._events: deque[GroupEvent] = deque()
         self._ended = blocking.flag()
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -77,11 +82,11 @@ class GroupDriver:
     def member_epoch(self) -> int:
         return self._member_epoch
 
-    def tell(self, command: Any) -> None:
+    def tell(self, command: Command) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._command, command, self._seen)
 
-    def events(self) -> list[Any]:
+    def events(self) -> list[GroupEvent]:
         if not self._events:
             return []
         self._seen += 1
@@ -118,12 +123,12 @@ class GroupDriver:
             self._task.cancel()
         self._ended.set()
 
-    def _take(self, method: Callable[[Any, int], Todo], value: Any) -> None:
+    def _take(self, method: Callable[[T, int], Todo], value: T) -> None:
         if not self._ended.is_set():
             self._machine.polled(self._polled_at_ms)
             self._do(method(value, self._now_ms()))
 
-    def _command(self, command: Any, seen: int) -> None:
+    def _command(self, command: Command, seen: int) -> None:
         if not self._ended.is_set():
             self._machine.polled(self._polled_at_ms)
             self._do(self._machine.command(command, seen, self._now_ms()))
@@ -163,7 +168,7 @@ class GroupDriver:
         else:
             self._take(self._machine.coordinator_found, version)
 
-    async def _send(self, request: Any) -> None:
+    async def _send(self, request: Request[Message]) -> None:
         try:
             response = await self._cluster.send_to_coordinator(self._machine.group_id, request)
         except StreamsError as error:

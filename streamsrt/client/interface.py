@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from streamsrt.client.values import (
     ClusterInfo,
@@ -25,6 +25,10 @@ from streamsrt.client.values import (
     TopicPartition,
 )
 from streamsrt.errors import StreamsError
+from streamsrt.wire import types
+from streamsrt.wire.schema import Message, Request
+
+R = TypeVar("R", bound=Message)
 
 
 class Fetching(Protocol):
@@ -181,7 +185,9 @@ class Administering(Protocol):
 
     def list_groups(self, types: Sequence[str] = (), *, timeout_s: float = 30.0) -> list[GroupListing]: ...
 
-    def describe_streams_groups(self, group_ids: Sequence[str], *, timeout_s: float = 30.0) -> list[Any]:
+    def describe_streams_groups(
+        self, group_ids: Sequence[str], *, timeout_s: float = 30.0
+    ) -> list[types.StreamsGroupDescribeResponse.DescribedGroup]:
         """``StreamsGroupDescribeResponse.DescribedGroup`` messages; an absent group has its error code set."""
 
     def delete_groups(self, group_ids: Sequence[str], *, timeout_s: float = 30.0) -> dict[str, StreamsError | None]: ...
@@ -239,13 +245,13 @@ class Network(Protocol):
 
     def request(
         self,
-        message: Any,
+        message: Request[R],
         *,
         node: int | None = None,
         coordinator_of: str | None = None,
         controller: bool = False,
         version_max: int | None = None,
-    ) -> Future[Any]:
+    ) -> Future[R]:
         """Send any request message of :mod:`streamsrt.wire.types`, in the highest version that both sides have, once and
         without retries. Without a target: to any broker."""
 

@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster
 from streamsrt.client.values import ClusterInfo, TopicInfo
@@ -127,14 +126,14 @@ class Metadata:
         }
         for topic in response.topics:
             if topic.error_code in {ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE} and topic.name is not None:
-                found[topic.name] = self._take(topic)
+                found[topic.name] = self._take(topic.name, topic)
             elif topic.name in self.topics and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 gone = self.topics.pop(topic.name)
                 self.names.pop(gone.topic_id, None)
         return found
 
-    def _take(self, topic: Any) -> TopicMetadata:
-        before = self.topics.get(topic.name)
+    def _take(self, name: str, topic: types.MetadataResponse.MetadataResponseTopic) -> TopicMetadata:
+        before = self.topics.get(name)
         same = before is not None and before.topic_id == topic.topic_id
         leaders = {}
         for partition in topic.partitions:
@@ -143,13 +142,13 @@ class Metadata:
             if known is not None and -1 < leader.epoch < known.epoch:
                 leader = known
             leaders[partition.partition_index] = leader
-        taken = TopicMetadata(topic.name, topic.topic_id, topic.is_internal, leaders)
-        if topic.name in self._wanted:
+        taken = TopicMetadata(name, topic.topic_id, topic.is_internal, leaders)
+        if name in self._wanted:
             if before is not None:
                 self.names.pop(before.topic_id, None)
-            self.topics[topic.name] = taken
+            self.topics[name] = taken
             if topic.topic_id != NO_TOPIC_ID:
-                self.names[topic.topic_id] = topic.name
+                self.names[topic.topic_id] = name
         return taken
 
     async def cluster_info(self) -> ClusterInfo:

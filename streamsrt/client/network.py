@@ -11,7 +11,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
@@ -41,11 +41,14 @@ from streamsrt.client.values import (
     TopicPartition,
 )
 from streamsrt.errors import BrokerUnreachableError, NotABrokerError, StreamsError
+from streamsrt.wire import types
+from streamsrt.wire.schema import Message, Request
 
 log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
 
+R = TypeVar("R", bound=Message)
 T = TypeVar("T")
 
 
@@ -115,13 +118,11 @@ class NetworkThread:
             return Producer(self._cluster, metadata, config, blocking=self.blocking)
         coordination = TransactionCoordination(self._cluster, config.transactional_id, config.transaction_timeout_ms)
         producer = Producer(self._cluster, metadata, config, coordination, self.blocking)
-        self.transactions = Transactions(
-            coordination,
-            producer,
-            lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, self._loop),
-            self.blocking,
-        )
+        self.transactions = Transactions(coordination, producer, self._submit, self.blocking)
         return producer
+
+    def _submit(self, coroutine: Coroutine[None, None, T], /) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     async def _first_contact(self, metadata: Metadata, timeout_s: float) -> ClusterInfo:
         loop = asyncio.get_running_loop()
@@ -183,7 +184,7 @@ class NetworkThread:
 
     # ------------------------------------------------------------------------------------------------------ requests
 
-    def _call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
+    def _call(self, coroutine: Coroutine[None, None, T], timeout_s: float) -> T:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return self._result(future, timeout_s)
@@ -207,13 +208,13 @@ class NetworkThread:
 
     def request(
         self,
-        message: Any,
+        message: Request[R],
         *,
         node: int | None = None,
         coordinator_of: str | None = None,
         controller: bool = False,
         version_max: int | None = None,
-    ) -> Future[Any]:
+    ) -> Future[R]:
         """See :meth:`streamsrt.client.interface.Network.request`."""
         attempt = self.admin.on_loop.request(message, node, coordinator_of, controller, version_max)
         return asyncio.run_coroutine_threadsafe(attempt, self._loop)
@@ -266,7 +267,7 @@ class BlockingAdmin:
         self._network = network
         self._cluster = cluster
 
-    def _wait(self, attempt: Any, timeout_s: float) -> Any:
+    def _wait(self, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
         return self._network._call(self.on_loop.retrying(attempt, timeout_s), timeout_s + ANSWER_SLACK_S)
 
     def cluster(self, *, timeout_s: float = 30.0) -> ClusterInfo:
@@ -362,9 +363,10 @@ class BlockingAdmin:
         listed: list[GroupListing] = self._wait(lambda: self.on_loop.list_groups(types), timeout_s)
         return listed
 
-    def describe_streams_groups(self, group_ids: Sequence[str], *, timeout_s: float = 30.0) -> list[Any]:
-        described: list[Any] = self._wait(lambda: self.on_loop.describe_streams_groups(group_ids), timeout_s)
-        return described
+    def describe_streams_groups(
+        self, group_ids: Sequence[str], *, timeout_s: float = 30.0
+    ) -> list[types.StreamsGroupDescribeResponse.DescribedGroup]:
+        return self._wait(lambda: self.on_loop.describe_streams_groups(group_ids), timeout_s)
 
     def delete_groups(self, group_ids: Sequence[str], *, timeout_s: float = 30.0) -> dict[str, StreamsError | None]:
         results: dict[str, StreamsError | None] = self._wait(lambda: self.on_loop.delete_groups(group_ids), timeout_s)

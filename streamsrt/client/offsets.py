@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from streamsrt.client.cluster import Cluster, backoff_s, may_be_retried
 from streamsrt.client.values import (
@@ -188,7 +187,11 @@ def _fetch_request(
     )
 
 
-def _fetched(cluster: Cluster, group_id: str, group: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+def _fetched(
+    cluster: Cluster,
+    group_id: str,
+    group: types.OffsetFetchResponse | types.OffsetFetchResponse.OffsetFetchResponseGroup,
+) -> dict[TopicPartition, OffsetAndMetadata]:
     if group.error_code != ErrorCode.NONE:
         if group.error_code in COORDINATOR_MOVED:
             cluster.forget_coordinator(group_id)

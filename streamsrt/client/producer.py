@@ -28,7 +28,7 @@ import threading
 from collections import deque
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.cluster import TRANSPORT_ERRORS, Cluster, Purpose, backoff_s, may_be_retried
@@ -533,7 +533,7 @@ class Producer:
 
     async def _send_request(
         self, node_id: int, chosen: list[tuple[_Partition, _Batch]]
-    ) -> Mapping[TopicPartition, Any]:
+    ) -> Mapping[TopicPartition, types.ProduceResponse.PartitionProduceResponse]:
         connection = await self._cluster.connection(node_id, Purpose.PRODUCE)
         ids = {partition.tp[0]: self._metadata.topic_id(partition.tp[0]) for partition, _ in chosen}
         without_ids = any(topic_id == NO_TOPIC_ID for topic_id in ids.values())
@@ -570,7 +570,9 @@ class Producer:
 
     # ------------------------------------------------------------------------------------------------------- answers
 
-    def _answered(self, partition: _Partition, batch: _Batch, result: Any) -> None:
+    def _answered(
+        self, partition: _Partition, batch: _Batch, result: types.ProduceResponse.PartitionProduceResponse | None
+    ) -> None:
         if result is None:
             self._retry(partition, batch, "the broker's answer does not name the partition")
             return

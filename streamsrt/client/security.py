@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, Protocol, TypeVar
 
 from aiokafka import conn as aiokafka_conn
 
@@ -17,10 +17,23 @@ from streamsrt.client.values import SecurityConfig
 from streamsrt.errors import BrokerError, ConfigError
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name
+from streamsrt.wire.schema import Message, Request
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
-Send = Callable[[Any], Awaitable[Any]]
+R = TypeVar("R", bound=Message)
+
+
+class Send(Protocol):
+    """Sends a request over the connection that is being made."""
+
+    def __call__(self, message: Request[R], /) -> Awaitable[R]: ...
+
+
+class Authenticator(Protocol):
+    """What is used of aiokafka's authenticators."""
+
+    async def step(self, payload: bytes | None, /) -> tuple[bytes, bool] | None: ...
 
 
 class AuthenticationError(BrokerError):
@@ -90,7 +103,12 @@ async def authenticate(config: SecurityConfig, host: str, send: Send) -> None:
         answer = response.auth_bytes
 
 
-def _authenticator(config: SecurityConfig, host: str) -> Any:
+def _authenticator(config: SecurityConfig, host: str) -> Authenticator:
+    made: Authenticator = _made_by_aiokafka(config, host)
+    return made
+
+
+def _made_by_aiokafka(config: SecurityConfig, host: str) -> Any:  # it has no types
     loop = asyncio.get_running_loop()
     if config.sasl_mechanism == "PLAIN":
         return aiokafka_conn.SaslPlainAuthenticator(

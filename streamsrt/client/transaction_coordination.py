@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import TypeVar
 
 from streamsrt.client.cluster import Cluster, CoordinatorKind, backoff_s, may_be_retried
 from streamsrt.client.offsets import commit_error, final_code
@@ -30,6 +30,9 @@ from streamsrt.client.values import (
 from streamsrt.errors import ConfigError, ProductionError, RequestFailedError, StreamsError, missing_acl
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_message, error_name, is_retriable
+from streamsrt.wire.schema import Message, Request
+
+R = TypeVar("R", bound=Message)
 
 log = logging.getLogger(__name__)
 
@@ -181,8 +184,8 @@ class TransactionCoordination:
     # ------------------------------------------------------------------------------------------------------ answers
 
     async def _ask(
-        self, request: Any, version_max: int, deadline: float, what: str, code_of: Callable[[Any], int]
-    ) -> Any:
+        self, request: Request[R], version_max: int, deadline: float, what: str, code_of: Callable[[R], int]
+    ) -> R:
         """Send until it is done. Raises TransactionLostError when the time is up."""
         failures = 0
         while True:
@@ -278,7 +281,7 @@ class TransactionCoordination:
         )
 
 
-def _worst_of_partitions(response: Any) -> int:
+def _worst_of_partitions(response: types.AddPartitionsToTxnResponse) -> int:
     """The code that decides: one that can't be retried before one that can; "not attempted" says nothing."""
     codes = {
         result.partition_error_code

@@ -7,9 +7,9 @@ transaction as it was: they may be sent again with a newer epoch, or the transac
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Protocol, TypeVar
 
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.producer import Producer
@@ -21,6 +21,15 @@ from streamsrt.client.values import (
     TransactionLostError,
     UnknownMemberError,
 )
+
+T = TypeVar("T")
+
+
+class Submit(Protocol):
+    """Runs a coroutine on the loop, from another thread."""
+
+    def __call__(self, coroutine: Coroutine[None, None, T], /) -> Future[T]: ...
+
 
 ANSWER_SLACK_S = 5.0
 """How much longer than its timeout a blocking call waits for the network thread to report the timeout."""
@@ -36,7 +45,7 @@ class Transactions:
         self,
         coordination: TransactionCoordination,
         producer: Producer,
-        submit: Callable[[Coroutine[Any, Any, Any]], Future[Any]],
+        submit: Submit,
         blocking: Blocking = THREADS,
     ) -> None:
         self._blocking = blocking
@@ -104,10 +113,10 @@ class Transactions:
             self._producer.raise_error()
             raise TransactionLostError("The producer must be initialized before it can be used again.")
 
-    def _wait(self, coroutine: Coroutine[Any, Any, Any], timeout_s: float) -> Any:
+    def _wait(self, coroutine: Coroutine[None, None, T], timeout_s: float) -> T:
         return self._result(self._submit(coroutine), self._loop.time() + timeout_s)
 
-    def _result(self, future: Future[Any], deadline: float) -> Any:
+    def _result(self, future: Future[T], deadline: float) -> T:
         try:
             return self._blocking.result(future, max(0.0, deadline - self._loop.time()) + ANSWER_SLACK_S)
         except TimeoutError as error:

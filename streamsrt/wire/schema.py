@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from operator import attrgetter
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from streamsrt.wire.primitives import ZERO_UUID
 from streamsrt.wire.private_messages import PRIVATE_TABLE
@@ -25,6 +25,7 @@ __all__ = [
     "Field",
     "Message",
     "MessageSchema",
+    "Request",
     "Struct",
     "is_flexible",
     "message_class",
@@ -334,6 +335,15 @@ class Message:
         return f"{type(self).__qualname__}({', '.join(f'{a}={value!r}' for a, value in changed)})"
 
 
+Response = TypeVar("Response", bound=Message, covariant=True)
+
+
+class Request(Message, Generic[Response]):
+    """A request; ``types.pyi`` names the message that answers it, so that who sends it knows what comes back."""
+
+    __slots__ = ()
+
+
 def constructor(struct: Struct, namespace: dict[str, Any]) -> Callable[..., None]:
     """``__init__`` of a struct's class, with one keyword for each field."""
     parameters, lines = [], []
@@ -371,7 +381,7 @@ def build_struct(schema: MessageSchema, struct: Struct, namespace: dict[str, Any
         "NAME": struct.name,
         "VALUES": staticmethod(get if len(attributes) > 1 else lambda message: (get(message),)),
     }
-    return type(struct.name, (Message,), body)
+    return type(struct.name, (Message if nested or schema.kind != "request" else Request,), body)
 
 
 @cache

@@ -9,9 +9,9 @@ UUIDs are 16 ``bytes``, ``records`` are ``memoryview`` when decoded and any byte
 
 from __future__ import annotations
 
-from streamsrt.wire.schema import Message, message_names, named_class, private_message_names
+from streamsrt.wire.schema import Message, Request, message_names, named_class, private_message_names
 
-__all__ = ["Message"]
+__all__ = ["Message", "Request"]
 
 
 def __getattr__(name: str) -> type[Message]:

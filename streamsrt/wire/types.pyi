@@ -4,27 +4,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from streamsrt.wire.schema import Message as Message
+from streamsrt.wire.schema import Request as Request
 
 Buffer = bytes | bytearray | memoryview
 Records = Buffer | Sequence[Buffer] | None
-
-class AddOffsetsToTxnRequest(Message):
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    group_id: str
-    def __init__(
-        self,
-        *,
-        transactional_id: str = ...,
-        producer_id: int = ...,
-        producer_epoch: int = ...,
-        group_id: str = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
 
 class AddOffsetsToTxnResponse(Message):
     API_KEY: ClassVar[int]
@@ -40,49 +23,21 @@ class AddOffsetsToTxnResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class AddPartitionsToTxnRequest(Message):
-    class AddPartitionsToTxnTopic(Message):
-        name: str
-        partitions: list[int]
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            partitions: list[int] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class AddPartitionsToTxnTransaction(Message):
-        transactional_id: str
-        producer_id: int
-        producer_epoch: int
-        verify_only: bool
-        topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
-        def __init__(
-            self,
-            *,
-            transactional_id: str = ...,
-            producer_id: int = ...,
-            producer_epoch: int = ...,
-            verify_only: bool = ...,
-            topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
+class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction]
-    v3_and_below_transactional_id: str
-    v3_and_below_producer_id: int
-    v3_and_below_producer_epoch: int
-    v3_and_below_topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    group_id: str
     def __init__(
         self,
         *,
-        transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction] = ...,
-        v3_and_below_transactional_id: str = ...,
-        v3_and_below_producer_id: int = ...,
-        v3_and_below_producer_epoch: int = ...,
-        v3_and_below_topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...,
+        transactional_id: str = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        group_id: str = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -134,7 +89,69 @@ class AddPartitionsToTxnResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class AddRaftVoterRequest(Message):
+class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
+    class AddPartitionsToTxnTopic(Message):
+        name: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class AddPartitionsToTxnTransaction(Message):
+        transactional_id: str
+        producer_id: int
+        producer_epoch: int
+        verify_only: bool
+        topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+        def __init__(
+            self,
+            *,
+            transactional_id: str = ...,
+            producer_id: int = ...,
+            producer_epoch: int = ...,
+            verify_only: bool = ...,
+            topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction]
+    v3_and_below_transactional_id: str
+    v3_and_below_producer_id: int
+    v3_and_below_producer_epoch: int
+    v3_and_below_topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+    def __init__(
+        self,
+        *,
+        transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction] = ...,
+        v3_and_below_transactional_id: str = ...,
+        v3_and_below_producer_id: int = ...,
+        v3_and_below_producer_epoch: int = ...,
+        v3_and_below_topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class AddRaftVoterResponse(Message):
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class AddRaftVoterRequest(Request[AddRaftVoterResponse]):
     class Listener(Message):
         name: str
         host: str
@@ -168,23 +185,43 @@ class AddRaftVoterRequest(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class AddRaftVoterResponse(Message):
+class AlterClientQuotasResponse(Message):
+    class EntryData(Message):
+        error_code: int
+        error_message: str | None
+        entity: list[AlterClientQuotasResponse.EntityData]
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            entity: list[AlterClientQuotasResponse.EntityData] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class EntityData(Message):
+        entity_type: str
+        entity_name: str | None
+        def __init__(
+            self,
+            *,
+            entity_type: str = ...,
+            entity_name: str | None = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
     throttle_time_ms: int
-    error_code: int
-    error_message: str | None
+    entries: list[AlterClientQuotasResponse.EntryData]
     def __init__(
         self,
         *,
         throttle_time_ms: int = ...,
-        error_code: int = ...,
-        error_message: str | None = ...,
+        entries: list[AlterClientQuotasResponse.EntryData] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class AlterClientQuotasRequest(Message):
+class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
     class EntryData(Message):
         entity: list[AlterClientQuotasRequest.EntityData]
         ops: list[AlterClientQuotasRequest.OpData]
@@ -230,43 +267,35 @@ class AlterClientQuotasRequest(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class AlterClientQuotasResponse(Message):
-    class EntryData(Message):
+class AlterConfigsResponse(Message):
+    class AlterConfigsResourceResponse(Message):
         error_code: int
         error_message: str | None
-        entity: list[AlterClientQuotasResponse.EntityData]
+        resource_type: int
+        resource_name: str
         def __init__(
             self,
             *,
             error_code: int = ...,
             error_message: str | None = ...,
-            entity: list[AlterClientQuotasResponse.EntityData] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class EntityData(Message):
-        entity_type: str
-        entity_name: str | None
-        def __init__(
-            self,
-            *,
-            entity_type: str = ...,
-            entity_name: str | None = ...,
+            resource_type: int = ...,
+            resource_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
     throttle_time_ms: int
-    entries: list[AlterClientQuotasResponse.EntryData]
+    responses: list[AlterConfigsResponse.AlterConfigsResourceResponse]
     def __init__(
         self,
         *,
         throttle_time_ms: int = ...,
-        entries: list[AlterClientQuotasResponse.EntryData] = ...,
+        responses: list[AlterConfigsResponse.AlterConfigsResourceResponse] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class AlterConfigsRequest(Message):
+class AlterConfigsRequest(Request[AlterConfigsResponse]):
     class AlterConfigsResource(Message):
         resource_type: int
         resource_name: str
@@ -299,70 +328,6 @@ class AlterConfigsRequest(Message):
         *,
         resources: list[AlterConfigsRequest.AlterConfigsResource] = ...,
         validate_only: bool = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class AlterConfigsResponse(Message):
-    class AlterConfigsResourceResponse(Message):
-        error_code: int
-        error_message: str | None
-        resource_type: int
-        resource_name: str
-        def __init__(
-            self,
-            *,
-            error_code: int = ...,
-            error_message: str | None = ...,
-            resource_type: int = ...,
-            resource_name: str = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    throttle_time_ms: int
-    responses: list[AlterConfigsResponse.AlterConfigsResourceResponse]
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        responses: list[AlterConfigsResponse.AlterConfigsResourceResponse] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class AlterPartitionReassignmentsRequest(Message):
-    class ReassignableTopic(Message):
-        name: str
-        partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition]
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class ReassignablePartition(Message):
-        partition_index: int
-        replicas: list[int] | None
-        def __init__(
-            self,
-            *,
-            partition_index: int = ...,
-            replicas: list[int] | None = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    timeout_ms: int
-    allow_replication_factor_change: bool
-    topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic]
-    def __init__(
-        self,
-        *,
-        timeout_ms: int = ...,
-        allow_replication_factor_change: bool = ...,
-        topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -408,35 +373,39 @@ class AlterPartitionReassignmentsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class AlterReplicaLogDirsRequest(Message):
-    class AlterReplicaLogDir(Message):
-        path: str
-        topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic]
-        def __init__(
-            self,
-            *,
-            path: str = ...,
-            topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class AlterReplicaLogDirTopic(Message):
+class AlterPartitionReassignmentsRequest(Request[AlterPartitionReassignmentsResponse]):
+    class ReassignableTopic(Message):
         name: str
-        partitions: list[int]
+        partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition]
         def __init__(
             self,
             *,
             name: str = ...,
-            partitions: list[int] = ...,
+            partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class ReassignablePartition(Message):
+        partition_index: int
+        replicas: list[int] | None
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            replicas: list[int] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir]
+    timeout_ms: int
+    allow_replication_factor_change: bool
+    topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic]
     def __init__(
         self,
         *,
-        dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir] = ...,
+        timeout_ms: int = ...,
+        allow_replication_factor_change: bool = ...,
+        topics: list[AlterPartitionReassignmentsRequest.ReassignableTopic] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -474,37 +443,35 @@ class AlterReplicaLogDirsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class AlterShareGroupOffsetsRequest(Message):
-    class AlterShareGroupOffsetsRequestTopic(Message):
-        topic_name: str
-        partitions: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition]
+class AlterReplicaLogDirsRequest(Request[AlterReplicaLogDirsResponse]):
+    class AlterReplicaLogDir(Message):
+        path: str
+        topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic]
         def __init__(
             self,
             *,
-            topic_name: str = ...,
-            partitions: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition] = ...,
+            path: str = ...,
+            topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-    class AlterShareGroupOffsetsRequestPartition(Message):
-        partition_index: int
-        start_offset: int
+    class AlterReplicaLogDirTopic(Message):
+        name: str
+        partitions: list[int]
         def __init__(
             self,
             *,
-            partition_index: int = ...,
-            start_offset: int = ...,
+            name: str = ...,
+            partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    group_id: str
-    topics: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic]
+    dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir]
     def __init__(
         self,
         *,
-        group_id: str = ...,
-        topics: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic] = ...,
+        dirs: list[AlterReplicaLogDirsRequest.AlterReplicaLogDir] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -550,7 +517,67 @@ class AlterShareGroupOffsetsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class AlterUserScramCredentialsRequest(Message):
+class AlterShareGroupOffsetsRequest(Request[AlterShareGroupOffsetsResponse]):
+    class AlterShareGroupOffsetsRequestTopic(Message):
+        topic_name: str
+        partitions: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition]
+        def __init__(
+            self,
+            *,
+            topic_name: str = ...,
+            partitions: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class AlterShareGroupOffsetsRequestPartition(Message):
+        partition_index: int
+        start_offset: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            start_offset: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    group_id: str
+    topics: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic]
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        topics: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic] = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class AlterUserScramCredentialsResponse(Message):
+    class AlterUserScramCredentialsResult(Message):
+        user: str
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            user: str = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    throttle_time_ms: int
+    results: list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        results: list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult] = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class AlterUserScramCredentialsRequest(Request[AlterUserScramCredentialsResponse]):
     class ScramCredentialDeletion(Message):
         name: str
         mechanism: int
@@ -587,50 +614,6 @@ class AlterUserScramCredentialsRequest(Message):
         *,
         deletions: list[AlterUserScramCredentialsRequest.ScramCredentialDeletion] = ...,
         upsertions: list[AlterUserScramCredentialsRequest.ScramCredentialUpsertion] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class AlterUserScramCredentialsResponse(Message):
-    class AlterUserScramCredentialsResult(Message):
-        user: str
-        error_code: int
-        error_message: str | None
-        def __init__(
-            self,
-            *,
-            user: str = ...,
-            error_code: int = ...,
-            error_message: str | None = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    throttle_time_ms: int
-    results: list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult]
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        results: list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class ApiVersionsRequest(Message):
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    client_software_name: str
-    client_software_version: str
-    cluster_id: str | None
-    node_id: int
-    def __init__(
-        self,
-        *,
-        client_software_name: str = ...,
-        client_software_version: str = ...,
-        cluster_id: str | None = ...,
-        node_id: int = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -694,6 +677,24 @@ class ApiVersionsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
+class ApiVersionsRequest(Request[ApiVersionsResponse]):
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    client_software_name: str
+    client_software_version: str
+    cluster_id: str | None
+    node_id: int
+    def __init__(
+        self,
+        *,
+        client_software_name: str = ...,
+        client_software_version: str = ...,
+        cluster_id: str | None = ...,
+        node_id: int = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
 class ConsumerGroupCurrentMemberAssignmentKey(Message):
     API_KEY: ClassVar[None]
     NAME: ClassVar[str]
@@ -737,20 +738,6 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
         state: int = ...,
         assigned_partitions: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = ...,
         partitions_pending_revocation: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class ConsumerGroupDescribeRequest(Message):
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    group_ids: list[str]
-    include_authorized_operations: bool
-    def __init__(
-        self,
-        *,
-        group_ids: list[str] = ...,
-        include_authorized_operations: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -840,43 +827,17 @@ class ConsumerGroupDescribeResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class ConsumerGroupHeartbeatRequest(Message):
-    class TopicPartitions(Message):
-        topic_id: bytes
-        partitions: list[int]
-        def __init__(
-            self,
-            *,
-            topic_id: bytes = ...,
-            partitions: list[int] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
+class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    group_id: str
-    member_id: str
-    member_epoch: int
-    instance_id: str | None
-    rack_id: str | None
-    rebalance_timeout_ms: int
-    subscribed_topic_names: list[str] | None
-    subscribed_topic_regex: str | None
-    server_assignor: str | None
-    topic_partitions: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None
+    group_ids: list[str]
+    include_authorized_operations: bool
     def __init__(
         self,
         *,
-        group_id: str = ...,
-        member_id: str = ...,
-        member_epoch: int = ...,
-        instance_id: str | None = ...,
-        rack_id: str | None = ...,
-        rebalance_timeout_ms: int = ...,
-        subscribed_topic_names: list[str] | None = ...,
-        subscribed_topic_regex: str | None = ...,
-        server_assignor: str | None = ...,
-        topic_partitions: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None = ...,
+        group_ids: list[str] = ...,
+        include_authorized_operations: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -919,6 +880,46 @@ class ConsumerGroupHeartbeatResponse(Message):
         member_epoch: int = ...,
         heartbeat_interval_ms: int = ...,
         assignment: ConsumerGroupHeartbeatResponse.Assignment | None = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
+    class TopicPartitions(Message):
+        topic_id: bytes
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic_id: bytes = ...,
+            partitions: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    subscribed_topic_names: list[str] | None
+    subscribed_topic_regex: str | None
+    server_assignor: str | None
+    topic_partitions: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        member_id: str = ...,
+        member_epoch: int = ...,
+        instance_id: str | None = ...,
+        rack_id: str | None = ...,
+        rebalance_timeout_ms: int = ...,
+        subscribed_topic_names: list[str] | None = ...,
+        subscribed_topic_regex: str | None = ...,
+        server_assignor: str | None = ...,
+        topic_partitions: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -1204,7 +1205,31 @@ class ConsumerProtocolSubscription(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class CreateAclsRequest(Message):
+class CreateAclsResponse(Message):
+    class AclCreationResult(Message):
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    throttle_time_ms: int
+    results: list[CreateAclsResponse.AclCreationResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        results: list[CreateAclsResponse.AclCreationResult] = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class CreateAclsRequest(Request[CreateAclsResponse]):
     class AclCreation(Message):
         resource_type: int
         resource_name: str
@@ -1233,58 +1258,6 @@ class CreateAclsRequest(Message):
         self,
         *,
         creations: list[CreateAclsRequest.AclCreation] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class CreateAclsResponse(Message):
-    class AclCreationResult(Message):
-        error_code: int
-        error_message: str | None
-        def __init__(
-            self,
-            *,
-            error_code: int = ...,
-            error_message: str | None = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    throttle_time_ms: int
-    results: list[CreateAclsResponse.AclCreationResult]
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        results: list[CreateAclsResponse.AclCreationResult] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class CreateDelegationTokenRequest(Message):
-    class CreatableRenewers(Message):
-        principal_type: str
-        principal_name: str
-        def __init__(
-            self,
-            *,
-            principal_type: str = ...,
-            principal_name: str = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    owner_principal_type: str | None
-    owner_principal_name: str | None
-    renewers: list[CreateDelegationTokenRequest.CreatableRenewers]
-    max_lifetime_ms: int
-    def __init__(
-        self,
-        *,
-        owner_principal_type: str | None = ...,
-        owner_principal_name: str | None = ...,
-        renewers: list[CreateDelegationTokenRequest.CreatableRenewers] = ...,
-        max_lifetime_ms: int = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -1320,7 +1293,61 @@ class CreateDelegationTokenResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class CreatePartitionsRequest(Message):
+class CreateDelegationTokenRequest(Request[CreateDelegationTokenResponse]):
+    class CreatableRenewers(Message):
+        principal_type: str
+        principal_name: str
+        def __init__(
+            self,
+            *,
+            principal_type: str = ...,
+            principal_name: str = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    owner_principal_type: str | None
+    owner_principal_name: str | None
+    renewers: list[CreateDelegationTokenRequest.CreatableRenewers]
+    max_lifetime_ms: int
+    def __init__(
+        self,
+        *,
+        owner_principal_type: str | None = ...,
+        owner_principal_name: str | None = ...,
+        renewers: list[CreateDelegationTokenRequest.CreatableRenewers] = ...,
+        max_lifetime_ms: int = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class CreatePartitionsResponse(Message):
+    class CreatePartitionsTopicResult(Message):
+        name: str
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    throttle_time_ms: int
+    results: list[CreatePartitionsResponse.CreatePartitionsTopicResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        results: list[CreatePartitionsResponse.CreatePartitionsTopicResult] = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
     class CreatePartitionsTopic(Message):
         name: str
         count: int
@@ -1351,84 +1378,6 @@ class CreatePartitionsRequest(Message):
         self,
         *,
         topics: list[CreatePartitionsRequest.CreatePartitionsTopic] = ...,
-        timeout_ms: int = ...,
-        validate_only: bool = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class CreatePartitionsResponse(Message):
-    class CreatePartitionsTopicResult(Message):
-        name: str
-        error_code: int
-        error_message: str | None
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            error_code: int = ...,
-            error_message: str | None = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    throttle_time_ms: int
-    results: list[CreatePartitionsResponse.CreatePartitionsTopicResult]
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        results: list[CreatePartitionsResponse.CreatePartitionsTopicResult] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class CreateTopicsRequest(Message):
-    class CreatableTopic(Message):
-        name: str
-        num_partitions: int
-        replication_factor: int
-        assignments: list[CreateTopicsRequest.CreatableReplicaAssignment]
-        configs: list[CreateTopicsRequest.CreatableTopicConfig]
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            num_partitions: int = ...,
-            replication_factor: int = ...,
-            assignments: list[CreateTopicsRequest.CreatableReplicaAssignment] = ...,
-            configs: list[CreateTopicsRequest.CreatableTopicConfig] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class CreatableReplicaAssignment(Message):
-        partition_index: int
-        broker_ids: list[int]
-        def __init__(
-            self,
-            *,
-            partition_index: int = ...,
-            broker_ids: list[int] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class CreatableTopicConfig(Message):
-        name: str
-        value: str | None
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            value: str | None = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    topics: list[CreateTopicsRequest.CreatableTopic]
-    timeout_ms: int
-    validate_only: bool
-    def __init__(
-        self,
-        *,
-        topics: list[CreateTopicsRequest.CreatableTopic] = ...,
         timeout_ms: int = ...,
         validate_only: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
@@ -1486,35 +1435,55 @@ class CreateTopicsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DeleteAclsRequest(Message):
-    class DeleteAclsFilter(Message):
-        resource_type_filter: int
-        resource_name_filter: str | None
-        pattern_type_filter: int
-        principal_filter: str | None
-        host_filter: str | None
-        operation: int
-        permission_type: int
+class CreateTopicsRequest(Request[CreateTopicsResponse]):
+    class CreatableTopic(Message):
+        name: str
+        num_partitions: int
+        replication_factor: int
+        assignments: list[CreateTopicsRequest.CreatableReplicaAssignment]
+        configs: list[CreateTopicsRequest.CreatableTopicConfig]
         def __init__(
             self,
             *,
-            resource_type_filter: int = ...,
-            resource_name_filter: str | None = ...,
-            pattern_type_filter: int = ...,
-            principal_filter: str | None = ...,
-            host_filter: str | None = ...,
-            operation: int = ...,
-            permission_type: int = ...,
+            name: str = ...,
+            num_partitions: int = ...,
+            replication_factor: int = ...,
+            assignments: list[CreateTopicsRequest.CreatableReplicaAssignment] = ...,
+            configs: list[CreateTopicsRequest.CreatableTopicConfig] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class CreatableReplicaAssignment(Message):
+        partition_index: int
+        broker_ids: list[int]
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            broker_ids: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class CreatableTopicConfig(Message):
+        name: str
+        value: str | None
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            value: str | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    filters: list[DeleteAclsRequest.DeleteAclsFilter]
+    topics: list[CreateTopicsRequest.CreatableTopic]
+    timeout_ms: int
+    validate_only: bool
     def __init__(
         self,
         *,
-        filters: list[DeleteAclsRequest.DeleteAclsFilter] = ...,
+        topics: list[CreateTopicsRequest.CreatableTopic] = ...,
+        timeout_ms: int = ...,
+        validate_only: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -1568,15 +1537,35 @@ class DeleteAclsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DeleteGroupsRequest(Message):
+class DeleteAclsRequest(Request[DeleteAclsResponse]):
+    class DeleteAclsFilter(Message):
+        resource_type_filter: int
+        resource_name_filter: str | None
+        pattern_type_filter: int
+        principal_filter: str | None
+        host_filter: str | None
+        operation: int
+        permission_type: int
+        def __init__(
+            self,
+            *,
+            resource_type_filter: int = ...,
+            resource_name_filter: str | None = ...,
+            pattern_type_filter: int = ...,
+            principal_filter: str | None = ...,
+            host_filter: str | None = ...,
+            operation: int = ...,
+            permission_type: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    groups_names: list[str]
+    filters: list[DeleteAclsRequest.DeleteAclsFilter]
     def __init__(
         self,
         *,
-        groups_names: list[str] = ...,
+        filters: list[DeleteAclsRequest.DeleteAclsFilter] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -1606,37 +1595,15 @@ class DeleteGroupsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DeleteRecordsRequest(Message):
-    class DeleteRecordsTopic(Message):
-        name: str
-        partitions: list[DeleteRecordsRequest.DeleteRecordsPartition]
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class DeleteRecordsPartition(Message):
-        partition_index: int
-        offset: int
-        def __init__(
-            self,
-            *,
-            partition_index: int = ...,
-            offset: int = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
+class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    topics: list[DeleteRecordsRequest.DeleteRecordsTopic]
-    timeout_ms: int
+    groups_names: list[str]
     def __init__(
         self,
         *,
-        topics: list[DeleteRecordsRequest.DeleteRecordsTopic] = ...,
-        timeout_ms: int = ...,
+        groups_names: list[str] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -1676,25 +1643,37 @@ class DeleteRecordsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DeleteShareGroupOffsetsRequest(Message):
-    class DeleteShareGroupOffsetsRequestTopic(Message):
-        topic_name: str
+class DeleteRecordsRequest(Request[DeleteRecordsResponse]):
+    class DeleteRecordsTopic(Message):
+        name: str
+        partitions: list[DeleteRecordsRequest.DeleteRecordsPartition]
         def __init__(
             self,
             *,
-            topic_name: str = ...,
+            name: str = ...,
+            partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class DeleteRecordsPartition(Message):
+        partition_index: int
+        offset: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            offset: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    group_id: str
-    topics: list[DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic]
+    topics: list[DeleteRecordsRequest.DeleteRecordsTopic]
+    timeout_ms: int
     def __init__(
         self,
         *,
-        group_id: str = ...,
-        topics: list[DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic] = ...,
+        topics: list[DeleteRecordsRequest.DeleteRecordsTopic] = ...,
+        timeout_ms: int = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -1730,29 +1709,25 @@ class DeleteShareGroupOffsetsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DeleteTopicsRequest(Message):
-    class DeleteTopicState(Message):
-        name: str | None
-        topic_id: bytes
+class DeleteShareGroupOffsetsRequest(Request[DeleteShareGroupOffsetsResponse]):
+    class DeleteShareGroupOffsetsRequestTopic(Message):
+        topic_name: str
         def __init__(
             self,
             *,
-            name: str | None = ...,
-            topic_id: bytes = ...,
+            topic_name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    topics: list[DeleteTopicsRequest.DeleteTopicState]
-    topic_names: list[str]
-    timeout_ms: int
+    group_id: str
+    topics: list[DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic]
     def __init__(
         self,
         *,
-        topics: list[DeleteTopicsRequest.DeleteTopicState] = ...,
-        topic_names: list[str] = ...,
-        timeout_ms: int = ...,
+        group_id: str = ...,
+        topics: list[DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -1784,27 +1759,29 @@ class DeleteTopicsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DescribeAclsRequest(Message):
+class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
+    class DeleteTopicState(Message):
+        name: str | None
+        topic_id: bytes
+        def __init__(
+            self,
+            *,
+            name: str | None = ...,
+            topic_id: bytes = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    resource_type_filter: int
-    resource_name_filter: str | None
-    pattern_type_filter: int
-    principal_filter: str | None
-    host_filter: str | None
-    operation: int
-    permission_type: int
+    topics: list[DeleteTopicsRequest.DeleteTopicState]
+    topic_names: list[str]
+    timeout_ms: int
     def __init__(
         self,
         *,
-        resource_type_filter: int = ...,
-        resource_name_filter: str | None = ...,
-        pattern_type_filter: int = ...,
-        principal_filter: str | None = ...,
-        host_filter: str | None = ...,
-        operation: int = ...,
-        permission_type: int = ...,
+        topics: list[DeleteTopicsRequest.DeleteTopicState] = ...,
+        topic_names: list[str] = ...,
+        timeout_ms: int = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -1854,29 +1831,27 @@ class DescribeAclsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DescribeClientQuotasRequest(Message):
-    class ComponentData(Message):
-        entity_type: str
-        match_type: int
-        match: str | None
-        def __init__(
-            self,
-            *,
-            entity_type: str = ...,
-            match_type: int = ...,
-            match: str | None = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
+class DescribeAclsRequest(Request[DescribeAclsResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    components: list[DescribeClientQuotasRequest.ComponentData]
-    strict: bool
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
     def __init__(
         self,
         *,
-        components: list[DescribeClientQuotasRequest.ComponentData] = ...,
-        strict: bool = ...,
+        resource_type_filter: int = ...,
+        resource_name_filter: str | None = ...,
+        pattern_type_filter: int = ...,
+        principal_filter: str | None = ...,
+        host_filter: str | None = ...,
+        operation: int = ...,
+        permission_type: int = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -1928,19 +1903,29 @@ class DescribeClientQuotasResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DescribeClusterRequest(Message):
+class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
+    class ComponentData(Message):
+        entity_type: str
+        match_type: int
+        match: str | None
+        def __init__(
+            self,
+            *,
+            entity_type: str = ...,
+            match_type: int = ...,
+            match: str | None = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    include_cluster_authorized_operations: bool
-    endpoint_type: int
-    include_fenced_brokers: bool
+    components: list[DescribeClientQuotasRequest.ComponentData]
+    strict: bool
     def __init__(
         self,
         *,
-        include_cluster_authorized_operations: bool = ...,
-        endpoint_type: int = ...,
-        include_fenced_brokers: bool = ...,
+        components: list[DescribeClientQuotasRequest.ComponentData] = ...,
+        strict: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -1986,31 +1971,19 @@ class DescribeClusterResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DescribeConfigsRequest(Message):
-    class DescribeConfigsResource(Message):
-        resource_type: int
-        resource_name: str
-        configuration_keys: list[str] | None
-        def __init__(
-            self,
-            *,
-            resource_type: int = ...,
-            resource_name: str = ...,
-            configuration_keys: list[str] | None = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
+class DescribeClusterRequest(Request[DescribeClusterResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    resources: list[DescribeConfigsRequest.DescribeConfigsResource]
-    include_synonyms: bool
-    include_documentation: bool
+    include_cluster_authorized_operations: bool
+    endpoint_type: int
+    include_fenced_brokers: bool
     def __init__(
         self,
         *,
-        resources: list[DescribeConfigsRequest.DescribeConfigsResource] = ...,
-        include_synonyms: bool = ...,
-        include_documentation: bool = ...,
+        include_cluster_authorized_operations: bool = ...,
+        endpoint_type: int = ...,
+        include_fenced_brokers: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -2078,25 +2051,31 @@ class DescribeConfigsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DescribeDelegationTokenRequest(Message):
-    class DescribeDelegationTokenOwner(Message):
-        principal_type: str
-        principal_name: str
+class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
+    class DescribeConfigsResource(Message):
+        resource_type: int
+        resource_name: str
+        configuration_keys: list[str] | None
         def __init__(
             self,
             *,
-            principal_type: str = ...,
-            principal_name: str = ...,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            configuration_keys: list[str] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    owners: list[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None
+    resources: list[DescribeConfigsRequest.DescribeConfigsResource]
+    include_synonyms: bool
+    include_documentation: bool
     def __init__(
         self,
         *,
-        owners: list[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None = ...,
+        resources: list[DescribeConfigsRequest.DescribeConfigsResource] = ...,
+        include_synonyms: bool = ...,
+        include_documentation: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -2152,17 +2131,25 @@ class DescribeDelegationTokenResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DescribeGroupsRequest(Message):
+class DescribeDelegationTokenRequest(Request[DescribeDelegationTokenResponse]):
+    class DescribeDelegationTokenOwner(Message):
+        principal_type: str
+        principal_name: str
+        def __init__(
+            self,
+            *,
+            principal_type: str = ...,
+            principal_name: str = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    groups: list[str]
-    include_authorized_operations: bool
+    owners: list[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None
     def __init__(
         self,
         *,
-        groups: list[str] = ...,
-        include_authorized_operations: bool = ...,
+        owners: list[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -2220,25 +2207,17 @@ class DescribeGroupsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DescribeLogDirsRequest(Message):
-    class DescribableLogDirTopic(Message):
-        topic: str
-        partitions: list[int]
-        def __init__(
-            self,
-            *,
-            topic: str = ...,
-            partitions: list[int] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
+class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None
+    groups: list[str]
+    include_authorized_operations: bool
     def __init__(
         self,
         *,
-        topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None = ...,
+        groups: list[str] = ...,
+        include_authorized_operations: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -2300,25 +2279,25 @@ class DescribeLogDirsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DescribeProducersRequest(Message):
-    class TopicRequest(Message):
-        name: str
-        partition_indexes: list[int]
+class DescribeLogDirsRequest(Request[DescribeLogDirsResponse]):
+    class DescribableLogDirTopic(Message):
+        topic: str
+        partitions: list[int]
         def __init__(
             self,
             *,
-            name: str = ...,
-            partition_indexes: list[int] = ...,
+            topic: str = ...,
+            partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    topics: list[DescribeProducersRequest.TopicRequest]
+    topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None
     def __init__(
         self,
         *,
-        topics: list[DescribeProducersRequest.TopicRequest] = ...,
+        topics: list[DescribeLogDirsRequest.DescribableLogDirTopic] | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -2378,33 +2357,25 @@ class DescribeProducersResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DescribeQuorumRequest(Message):
-    class TopicData(Message):
-        topic_name: str
-        partitions: list[DescribeQuorumRequest.PartitionData]
+class DescribeProducersRequest(Request[DescribeProducersResponse]):
+    class TopicRequest(Message):
+        name: str
+        partition_indexes: list[int]
         def __init__(
             self,
             *,
-            topic_name: str = ...,
-            partitions: list[DescribeQuorumRequest.PartitionData] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class PartitionData(Message):
-        partition_index: int
-        def __init__(
-            self,
-            *,
-            partition_index: int = ...,
+            name: str = ...,
+            partition_indexes: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    topics: list[DescribeQuorumRequest.TopicData]
+    topics: list[DescribeProducersRequest.TopicRequest]
     def __init__(
         self,
         *,
-        topics: list[DescribeQuorumRequest.TopicData] = ...,
+        topics: list[DescribeProducersRequest.TopicRequest] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -2496,35 +2467,33 @@ class DescribeQuorumResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DescribeShareGroupOffsetsRequest(Message):
-    class DescribeShareGroupOffsetsRequestGroup(Message):
-        group_id: str
-        topics: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic] | None
-        def __init__(
-            self,
-            *,
-            group_id: str = ...,
-            topics: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic] | None = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class DescribeShareGroupOffsetsRequestTopic(Message):
+class DescribeQuorumRequest(Request[DescribeQuorumResponse]):
+    class TopicData(Message):
         topic_name: str
-        partitions: list[int]
+        partitions: list[DescribeQuorumRequest.PartitionData]
         def __init__(
             self,
             *,
             topic_name: str = ...,
-            partitions: list[int] = ...,
+            partitions: list[DescribeQuorumRequest.PartitionData] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class PartitionData(Message):
+        partition_index: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    groups: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup]
+    topics: list[DescribeQuorumRequest.TopicData]
     def __init__(
         self,
         *,
-        groups: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup] = ...,
+        topics: list[DescribeQuorumRequest.TopicData] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -2586,37 +2555,35 @@ class DescribeShareGroupOffsetsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DescribeTopicPartitionsRequest(Message):
-    class TopicRequest(Message):
-        name: str
+class DescribeShareGroupOffsetsRequest(Request[DescribeShareGroupOffsetsResponse]):
+    class DescribeShareGroupOffsetsRequestGroup(Message):
+        group_id: str
+        topics: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic] | None
         def __init__(
             self,
             *,
-            name: str = ...,
+            group_id: str = ...,
+            topics: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic] | None = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-    class Cursor(Message):
+    class DescribeShareGroupOffsetsRequestTopic(Message):
         topic_name: str
-        partition_index: int
+        partitions: list[int]
         def __init__(
             self,
             *,
             topic_name: str = ...,
-            partition_index: int = ...,
+            partitions: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    topics: list[DescribeTopicPartitionsRequest.TopicRequest]
-    response_partition_limit: int
-    cursor: DescribeTopicPartitionsRequest.Cursor | None
+    groups: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup]
     def __init__(
         self,
         *,
-        topics: list[DescribeTopicPartitionsRequest.TopicRequest] = ...,
-        response_partition_limit: int = ...,
-        cursor: DescribeTopicPartitionsRequest.Cursor | None = ...,
+        groups: list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -2688,15 +2655,37 @@ class DescribeTopicPartitionsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DescribeTransactionsRequest(Message):
+class DescribeTopicPartitionsRequest(Request[DescribeTopicPartitionsResponse]):
+    class TopicRequest(Message):
+        name: str
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class Cursor(Message):
+        topic_name: str
+        partition_index: int
+        def __init__(
+            self,
+            *,
+            topic_name: str = ...,
+            partition_index: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    transactional_ids: list[str]
+    topics: list[DescribeTopicPartitionsRequest.TopicRequest]
+    response_partition_limit: int
+    cursor: DescribeTopicPartitionsRequest.Cursor | None
     def __init__(
         self,
         *,
-        transactional_ids: list[str] = ...,
+        topics: list[DescribeTopicPartitionsRequest.TopicRequest] = ...,
+        response_partition_limit: int = ...,
+        cursor: DescribeTopicPartitionsRequest.Cursor | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -2746,23 +2735,15 @@ class DescribeTransactionsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class DescribeUserScramCredentialsRequest(Message):
-    class UserName(Message):
-        name: str
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
+class DescribeTransactionsRequest(Request[DescribeTransactionsResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    users: list[DescribeUserScramCredentialsRequest.UserName] | None
+    transactional_ids: list[str]
     def __init__(
         self,
         *,
-        users: list[DescribeUserScramCredentialsRequest.UserName] | None = ...,
+        transactional_ids: list[str] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -2808,29 +2789,23 @@ class DescribeUserScramCredentialsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class ElectLeadersRequest(Message):
-    class TopicPartitions(Message):
-        topic: str
-        partitions: list[int]
+class DescribeUserScramCredentialsRequest(Request[DescribeUserScramCredentialsResponse]):
+    class UserName(Message):
+        name: str
         def __init__(
             self,
             *,
-            topic: str = ...,
-            partitions: list[int] = ...,
+            name: str = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    election_type: int
-    topic_partitions: list[ElectLeadersRequest.TopicPartitions] | None
-    timeout_ms: int
+    users: list[DescribeUserScramCredentialsRequest.UserName] | None
     def __init__(
         self,
         *,
-        election_type: int = ...,
-        topic_partitions: list[ElectLeadersRequest.TopicPartitions] | None = ...,
-        timeout_ms: int = ...,
+        users: list[DescribeUserScramCredentialsRequest.UserName] | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -2872,33 +2847,29 @@ class ElectLeadersResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class EndTxnMarker(Message):
-    API_KEY: ClassVar[None]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    coordinator_epoch: int
-    def __init__(
-        self,
-        *,
-        coordinator_epoch: int = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class EndTxnRequest(Message):
+class ElectLeadersRequest(Request[ElectLeadersResponse]):
+    class TopicPartitions(Message):
+        topic: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            partitions: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    committed: bool
+    election_type: int
+    topic_partitions: list[ElectLeadersRequest.TopicPartitions] | None
+    timeout_ms: int
     def __init__(
         self,
         *,
-        transactional_id: str = ...,
-        producer_id: int = ...,
-        producer_epoch: int = ...,
-        committed: bool = ...,
+        election_type: int = ...,
+        topic_partitions: list[ElectLeadersRequest.TopicPartitions] | None = ...,
+        timeout_ms: int = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -2920,17 +2891,33 @@ class EndTxnResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class ExpireDelegationTokenRequest(Message):
+class EndTxnRequest(Request[EndTxnResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    hmac: bytes
-    expiry_time_period_ms: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    committed: bool
     def __init__(
         self,
         *,
-        hmac: bytes = ...,
-        expiry_time_period_ms: int = ...,
+        transactional_id: str = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        committed: bool = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class EndTxnMarker(Message):
+    API_KEY: ClassVar[None]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    coordinator_epoch: int
+    def __init__(
+        self,
+        *,
+        coordinator_epoch: int = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -2950,93 +2937,17 @@ class ExpireDelegationTokenResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class FetchRequest(Message):
-    class ReplicaState(Message):
-        replica_id: int
-        replica_epoch: int
-        def __init__(
-            self,
-            *,
-            replica_id: int = ...,
-            replica_epoch: int = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class FetchTopic(Message):
-        topic: str
-        topic_id: bytes
-        partitions: list[FetchRequest.FetchPartition]
-        def __init__(
-            self,
-            *,
-            topic: str = ...,
-            topic_id: bytes = ...,
-            partitions: list[FetchRequest.FetchPartition] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class ForgottenTopic(Message):
-        topic: str
-        topic_id: bytes
-        partitions: list[int]
-        def __init__(
-            self,
-            *,
-            topic: str = ...,
-            topic_id: bytes = ...,
-            partitions: list[int] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class FetchPartition(Message):
-        partition: int
-        current_leader_epoch: int
-        fetch_offset: int
-        last_fetched_epoch: int
-        log_start_offset: int
-        partition_max_bytes: int
-        replica_directory_id: bytes
-        high_watermark: int
-        def __init__(
-            self,
-            *,
-            partition: int = ...,
-            current_leader_epoch: int = ...,
-            fetch_offset: int = ...,
-            last_fetched_epoch: int = ...,
-            log_start_offset: int = ...,
-            partition_max_bytes: int = ...,
-            replica_directory_id: bytes = ...,
-            high_watermark: int = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
+class ExpireDelegationTokenRequest(Request[ExpireDelegationTokenResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    cluster_id: str | None
-    replica_id: int
-    replica_state: FetchRequest.ReplicaState
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    isolation_level: int
-    session_id: int
-    session_epoch: int
-    topics: list[FetchRequest.FetchTopic]
-    forgotten_topics_data: list[FetchRequest.ForgottenTopic]
-    rack_id: str
+    hmac: bytes
+    expiry_time_period_ms: int
     def __init__(
         self,
         *,
-        cluster_id: str | None = ...,
-        replica_id: int = ...,
-        replica_state: FetchRequest.ReplicaState = ...,
-        max_wait_ms: int = ...,
-        min_bytes: int = ...,
-        max_bytes: int = ...,
-        isolation_level: int = ...,
-        session_id: int = ...,
-        session_epoch: int = ...,
-        topics: list[FetchRequest.FetchTopic] = ...,
-        forgotten_topics_data: list[FetchRequest.ForgottenTopic] = ...,
-        rack_id: str = ...,
+        hmac: bytes = ...,
+        expiry_time_period_ms: int = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -3157,19 +3068,93 @@ class FetchResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class FindCoordinatorRequest(Message):
+class FetchRequest(Request[FetchResponse]):
+    class ReplicaState(Message):
+        replica_id: int
+        replica_epoch: int
+        def __init__(
+            self,
+            *,
+            replica_id: int = ...,
+            replica_epoch: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class FetchTopic(Message):
+        topic: str
+        topic_id: bytes
+        partitions: list[FetchRequest.FetchPartition]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            topic_id: bytes = ...,
+            partitions: list[FetchRequest.FetchPartition] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class ForgottenTopic(Message):
+        topic: str
+        topic_id: bytes
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            topic_id: bytes = ...,
+            partitions: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class FetchPartition(Message):
+        partition: int
+        current_leader_epoch: int
+        fetch_offset: int
+        last_fetched_epoch: int
+        log_start_offset: int
+        partition_max_bytes: int
+        replica_directory_id: bytes
+        high_watermark: int
+        def __init__(
+            self,
+            *,
+            partition: int = ...,
+            current_leader_epoch: int = ...,
+            fetch_offset: int = ...,
+            last_fetched_epoch: int = ...,
+            log_start_offset: int = ...,
+            partition_max_bytes: int = ...,
+            replica_directory_id: bytes = ...,
+            high_watermark: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    key: str
-    key_type: int
-    coordinator_keys: list[str]
+    cluster_id: str | None
+    replica_id: int
+    replica_state: FetchRequest.ReplicaState
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[FetchRequest.FetchTopic]
+    forgotten_topics_data: list[FetchRequest.ForgottenTopic]
+    rack_id: str
     def __init__(
         self,
         *,
-        key: str = ...,
-        key_type: int = ...,
-        coordinator_keys: list[str] = ...,
+        cluster_id: str | None = ...,
+        replica_id: int = ...,
+        replica_state: FetchRequest.ReplicaState = ...,
+        max_wait_ms: int = ...,
+        min_bytes: int = ...,
+        max_bytes: int = ...,
+        isolation_level: int = ...,
+        session_id: int = ...,
+        session_epoch: int = ...,
+        topics: list[FetchRequest.FetchTopic] = ...,
+        forgotten_topics_data: list[FetchRequest.ForgottenTopic] = ...,
+        rack_id: str = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -3215,15 +3200,19 @@ class FindCoordinatorResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class GetTelemetrySubscriptionsRequest(Message):
+class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    client_instance_id: bytes
+    key: str
+    key_type: int
+    coordinator_keys: list[str]
     def __init__(
         self,
         *,
-        client_instance_id: bytes = ...,
+        key: str = ...,
+        key_type: int = ...,
+        coordinator_keys: list[str] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -3252,6 +3241,18 @@ class GetTelemetrySubscriptionsResponse(Message):
         telemetry_max_bytes: int = ...,
         delta_temporality: bool = ...,
         requested_metrics: list[str] = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class GetTelemetrySubscriptionsRequest(Request[GetTelemetrySubscriptionsResponse]):
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    client_instance_id: bytes
+    def __init__(
+        self,
+        *,
+        client_instance_id: bytes = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -3311,7 +3312,21 @@ class GroupMetadataValue(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class HeartbeatRequest(Message):
+class HeartbeatResponse(Message):
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    throttle_time_ms: int
+    error_code: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class HeartbeatRequest(Request[HeartbeatResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
@@ -3329,21 +3344,35 @@ class HeartbeatRequest(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class HeartbeatResponse(Message):
+class IncrementalAlterConfigsResponse(Message):
+    class AlterConfigsResourceResponse(Message):
+        error_code: int
+        error_message: str | None
+        resource_type: int
+        resource_name: str
+        def __init__(
+            self,
+            *,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
     throttle_time_ms: int
-    error_code: int
+    responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse]
     def __init__(
         self,
         *,
         throttle_time_ms: int = ...,
-        error_code: int = ...,
+        responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class IncrementalAlterConfigsRequest(Message):
+class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
     class AlterConfigsResource(Message):
         resource_type: int
         resource_name: str
@@ -3381,56 +3410,6 @@ class IncrementalAlterConfigsRequest(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class IncrementalAlterConfigsResponse(Message):
-    class AlterConfigsResourceResponse(Message):
-        error_code: int
-        error_message: str | None
-        resource_type: int
-        resource_name: str
-        def __init__(
-            self,
-            *,
-            error_code: int = ...,
-            error_message: str | None = ...,
-            resource_type: int = ...,
-            resource_name: str = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    throttle_time_ms: int
-    responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse]
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class InitProducerIdRequest(Message):
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    transactional_id: str | None
-    transaction_timeout_ms: int
-    producer_id: int
-    producer_epoch: int
-    enable2_pc: bool
-    keep_prepared_txn: bool
-    def __init__(
-        self,
-        *,
-        transactional_id: str | None = ...,
-        transaction_timeout_ms: int = ...,
-        producer_id: int = ...,
-        producer_epoch: int = ...,
-        enable2_pc: bool = ...,
-        keep_prepared_txn: bool = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
 class InitProducerIdResponse(Message):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
@@ -3453,39 +3432,25 @@ class InitProducerIdResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class JoinGroupRequest(Message):
-    class JoinGroupRequestProtocol(Message):
-        name: str
-        metadata: bytes
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            metadata: bytes = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
+class InitProducerIdRequest(Request[InitProducerIdResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    group_id: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    member_id: str
-    group_instance_id: str | None
-    protocol_type: str
-    protocols: list[JoinGroupRequest.JoinGroupRequestProtocol]
-    reason: str | None
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    producer_id: int
+    producer_epoch: int
+    enable2_pc: bool
+    keep_prepared_txn: bool
     def __init__(
         self,
         *,
-        group_id: str = ...,
-        session_timeout_ms: int = ...,
-        rebalance_timeout_ms: int = ...,
-        member_id: str = ...,
-        group_instance_id: str | None = ...,
-        protocol_type: str = ...,
-        protocols: list[JoinGroupRequest.JoinGroupRequestProtocol] = ...,
-        reason: str | None = ...,
+        transactional_id: str | None = ...,
+        transaction_timeout_ms: int = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        enable2_pc: bool = ...,
+        keep_prepared_txn: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -3529,31 +3494,39 @@ class JoinGroupResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class LeaveGroupRequest(Message):
-    class MemberIdentity(Message):
-        member_id: str
-        group_instance_id: str | None
-        reason: str | None
+class JoinGroupRequest(Request[JoinGroupResponse]):
+    class JoinGroupRequestProtocol(Message):
+        name: str
+        metadata: bytes
         def __init__(
             self,
             *,
-            member_id: str = ...,
-            group_instance_id: str | None = ...,
-            reason: str | None = ...,
+            name: str = ...,
+            metadata: bytes = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
     group_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
     member_id: str
-    members: list[LeaveGroupRequest.MemberIdentity]
+    group_instance_id: str | None
+    protocol_type: str
+    protocols: list[JoinGroupRequest.JoinGroupRequestProtocol]
+    reason: str | None
     def __init__(
         self,
         *,
         group_id: str = ...,
+        session_timeout_ms: int = ...,
+        rebalance_timeout_ms: int = ...,
         member_id: str = ...,
-        members: list[LeaveGroupRequest.MemberIdentity] = ...,
+        group_instance_id: str | None = ...,
+        protocol_type: str = ...,
+        protocols: list[JoinGroupRequest.JoinGroupRequestProtocol] = ...,
+        reason: str | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -3582,6 +3555,34 @@ class LeaveGroupResponse(Message):
         throttle_time_ms: int = ...,
         error_code: int = ...,
         members: list[LeaveGroupResponse.MemberResponse] = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class LeaveGroupRequest(Request[LeaveGroupResponse]):
+    class MemberIdentity(Message):
+        member_id: str
+        group_instance_id: str | None
+        reason: str | None
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            reason: str | None = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    group_id: str
+    member_id: str
+    members: list[LeaveGroupRequest.MemberIdentity]
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        member_id: str = ...,
+        members: list[LeaveGroupRequest.MemberIdentity] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -3617,18 +3618,6 @@ class LegacyOffsetCommitValue(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class ListConfigResourcesRequest(Message):
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    resource_types: list[int]
-    def __init__(
-        self,
-        *,
-        resource_types: list[int] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
 class ListConfigResourcesResponse(Message):
     class ConfigResource(Message):
         resource_name: str
@@ -3655,17 +3644,15 @@ class ListConfigResourcesResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class ListGroupsRequest(Message):
+class ListConfigResourcesRequest(Request[ListConfigResourcesResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    states_filter: list[str]
-    types_filter: list[str]
+    resource_types: list[int]
     def __init__(
         self,
         *,
-        states_filter: list[str] = ...,
-        types_filter: list[str] = ...,
+        resource_types: list[int] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -3699,43 +3686,17 @@ class ListGroupsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class ListOffsetsRequest(Message):
-    class ListOffsetsTopic(Message):
-        name: str
-        partitions: list[ListOffsetsRequest.ListOffsetsPartition]
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            partitions: list[ListOffsetsRequest.ListOffsetsPartition] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class ListOffsetsPartition(Message):
-        partition_index: int
-        current_leader_epoch: int
-        timestamp: int
-        def __init__(
-            self,
-            *,
-            partition_index: int = ...,
-            current_leader_epoch: int = ...,
-            timestamp: int = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
+class ListGroupsRequest(Request[ListGroupsResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    replica_id: int
-    isolation_level: int
-    topics: list[ListOffsetsRequest.ListOffsetsTopic]
-    timeout_ms: int
+    states_filter: list[str]
+    types_filter: list[str]
     def __init__(
         self,
         *,
-        replica_id: int = ...,
-        isolation_level: int = ...,
-        topics: list[ListOffsetsRequest.ListOffsetsTopic] = ...,
-        timeout_ms: int = ...,
+        states_filter: list[str] = ...,
+        types_filter: list[str] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -3779,27 +3740,43 @@ class ListOffsetsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class ListPartitionReassignmentsRequest(Message):
-    class ListPartitionReassignmentsTopics(Message):
+class ListOffsetsRequest(Request[ListOffsetsResponse]):
+    class ListOffsetsTopic(Message):
         name: str
-        partition_indexes: list[int]
+        partitions: list[ListOffsetsRequest.ListOffsetsPartition]
         def __init__(
             self,
             *,
             name: str = ...,
-            partition_indexes: list[int] = ...,
+            partitions: list[ListOffsetsRequest.ListOffsetsPartition] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class ListOffsetsPartition(Message):
+        partition_index: int
+        current_leader_epoch: int
+        timestamp: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            current_leader_epoch: int = ...,
+            timestamp: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
+    replica_id: int
+    isolation_level: int
+    topics: list[ListOffsetsRequest.ListOffsetsTopic]
     timeout_ms: int
-    topics: list[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None
     def __init__(
         self,
         *,
+        replica_id: int = ...,
+        isolation_level: int = ...,
+        topics: list[ListOffsetsRequest.ListOffsetsTopic] = ...,
         timeout_ms: int = ...,
-        topics: list[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -3845,21 +3822,27 @@ class ListPartitionReassignmentsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class ListTransactionsRequest(Message):
+class ListPartitionReassignmentsRequest(Request[ListPartitionReassignmentsResponse]):
+    class ListPartitionReassignmentsTopics(Message):
+        name: str
+        partition_indexes: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partition_indexes: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    state_filters: list[str]
-    producer_id_filters: list[int]
-    duration_filter: int
-    transactional_id_pattern: str | None
+    timeout_ms: int
+    topics: list[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None
     def __init__(
         self,
         *,
-        state_filters: list[str] = ...,
-        producer_id_filters: list[int] = ...,
-        duration_filter: int = ...,
-        transactional_id_pattern: str | None = ...,
+        timeout_ms: int = ...,
+        topics: list[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -3893,31 +3876,21 @@ class ListTransactionsResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class MetadataRequest(Message):
-    class MetadataRequestTopic(Message):
-        topic_id: bytes
-        name: str | None
-        def __init__(
-            self,
-            *,
-            topic_id: bytes = ...,
-            name: str | None = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
+class ListTransactionsRequest(Request[ListTransactionsResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    topics: list[MetadataRequest.MetadataRequestTopic] | None
-    allow_auto_topic_creation: bool
-    include_cluster_authorized_operations: bool
-    include_topic_authorized_operations: bool
+    state_filters: list[str]
+    producer_id_filters: list[int]
+    duration_filter: int
+    transactional_id_pattern: str | None
     def __init__(
         self,
         *,
-        topics: list[MetadataRequest.MetadataRequestTopic] | None = ...,
-        allow_auto_topic_creation: bool = ...,
-        include_cluster_authorized_operations: bool = ...,
-        include_topic_authorized_operations: bool = ...,
+        state_filters: list[str] = ...,
+        producer_id_filters: list[int] = ...,
+        duration_filter: int = ...,
+        transactional_id_pattern: str | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -3997,23 +3970,71 @@ class MetadataResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class OffsetCommitKey(Message):
-    API_KEY: ClassVar[None]
+class MetadataRequest(Request[MetadataResponse]):
+    class MetadataRequestTopic(Message):
+        topic_id: bytes
+        name: str | None
+        def __init__(
+            self,
+            *,
+            topic_id: bytes = ...,
+            name: str | None = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    group: str
-    topic: str
-    partition: int
+    topics: list[MetadataRequest.MetadataRequestTopic] | None
+    allow_auto_topic_creation: bool
+    include_cluster_authorized_operations: bool
+    include_topic_authorized_operations: bool
     def __init__(
         self,
         *,
-        group: str = ...,
-        topic: str = ...,
-        partition: int = ...,
+        topics: list[MetadataRequest.MetadataRequestTopic] | None = ...,
+        allow_auto_topic_creation: bool = ...,
+        include_cluster_authorized_operations: bool = ...,
+        include_topic_authorized_operations: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class OffsetCommitRequest(Message):
+class OffsetCommitResponse(Message):
+    class OffsetCommitResponseTopic(Message):
+        name: str
+        topic_id: bytes
+        partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: bytes = ...,
+            partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class OffsetCommitResponsePartition(Message):
+        partition_index: int
+        error_code: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    throttle_time_ms: int
+    topics: list[OffsetCommitResponse.OffsetCommitResponseTopic]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class OffsetCommitRequest(Request[OffsetCommitResponse]):
     class OffsetCommitRequestTopic(Message):
         name: str
         topic_id: bytes
@@ -4061,39 +4082,19 @@ class OffsetCommitRequest(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class OffsetCommitResponse(Message):
-    class OffsetCommitResponseTopic(Message):
-        name: str
-        topic_id: bytes
-        partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition]
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            topic_id: bytes = ...,
-            partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class OffsetCommitResponsePartition(Message):
-        partition_index: int
-        error_code: int
-        def __init__(
-            self,
-            *,
-            partition_index: int = ...,
-            error_code: int = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
+class OffsetCommitKey(Message):
+    API_KEY: ClassVar[None]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    throttle_time_ms: int
-    topics: list[OffsetCommitResponse.OffsetCommitResponseTopic]
+    group: str
+    topic: str
+    partition: int
     def __init__(
         self,
         *,
-        throttle_time_ms: int = ...,
-        topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = ...,
+        group: str = ...,
+        topic: str = ...,
+        partition: int = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -4116,38 +4117,6 @@ class OffsetCommitValue(Message):
         commit_timestamp: int = ...,
         expire_timestamp: int = ...,
         topic_id: bytes = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class OffsetDeleteRequest(Message):
-    class OffsetDeleteRequestTopic(Message):
-        name: str
-        partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition]
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class OffsetDeleteRequestPartition(Message):
-        partition_index: int
-        def __init__(
-            self,
-            *,
-            partition_index: int = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    group_id: str
-    topics: list[OffsetDeleteRequest.OffsetDeleteRequestTopic]
-    def __init__(
-        self,
-        *,
-        group_id: str = ...,
-        topics: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -4187,57 +4156,35 @@ class OffsetDeleteResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class OffsetFetchRequest(Message):
-    class OffsetFetchRequestTopic(Message):
+class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
+    class OffsetDeleteRequestTopic(Message):
         name: str
-        partition_indexes: list[int]
+        partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition]
         def __init__(
             self,
             *,
             name: str = ...,
-            partition_indexes: list[int] = ...,
+            partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-    class OffsetFetchRequestGroup(Message):
-        group_id: str
-        member_id: str | None
-        member_epoch: int
-        topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None
+    class OffsetDeleteRequestPartition(Message):
+        partition_index: int
         def __init__(
             self,
             *,
-            group_id: str = ...,
-            member_id: str | None = ...,
-            member_epoch: int = ...,
-            topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class OffsetFetchRequestTopics(Message):
-        name: str
-        topic_id: bytes
-        partition_indexes: list[int]
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            topic_id: bytes = ...,
-            partition_indexes: list[int] = ...,
+            partition_index: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
     group_id: str
-    topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None
-    groups: list[OffsetFetchRequest.OffsetFetchRequestGroup]
-    require_stable: bool
+    topics: list[OffsetDeleteRequest.OffsetDeleteRequestTopic]
     def __init__(
         self,
         *,
         group_id: str = ...,
-        topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None = ...,
-        groups: list[OffsetFetchRequest.OffsetFetchRequestGroup] = ...,
-        require_stable: bool = ...,
+        topics: list[OffsetDeleteRequest.OffsetDeleteRequestTopic] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -4325,39 +4272,57 @@ class OffsetFetchResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class OffsetForLeaderEpochRequest(Message):
-    class OffsetForLeaderTopic(Message):
-        topic: str
-        partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition]
+class OffsetFetchRequest(Request[OffsetFetchResponse]):
+    class OffsetFetchRequestTopic(Message):
+        name: str
+        partition_indexes: list[int]
         def __init__(
             self,
             *,
-            topic: str = ...,
-            partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = ...,
+            name: str = ...,
+            partition_indexes: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-    class OffsetForLeaderPartition(Message):
-        partition: int
-        current_leader_epoch: int
-        leader_epoch: int
+    class OffsetFetchRequestGroup(Message):
+        group_id: str
+        member_id: str | None
+        member_epoch: int
+        topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None
         def __init__(
             self,
             *,
-            partition: int = ...,
-            current_leader_epoch: int = ...,
-            leader_epoch: int = ...,
+            group_id: str = ...,
+            member_id: str | None = ...,
+            member_epoch: int = ...,
+            topics: list[OffsetFetchRequest.OffsetFetchRequestTopics] | None = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class OffsetFetchRequestTopics(Message):
+        name: str
+        topic_id: bytes
+        partition_indexes: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: bytes = ...,
+            partition_indexes: list[int] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    replica_id: int
-    topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic]
+    group_id: str
+    topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None
+    groups: list[OffsetFetchRequest.OffsetFetchRequestGroup]
+    require_stable: bool
     def __init__(
         self,
         *,
-        replica_id: int = ...,
-        topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = ...,
+        group_id: str = ...,
+        topics: list[OffsetFetchRequest.OffsetFetchRequestTopic] | None = ...,
+        groups: list[OffsetFetchRequest.OffsetFetchRequestGroup] = ...,
+        require_stable: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -4399,46 +4364,39 @@ class OffsetForLeaderEpochResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class ProduceRequest(Message):
-    class TopicProduceData(Message):
-        name: str
-        topic_id: bytes
-        partition_data: list[ProduceRequest.PartitionProduceData]
+class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
+    class OffsetForLeaderTopic(Message):
+        topic: str
+        partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition]
         def __init__(
             self,
             *,
-            name: str = ...,
-            topic_id: bytes = ...,
-            partition_data: list[ProduceRequest.PartitionProduceData] = ...,
+            topic: str = ...,
+            partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-    class PartitionProduceData(Message):
-        index: int
-        @property
-        def records(self) -> memoryview | None: ...
-        @records.setter
-        def records(self, value: Records) -> None: ...
+    class OffsetForLeaderPartition(Message):
+        partition: int
+        current_leader_epoch: int
+        leader_epoch: int
         def __init__(
             self,
             *,
-            index: int = ...,
-            records: Records = ...,
+            partition: int = ...,
+            current_leader_epoch: int = ...,
+            leader_epoch: int = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    transactional_id: str | None
-    acks: int
-    timeout_ms: int
-    topic_data: list[ProduceRequest.TopicProduceData]
+    replica_id: int
+    topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic]
     def __init__(
         self,
         *,
-        transactional_id: str | None = ...,
-        acks: int = ...,
-        timeout_ms: int = ...,
-        topic_data: list[ProduceRequest.TopicProduceData] = ...,
+        replica_id: int = ...,
+        topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -4526,7 +4484,64 @@ class ProduceResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class PushTelemetryRequest(Message):
+class ProduceRequest(Request[ProduceResponse]):
+    class TopicProduceData(Message):
+        name: str
+        topic_id: bytes
+        partition_data: list[ProduceRequest.PartitionProduceData]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: bytes = ...,
+            partition_data: list[ProduceRequest.PartitionProduceData] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class PartitionProduceData(Message):
+        index: int
+        @property
+        def records(self) -> memoryview | None: ...
+        @records.setter
+        def records(self, value: Records) -> None: ...
+        def __init__(
+            self,
+            *,
+            index: int = ...,
+            records: Records = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topic_data: list[ProduceRequest.TopicProduceData]
+    def __init__(
+        self,
+        *,
+        transactional_id: str | None = ...,
+        acks: int = ...,
+        timeout_ms: int = ...,
+        topic_data: list[ProduceRequest.TopicProduceData] = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class PushTelemetryResponse(Message):
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    throttle_time_ms: int
+    error_code: int
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class PushTelemetryRequest(Request[PushTelemetryResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
@@ -4546,36 +4561,6 @@ class PushTelemetryRequest(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class PushTelemetryResponse(Message):
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    throttle_time_ms: int
-    error_code: int
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class RemoveRaftVoterRequest(Message):
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    cluster_id: str | None
-    voter_id: int
-    voter_directory_id: bytes
-    def __init__(
-        self,
-        *,
-        cluster_id: str | None = ...,
-        voter_id: int = ...,
-        voter_directory_id: bytes = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
 class RemoveRaftVoterResponse(Message):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
@@ -4592,17 +4577,19 @@ class RemoveRaftVoterResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class RenewDelegationTokenRequest(Message):
+class RemoveRaftVoterRequest(Request[RemoveRaftVoterResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    hmac: bytes
-    renew_period_ms: int
+    cluster_id: str | None
+    voter_id: int
+    voter_directory_id: bytes
     def __init__(
         self,
         *,
-        hmac: bytes = ...,
-        renew_period_ms: int = ...,
+        cluster_id: str | None = ...,
+        voter_id: int = ...,
+        voter_directory_id: bytes = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -4622,15 +4609,17 @@ class RenewDelegationTokenResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class SaslAuthenticateRequest(Message):
+class RenewDelegationTokenRequest(Request[RenewDelegationTokenResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    auth_bytes: bytes
+    hmac: bytes
+    renew_period_ms: int
     def __init__(
         self,
         *,
-        auth_bytes: bytes = ...,
+        hmac: bytes = ...,
+        renew_period_ms: int = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -4652,15 +4641,15 @@ class SaslAuthenticateResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class SaslHandshakeRequest(Message):
+class SaslAuthenticateRequest(Request[SaslAuthenticateResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    mechanism: str
+    auth_bytes: bytes
     def __init__(
         self,
         *,
-        mechanism: str = ...,
+        auth_bytes: bytes = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -4678,55 +4667,15 @@ class SaslHandshakeResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class ShareAcknowledgeRequest(Message):
-    class AcknowledgeTopic(Message):
-        topic_id: bytes
-        partitions: list[ShareAcknowledgeRequest.AcknowledgePartition]
-        def __init__(
-            self,
-            *,
-            topic_id: bytes = ...,
-            partitions: list[ShareAcknowledgeRequest.AcknowledgePartition] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class AcknowledgePartition(Message):
-        partition_index: int
-        acknowledgement_batches: list[ShareAcknowledgeRequest.AcknowledgementBatch]
-        def __init__(
-            self,
-            *,
-            partition_index: int = ...,
-            acknowledgement_batches: list[ShareAcknowledgeRequest.AcknowledgementBatch] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class AcknowledgementBatch(Message):
-        first_offset: int
-        last_offset: int
-        acknowledge_types: list[int]
-        def __init__(
-            self,
-            *,
-            first_offset: int = ...,
-            last_offset: int = ...,
-            acknowledge_types: list[int] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
+class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    group_id: str | None
-    member_id: str | None
-    share_session_epoch: int
-    is_renew_ack: bool
-    topics: list[ShareAcknowledgeRequest.AcknowledgeTopic]
+    mechanism: str
     def __init__(
         self,
         *,
-        group_id: str | None = ...,
-        member_id: str | None = ...,
-        share_session_epoch: int = ...,
-        is_renew_ack: bool = ...,
-        topics: list[ShareAcknowledgeRequest.AcknowledgeTopic] = ...,
+        mechanism: str = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -4800,37 +4749,25 @@ class ShareAcknowledgeResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class ShareFetchRequest(Message):
-    class FetchTopic(Message):
+class ShareAcknowledgeRequest(Request[ShareAcknowledgeResponse]):
+    class AcknowledgeTopic(Message):
         topic_id: bytes
-        partitions: list[ShareFetchRequest.FetchPartition]
+        partitions: list[ShareAcknowledgeRequest.AcknowledgePartition]
         def __init__(
             self,
             *,
             topic_id: bytes = ...,
-            partitions: list[ShareFetchRequest.FetchPartition] = ...,
+            partitions: list[ShareAcknowledgeRequest.AcknowledgePartition] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
-    class ForgottenTopic(Message):
-        topic_id: bytes
-        partitions: list[int]
-        def __init__(
-            self,
-            *,
-            topic_id: bytes = ...,
-            partitions: list[int] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class FetchPartition(Message):
+    class AcknowledgePartition(Message):
         partition_index: int
-        partition_max_bytes: int
-        acknowledgement_batches: list[ShareFetchRequest.AcknowledgementBatch]
+        acknowledgement_batches: list[ShareAcknowledgeRequest.AcknowledgementBatch]
         def __init__(
             self,
             *,
             partition_index: int = ...,
-            partition_max_bytes: int = ...,
-            acknowledgement_batches: list[ShareFetchRequest.AcknowledgementBatch] = ...,
+            acknowledgement_batches: list[ShareAcknowledgeRequest.AcknowledgementBatch] = ...,
             unknown_tags: dict[int, bytes] | None = ...,
         ) -> None: ...
     class AcknowledgementBatch(Message):
@@ -4851,30 +4788,16 @@ class ShareFetchRequest(Message):
     group_id: str | None
     member_id: str | None
     share_session_epoch: int
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    max_records: int
-    batch_size: int
-    share_acquire_mode: int
     is_renew_ack: bool
-    topics: list[ShareFetchRequest.FetchTopic]
-    forgotten_topics_data: list[ShareFetchRequest.ForgottenTopic]
+    topics: list[ShareAcknowledgeRequest.AcknowledgeTopic]
     def __init__(
         self,
         *,
         group_id: str | None = ...,
         member_id: str | None = ...,
         share_session_epoch: int = ...,
-        max_wait_ms: int = ...,
-        min_bytes: int = ...,
-        max_bytes: int = ...,
-        max_records: int = ...,
-        batch_size: int = ...,
-        share_acquire_mode: int = ...,
         is_renew_ack: bool = ...,
-        topics: list[ShareFetchRequest.FetchTopic] = ...,
-        forgotten_topics_data: list[ShareFetchRequest.ForgottenTopic] = ...,
+        topics: list[ShareAcknowledgeRequest.AcknowledgeTopic] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -4971,17 +4894,81 @@ class ShareFetchResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class ShareGroupDescribeRequest(Message):
+class ShareFetchRequest(Request[ShareFetchResponse]):
+    class FetchTopic(Message):
+        topic_id: bytes
+        partitions: list[ShareFetchRequest.FetchPartition]
+        def __init__(
+            self,
+            *,
+            topic_id: bytes = ...,
+            partitions: list[ShareFetchRequest.FetchPartition] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class ForgottenTopic(Message):
+        topic_id: bytes
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic_id: bytes = ...,
+            partitions: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class FetchPartition(Message):
+        partition_index: int
+        partition_max_bytes: int
+        acknowledgement_batches: list[ShareFetchRequest.AcknowledgementBatch]
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            partition_max_bytes: int = ...,
+            acknowledgement_batches: list[ShareFetchRequest.AcknowledgementBatch] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class AcknowledgementBatch(Message):
+        first_offset: int
+        last_offset: int
+        acknowledge_types: list[int]
+        def __init__(
+            self,
+            *,
+            first_offset: int = ...,
+            last_offset: int = ...,
+            acknowledge_types: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    group_ids: list[str]
-    include_authorized_operations: bool
+    group_id: str | None
+    member_id: str | None
+    share_session_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    share_acquire_mode: int
+    is_renew_ack: bool
+    topics: list[ShareFetchRequest.FetchTopic]
+    forgotten_topics_data: list[ShareFetchRequest.ForgottenTopic]
     def __init__(
         self,
         *,
-        group_ids: list[str] = ...,
-        include_authorized_operations: bool = ...,
+        group_id: str | None = ...,
+        member_id: str | None = ...,
+        share_session_epoch: int = ...,
+        max_wait_ms: int = ...,
+        min_bytes: int = ...,
+        max_bytes: int = ...,
+        max_records: int = ...,
+        batch_size: int = ...,
+        share_acquire_mode: int = ...,
+        is_renew_ack: bool = ...,
+        topics: list[ShareFetchRequest.FetchTopic] = ...,
+        forgotten_topics_data: list[ShareFetchRequest.ForgottenTopic] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -5063,23 +5050,17 @@ class ShareGroupDescribeResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class ShareGroupHeartbeatRequest(Message):
+class ShareGroupDescribeRequest(Request[ShareGroupDescribeResponse]):
     API_KEY: ClassVar[int]
     NAME: ClassVar[str]
     IS_REQUEST: ClassVar[bool]
-    group_id: str
-    member_id: str
-    member_epoch: int
-    rack_id: str | None
-    subscribed_topic_names: list[str] | None
+    group_ids: list[str]
+    include_authorized_operations: bool
     def __init__(
         self,
         *,
-        group_id: str = ...,
-        member_id: str = ...,
-        member_epoch: int = ...,
-        rack_id: str | None = ...,
-        subscribed_topic_names: list[str] | None = ...,
+        group_ids: list[str] = ...,
+        include_authorized_operations: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -5122,6 +5103,26 @@ class ShareGroupHeartbeatResponse(Message):
         member_epoch: int = ...,
         heartbeat_interval_ms: int = ...,
         assignment: ShareGroupHeartbeatResponse.Assignment | None = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class ShareGroupHeartbeatRequest(Request[ShareGroupHeartbeatResponse]):
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    group_id: str
+    member_id: str
+    member_epoch: int
+    rack_id: str | None
+    subscribed_topic_names: list[str] | None
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        member_id: str = ...,
+        member_epoch: int = ...,
+        rack_id: str | None = ...,
+        subscribed_topic_names: list[str] | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -5176,22 +5177,6 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
         active_tasks_pending_revocation: list[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = ...,
         standby_tasks_pending_revocation: list[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = ...,
         warmup_tasks_pending_revocation: list[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class StreamsGroupDescribeRequest(Message):
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    group_ids: list[str]
-    include_authorized_operations: bool
-    include_topology_description: bool
-    def __init__(
-        self,
-        *,
-        group_ids: list[str] = ...,
-        include_authorized_operations: bool = ...,
-        include_topology_description: bool = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -5417,7 +5402,117 @@ class StreamsGroupDescribeResponse(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class StreamsGroupHeartbeatRequest(Message):
+class StreamsGroupDescribeRequest(Request[StreamsGroupDescribeResponse]):
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    group_ids: list[str]
+    include_authorized_operations: bool
+    include_topology_description: bool
+    def __init__(
+        self,
+        *,
+        group_ids: list[str] = ...,
+        include_authorized_operations: bool = ...,
+        include_topology_description: bool = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class StreamsGroupHeartbeatResponse(Message):
+    class Status(Message):
+        status_code: int
+        status_detail: str
+        def __init__(
+            self,
+            *,
+            status_code: int = ...,
+            status_detail: str = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class TopicPartition(Message):
+        topic: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            partitions: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class TaskIds(Message):
+        subtopology_id: str
+        partitions: list[int]
+        def __init__(
+            self,
+            *,
+            subtopology_id: str = ...,
+            partitions: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class Endpoint(Message):
+        host: str
+        port: int
+        def __init__(
+            self,
+            *,
+            host: str = ...,
+            port: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class EndpointToPartitions(Message):
+        user_endpoint: StreamsGroupHeartbeatResponse.Endpoint
+        active_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition]
+        standby_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition]
+        def __init__(
+            self,
+            *,
+            user_endpoint: StreamsGroupHeartbeatResponse.Endpoint = ...,
+            active_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition] = ...,
+            standby_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    acceptable_recovery_lag_legacy: int
+    task_offset_interval_ms: int
+    acceptable_recovery_lag: int
+    status: list[StreamsGroupHeartbeatResponse.Status] | None
+    active_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None
+    standby_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None
+    warmup_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None
+    topology_description_required: bool
+    endpoint_information_epoch: int
+    partitions_by_user_endpoint: list[StreamsGroupHeartbeatResponse.EndpointToPartitions] | None
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        member_id: str = ...,
+        member_epoch: int = ...,
+        heartbeat_interval_ms: int = ...,
+        acceptable_recovery_lag_legacy: int = ...,
+        task_offset_interval_ms: int = ...,
+        acceptable_recovery_lag: int = ...,
+        status: list[StreamsGroupHeartbeatResponse.Status] | None = ...,
+        active_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None = ...,
+        standby_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None = ...,
+        warmup_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None = ...,
+        topology_description_required: bool = ...,
+        endpoint_information_epoch: int = ...,
+        partitions_by_user_endpoint: list[StreamsGroupHeartbeatResponse.EndpointToPartitions] | None = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class StreamsGroupHeartbeatRequest(Request[StreamsGroupHeartbeatResponse]):
     class KeyValue(Message):
         key: str
         value: str
@@ -5556,100 +5651,6 @@ class StreamsGroupHeartbeatRequest(Message):
         task_offsets: list[StreamsGroupHeartbeatRequest.TaskOffset] | None = ...,
         task_end_offsets: list[StreamsGroupHeartbeatRequest.TaskOffset] | None = ...,
         shutdown_application: bool = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class StreamsGroupHeartbeatResponse(Message):
-    class Status(Message):
-        status_code: int
-        status_detail: str
-        def __init__(
-            self,
-            *,
-            status_code: int = ...,
-            status_detail: str = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class TopicPartition(Message):
-        topic: str
-        partitions: list[int]
-        def __init__(
-            self,
-            *,
-            topic: str = ...,
-            partitions: list[int] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class TaskIds(Message):
-        subtopology_id: str
-        partitions: list[int]
-        def __init__(
-            self,
-            *,
-            subtopology_id: str = ...,
-            partitions: list[int] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class Endpoint(Message):
-        host: str
-        port: int
-        def __init__(
-            self,
-            *,
-            host: str = ...,
-            port: int = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class EndpointToPartitions(Message):
-        user_endpoint: StreamsGroupHeartbeatResponse.Endpoint
-        active_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition]
-        standby_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition]
-        def __init__(
-            self,
-            *,
-            user_endpoint: StreamsGroupHeartbeatResponse.Endpoint = ...,
-            active_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition] = ...,
-            standby_partitions: list[StreamsGroupHeartbeatResponse.TopicPartition] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
-    member_id: str
-    member_epoch: int
-    heartbeat_interval_ms: int
-    acceptable_recovery_lag_legacy: int
-    task_offset_interval_ms: int
-    acceptable_recovery_lag: int
-    status: list[StreamsGroupHeartbeatResponse.Status] | None
-    active_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None
-    standby_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None
-    warmup_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None
-    topology_description_required: bool
-    endpoint_information_epoch: int
-    partitions_by_user_endpoint: list[StreamsGroupHeartbeatResponse.EndpointToPartitions] | None
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        error_message: str | None = ...,
-        member_id: str = ...,
-        member_epoch: int = ...,
-        heartbeat_interval_ms: int = ...,
-        acceptable_recovery_lag_legacy: int = ...,
-        task_offset_interval_ms: int = ...,
-        acceptable_recovery_lag: int = ...,
-        status: list[StreamsGroupHeartbeatResponse.Status] | None = ...,
-        active_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None = ...,
-        standby_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None = ...,
-        warmup_tasks: list[StreamsGroupHeartbeatResponse.TaskIds] | None = ...,
-        topology_description_required: bool = ...,
-        endpoint_information_epoch: int = ...,
-        partitions_by_user_endpoint: list[StreamsGroupHeartbeatResponse.EndpointToPartitions] | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -5825,7 +5826,23 @@ class StreamsGroupTargetAssignmentMetadataValue(Message):
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
-class StreamsGroupTopologyDescriptionUpdateRequest(Message):
+class StreamsGroupTopologyDescriptionUpdateResponse(Message):
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class StreamsGroupTopologyDescriptionUpdateRequest(Request[StreamsGroupTopologyDescriptionUpdateResponse]):
     class TopologyDescription(Message):
         subtopologies: list[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionSubtopology]
         global_stores: list[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionGlobalStore]
@@ -5888,22 +5905,6 @@ class StreamsGroupTopologyDescriptionUpdateRequest(Message):
         member_id: str = ...,
         topology_epoch: int = ...,
         topology_description: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescription = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class StreamsGroupTopologyDescriptionUpdateResponse(Message):
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        error_message: str | None = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -5986,400 +5987,6 @@ class StreamsGroupTopologyValue(Message):
         *,
         epoch: int = ...,
         subtopologies: list[StreamsGroupTopologyValue.Subtopology] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class SyncGroupRequest(Message):
-    class SyncGroupRequestAssignment(Message):
-        member_id: str
-        assignment: bytes
-        def __init__(
-            self,
-            *,
-            member_id: str = ...,
-            assignment: bytes = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
-    protocol_type: str | None
-    protocol_name: str | None
-    assignments: list[SyncGroupRequest.SyncGroupRequestAssignment]
-    def __init__(
-        self,
-        *,
-        group_id: str = ...,
-        generation_id: int = ...,
-        member_id: str = ...,
-        group_instance_id: str | None = ...,
-        protocol_type: str | None = ...,
-        protocol_name: str | None = ...,
-        assignments: list[SyncGroupRequest.SyncGroupRequestAssignment] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class SyncGroupResponse(Message):
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    throttle_time_ms: int
-    error_code: int
-    protocol_type: str | None
-    protocol_name: str | None
-    assignment: bytes
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        protocol_type: str | None = ...,
-        protocol_name: str | None = ...,
-        assignment: bytes = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class TransactionLogKey(Message):
-    API_KEY: ClassVar[None]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    transactional_id: str
-    def __init__(
-        self,
-        *,
-        transactional_id: str = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class TransactionLogValue(Message):
-    class PartitionsSchema(Message):
-        topic: str
-        partition_ids: list[int]
-        def __init__(
-            self,
-            *,
-            topic: str = ...,
-            partition_ids: list[int] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[None]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    producer_id: int
-    previous_producer_id: int
-    next_producer_id: int
-    producer_epoch: int
-    next_producer_epoch: int
-    transaction_timeout_ms: int
-    transaction_status: int
-    transaction_partitions: list[TransactionLogValue.PartitionsSchema] | None
-    transaction_last_update_timestamp_ms: int
-    transaction_start_timestamp_ms: int
-    client_transaction_version: int
-    def __init__(
-        self,
-        *,
-        producer_id: int = ...,
-        previous_producer_id: int = ...,
-        next_producer_id: int = ...,
-        producer_epoch: int = ...,
-        next_producer_epoch: int = ...,
-        transaction_timeout_ms: int = ...,
-        transaction_status: int = ...,
-        transaction_partitions: list[TransactionLogValue.PartitionsSchema] | None = ...,
-        transaction_last_update_timestamp_ms: int = ...,
-        transaction_start_timestamp_ms: int = ...,
-        client_transaction_version: int = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class TxnOffsetCommitRequest(Message):
-    class TxnOffsetCommitRequestTopic(Message):
-        name: str
-        topic_id: bytes
-        partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition]
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            topic_id: bytes = ...,
-            partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class TxnOffsetCommitRequestPartition(Message):
-        partition_index: int
-        committed_offset: int
-        committed_leader_epoch: int
-        committed_metadata: str | None
-        def __init__(
-            self,
-            *,
-            partition_index: int = ...,
-            committed_offset: int = ...,
-            committed_leader_epoch: int = ...,
-            committed_metadata: str | None = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    transactional_id: str
-    group_id: str
-    producer_id: int
-    producer_epoch: int
-    generation_id_or_member_epoch: int
-    member_id: str
-    group_instance_id: str | None
-    topics: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic]
-    def __init__(
-        self,
-        *,
-        transactional_id: str = ...,
-        group_id: str = ...,
-        producer_id: int = ...,
-        producer_epoch: int = ...,
-        generation_id_or_member_epoch: int = ...,
-        member_id: str = ...,
-        group_instance_id: str | None = ...,
-        topics: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class TxnOffsetCommitResponse(Message):
-    class TxnOffsetCommitResponseTopic(Message):
-        name: str
-        topic_id: bytes
-        partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition]
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            topic_id: bytes = ...,
-            partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class TxnOffsetCommitResponsePartition(Message):
-        partition_index: int
-        error_code: int
-        def __init__(
-            self,
-            *,
-            partition_index: int = ...,
-            error_code: int = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    throttle_time_ms: int
-    topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic]
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class UnregisterBrokerRequest(Message):
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    broker_id: int
-    def __init__(
-        self,
-        *,
-        broker_id: int = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class UnregisterBrokerResponse(Message):
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        error_message: str | None = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class UnregisterControllerRequest(Message):
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    controller_id: int
-    def __init__(
-        self,
-        *,
-        controller_id: int = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class UnregisterControllerResponse(Message):
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        error_message: str | None = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class UpdateFeaturesRequest(Message):
-    class FeatureUpdateKey(Message):
-        feature: str
-        max_version_level: int
-        allow_downgrade: bool
-        upgrade_type: int
-        def __init__(
-            self,
-            *,
-            feature: str = ...,
-            max_version_level: int = ...,
-            allow_downgrade: bool = ...,
-            upgrade_type: int = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    timeout_ms: int
-    feature_updates: list[UpdateFeaturesRequest.FeatureUpdateKey]
-    validate_only: bool
-    def __init__(
-        self,
-        *,
-        timeout_ms: int = ...,
-        feature_updates: list[UpdateFeaturesRequest.FeatureUpdateKey] = ...,
-        validate_only: bool = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class UpdateFeaturesResponse(Message):
-    class UpdatableFeatureResult(Message):
-        feature: str
-        error_code: int
-        error_message: str | None
-        def __init__(
-            self,
-            *,
-            feature: str = ...,
-            error_code: int = ...,
-            error_message: str | None = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    throttle_time_ms: int
-    error_code: int
-    error_message: str | None
-    results: list[UpdateFeaturesResponse.UpdatableFeatureResult]
-    def __init__(
-        self,
-        *,
-        throttle_time_ms: int = ...,
-        error_code: int = ...,
-        error_message: str | None = ...,
-        results: list[UpdateFeaturesResponse.UpdatableFeatureResult] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class WriteTxnMarkersRequest(Message):
-    class WritableTxnMarker(Message):
-        producer_id: int
-        producer_epoch: int
-        transaction_result: bool
-        topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic]
-        coordinator_epoch: int
-        transaction_version: int
-        def __init__(
-            self,
-            *,
-            producer_id: int = ...,
-            producer_epoch: int = ...,
-            transaction_result: bool = ...,
-            topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic] = ...,
-            coordinator_epoch: int = ...,
-            transaction_version: int = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class WritableTxnMarkerTopic(Message):
-        name: str
-        partition_indexes: list[int]
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            partition_indexes: list[int] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    markers: list[WriteTxnMarkersRequest.WritableTxnMarker]
-    def __init__(
-        self,
-        *,
-        markers: list[WriteTxnMarkersRequest.WritableTxnMarker] = ...,
-        unknown_tags: dict[int, bytes] | None = ...,
-    ) -> None: ...
-
-class WriteTxnMarkersResponse(Message):
-    class WritableTxnMarkerResult(Message):
-        producer_id: int
-        topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult]
-        def __init__(
-            self,
-            *,
-            producer_id: int = ...,
-            topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class WritableTxnMarkerTopicResult(Message):
-        name: str
-        partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]
-        def __init__(
-            self,
-            *,
-            name: str = ...,
-            partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    class WritableTxnMarkerPartitionResult(Message):
-        partition_index: int
-        error_code: int
-        def __init__(
-            self,
-            *,
-            partition_index: int = ...,
-            error_code: int = ...,
-            unknown_tags: dict[int, bytes] | None = ...,
-        ) -> None: ...
-    API_KEY: ClassVar[int]
-    NAME: ClassVar[str]
-    IS_REQUEST: ClassVar[bool]
-    markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult]
-    def __init__(
-        self,
-        *,
-        markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...
 
@@ -6560,5 +6167,399 @@ class StreamsrtSubscription(Message):
         offsets: list[StreamsrtSubscription.TaskOffset] = ...,
         end_offsets: list[StreamsrtSubscription.TaskOffset] = ...,
         flags: int = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class SyncGroupResponse(Message):
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    throttle_time_ms: int
+    error_code: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignment: bytes
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        protocol_type: str | None = ...,
+        protocol_name: str | None = ...,
+        assignment: bytes = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class SyncGroupRequest(Request[SyncGroupResponse]):
+    class SyncGroupRequestAssignment(Message):
+        member_id: str
+        assignment: bytes
+        def __init__(
+            self,
+            *,
+            member_id: str = ...,
+            assignment: bytes = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: list[SyncGroupRequest.SyncGroupRequestAssignment]
+    def __init__(
+        self,
+        *,
+        group_id: str = ...,
+        generation_id: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+        protocol_type: str | None = ...,
+        protocol_name: str | None = ...,
+        assignments: list[SyncGroupRequest.SyncGroupRequestAssignment] = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class TransactionLogKey(Message):
+    API_KEY: ClassVar[None]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    transactional_id: str
+    def __init__(
+        self,
+        *,
+        transactional_id: str = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class TransactionLogValue(Message):
+    class PartitionsSchema(Message):
+        topic: str
+        partition_ids: list[int]
+        def __init__(
+            self,
+            *,
+            topic: str = ...,
+            partition_ids: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[None]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    producer_id: int
+    previous_producer_id: int
+    next_producer_id: int
+    producer_epoch: int
+    next_producer_epoch: int
+    transaction_timeout_ms: int
+    transaction_status: int
+    transaction_partitions: list[TransactionLogValue.PartitionsSchema] | None
+    transaction_last_update_timestamp_ms: int
+    transaction_start_timestamp_ms: int
+    client_transaction_version: int
+    def __init__(
+        self,
+        *,
+        producer_id: int = ...,
+        previous_producer_id: int = ...,
+        next_producer_id: int = ...,
+        producer_epoch: int = ...,
+        next_producer_epoch: int = ...,
+        transaction_timeout_ms: int = ...,
+        transaction_status: int = ...,
+        transaction_partitions: list[TransactionLogValue.PartitionsSchema] | None = ...,
+        transaction_last_update_timestamp_ms: int = ...,
+        transaction_start_timestamp_ms: int = ...,
+        client_transaction_version: int = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class TxnOffsetCommitResponse(Message):
+    class TxnOffsetCommitResponseTopic(Message):
+        name: str
+        topic_id: bytes
+        partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: bytes = ...,
+            partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class TxnOffsetCommitResponsePartition(Message):
+        partition_index: int
+        error_code: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    throttle_time_ms: int
+    topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic] = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
+    class TxnOffsetCommitRequestTopic(Message):
+        name: str
+        topic_id: bytes
+        partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            topic_id: bytes = ...,
+            partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class TxnOffsetCommitRequestPartition(Message):
+        partition_index: int
+        committed_offset: int
+        committed_leader_epoch: int
+        committed_metadata: str | None
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            committed_offset: int = ...,
+            committed_leader_epoch: int = ...,
+            committed_metadata: str | None = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    transactional_id: str
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    generation_id_or_member_epoch: int
+    member_id: str
+    group_instance_id: str | None
+    topics: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic]
+    def __init__(
+        self,
+        *,
+        transactional_id: str = ...,
+        group_id: str = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        generation_id_or_member_epoch: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+        topics: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class UnregisterBrokerResponse(Message):
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class UnregisterBrokerRequest(Request[UnregisterBrokerResponse]):
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    broker_id: int
+    def __init__(
+        self,
+        *,
+        broker_id: int = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class UnregisterControllerResponse(Message):
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class UnregisterControllerRequest(Request[UnregisterControllerResponse]):
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    controller_id: int
+    def __init__(
+        self,
+        *,
+        controller_id: int = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class UpdateFeaturesResponse(Message):
+    class UpdatableFeatureResult(Message):
+        feature: str
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            *,
+            feature: str = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    results: list[UpdateFeaturesResponse.UpdatableFeatureResult]
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        results: list[UpdateFeaturesResponse.UpdatableFeatureResult] = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class UpdateFeaturesRequest(Request[UpdateFeaturesResponse]):
+    class FeatureUpdateKey(Message):
+        feature: str
+        max_version_level: int
+        allow_downgrade: bool
+        upgrade_type: int
+        def __init__(
+            self,
+            *,
+            feature: str = ...,
+            max_version_level: int = ...,
+            allow_downgrade: bool = ...,
+            upgrade_type: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    timeout_ms: int
+    feature_updates: list[UpdateFeaturesRequest.FeatureUpdateKey]
+    validate_only: bool
+    def __init__(
+        self,
+        *,
+        timeout_ms: int = ...,
+        feature_updates: list[UpdateFeaturesRequest.FeatureUpdateKey] = ...,
+        validate_only: bool = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class WriteTxnMarkersResponse(Message):
+    class WritableTxnMarkerResult(Message):
+        producer_id: int
+        topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult]
+        def __init__(
+            self,
+            *,
+            producer_id: int = ...,
+            topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class WritableTxnMarkerTopicResult(Message):
+        name: str
+        partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class WritableTxnMarkerPartitionResult(Message):
+        partition_index: int
+        error_code: int
+        def __init__(
+            self,
+            *,
+            partition_index: int = ...,
+            error_code: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult]
+    def __init__(
+        self,
+        *,
+        markers: list[WriteTxnMarkersResponse.WritableTxnMarkerResult] = ...,
+        unknown_tags: dict[int, bytes] | None = ...,
+    ) -> None: ...
+
+class WriteTxnMarkersRequest(Request[WriteTxnMarkersResponse]):
+    class WritableTxnMarker(Message):
+        producer_id: int
+        producer_epoch: int
+        transaction_result: bool
+        topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic]
+        coordinator_epoch: int
+        transaction_version: int
+        def __init__(
+            self,
+            *,
+            producer_id: int = ...,
+            producer_epoch: int = ...,
+            transaction_result: bool = ...,
+            topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic] = ...,
+            coordinator_epoch: int = ...,
+            transaction_version: int = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    class WritableTxnMarkerTopic(Message):
+        name: str
+        partition_indexes: list[int]
+        def __init__(
+            self,
+            *,
+            name: str = ...,
+            partition_indexes: list[int] = ...,
+            unknown_tags: dict[int, bytes] | None = ...,
+        ) -> None: ...
+    API_KEY: ClassVar[int]
+    NAME: ClassVar[str]
+    IS_REQUEST: ClassVar[bool]
+    markers: list[WriteTxnMarkersRequest.WritableTxnMarker]
+    def __init__(
+        self,
+        *,
+        markers: list[WriteTxnMarkersRequest.WritableTxnMarker] = ...,
         unknown_tags: dict[int, bytes] | None = ...,
     ) -> None: ...

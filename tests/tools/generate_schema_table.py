@@ -139,6 +139,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from streamsrt.wire.schema import Message as Message
+from streamsrt.wire.schema import Request as Request
 
 Buffer = bytes | bytearray | memoryview
 Records = Buffer | Sequence[Buffer] | None
@@ -164,8 +165,14 @@ def python_type(schema: Any, field: Any) -> str:
     return text + " | None" if field.nullable else text
 
 
+def base_of(schema: Any, struct: Any) -> str:
+    if struct is schema.root and schema.kind == "request":
+        return f"Request[{schema.name.removesuffix('Request')}Response]"
+    return "Message"
+
+
 def stub_class(schema: Any, name: str, struct: Any, indent: str) -> list[str]:
-    out = [f"{indent}class {name}(Message):"]
+    out = [f"{indent}class {name}({base_of(schema, struct)}):"]
     inner = indent + "    "
     parameters = []
     for field in struct.fields:
@@ -192,7 +199,11 @@ def stub_text() -> str:
     from streamsrt.wire import schema as schemas
 
     out = [STUB_HEADER]
-    for name in (*schemas.message_names(), *schemas.private_message_names()):
+    names = [*schemas.message_names(), *schemas.private_message_names()]
+    # An answer comes before its request, whose class names it: mypy does not look ahead for what a class is made from.
+    for name in sorted(
+        names, key=lambda name: (name.removesuffix("Request").removesuffix("Response"), name[-7:] == "Request")
+    ):
         schema = schemas.message_schema(name)
         lines = stub_class(schema, name, schema.root, "")
         at = next(i for i, line in enumerate(lines) if line.strip().startswith("def __init__("))
