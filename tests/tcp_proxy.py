@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
+from tests.streams_server import StreamsServer
+
 PIECE_BYTES = 1 << 16
 
 
@@ -87,23 +89,16 @@ class TcpProxy:
     # ------------------------------------------------------------------------------------------------------ connections
 
     async def _run(self) -> None:
-        server = await asyncio.start_server(self._accept, sock=self._socket)
+        server = StreamsServer(self._accept)
+        await server.listen(sock=self._socket)
         await self._end.wait()
-        server.close()
-        for pair in list(self._pairs):
-            for side in pair:
-                side.transport.abort()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await server.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
         try:
             there, back = await asyncio.open_connection("127.0.0.1", self.target_port)
         except OSError:
-            writer.transport.abort()
             return
         pair = (writer, back)
         self._pairs.append(pair)
@@ -117,6 +112,7 @@ class TcpProxy:
                 way.cancel()
             for side in pair:
                 side.transport.abort()
+            await asyncio.gather(*ways, return_exceptions=True)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):

@@ -179,8 +179,19 @@ class NetworkThread:
         try:
             self._loop.run_forever()
         finally:
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self._loop.run_until_complete(self._end())
             self._loop.close()
+
+    async def _end(self) -> None:
+        """What is left when closing took too long, or was not waited for: nothing that is open outlives its loop."""
+        left = [task for task in self._running_tasks() - {asyncio.current_task()} if task is not None]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        if hasattr(self, "_cluster"):
+            await self._cluster.close()
+        await asyncio.sleep(0)
+        await self._loop.shutdown_default_executor()
 
     # ------------------------------------------------------------------------------------------------------ requests
 

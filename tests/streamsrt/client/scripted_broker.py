@@ -19,6 +19,7 @@ from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.messages import decode_request, encode_response
 from streamsrt.wire.records import patch_base_offset, read_header
 from streamsrt.wire.schema import ApiKey
+from tests.streams_server import StreamsServer
 
 DROP = object()
 """As an answer: close the connection instead."""
@@ -87,8 +88,7 @@ class ScriptedBroker:
         self.port = 0
         self._next_producer_id = 1000
         self._loop = asyncio.new_event_loop()
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
+        self._server = StreamsServer(self._serve)
         self._tls: ssl.SSLContext | None = None
         self._appended = asyncio.Event()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -108,7 +108,7 @@ class ScriptedBroker:
 
     def go_down(self) -> None:
         """Refuse connections, and break those that are open."""
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result(10)
 
     def stop(self) -> None:
         self.go_down()
@@ -125,25 +125,10 @@ class ScriptedBroker:
     # ----------------------------------------------------------------------------------------------------- on its loop
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def _close(self) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
-        for writer in list(self._writers):
-            writer.transport.abort()
-        if server is not None:
-            await server.wait_closed()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self.port = await self._server.listen("127.0.0.1", self.port, tls=self._tls)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        self._writers.add(writer)
         try:
             if self.raw is not None:
                 writer.write(self.raw)
@@ -157,9 +142,6 @@ class ScriptedBroker:
                     writer.write(answer)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
-        finally:
-            self._writers.discard(writer)
-            writer.transport.abort()
 
     async def _answer(self, frame: bytes) -> bytes | None:
         header, request = decode_request(frame)
