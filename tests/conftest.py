@@ -42,7 +42,7 @@ LAYERS = ("quick", "test", "all")
 LONG = {"kafka", "long", "slow", "spark"}
 """Markers of what only the whole suite has."""
 PROCESSES = {"system"}
-BROKERS = {"apache_kafka", "bootstrap_servers", "bundled_broker", "on_broker", "scene", "cluster"}
+BROKERS = {"any_version", "apache_kafka", "bootstrap_servers", "bundled_broker", "on_broker", "scene", "cluster"}
 """Fixtures that start a broker."""
 LONG_FOLDERS = {"interop": "other people's clients", "bench": "measurements"}
 SLOWER_FOLDERS = {"backfill", "examples", "http", "security", "server", "simulator", "system"}

@@ -2,7 +2,8 @@
 
 ``bootstrap_servers`` runs a test once over each; its Apache Kafka half carries the mark ``kafka``. Without Java or Maven
 that half is skipped, but where the environment says ``CI=true`` it fails: what CI proves must not depend on what is
-installed.
+installed. ``any_version`` runs a test over the bundled broker and over Apache Kafka of older versions, the oldest with
+``--full`` only.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -36,6 +39,7 @@ QUICK_GROUPS = {
 }
 """A group that settles within a second, for both brokers."""
 
+OlderKafka: TypeAlias = Callable[[str], KafkaServer]
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -146,4 +150,38 @@ def bootstrap_servers(request: pytest.FixtureRequest) -> str:
     """The address of a running broker: each test runs over the bundled one and over Apache Kafka."""
     name = "apache_kafka" if request.param == "kafka" else "bundled_broker"
     server: KafkaServer | BundledBroker = request.getfixturevalue(name)
+    return server.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def older_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OlderKafka]:
+    """Apache Kafka by its version; each one is started when a test first asks for it, and serves all of the session."""
+    require_kafka()
+    started: dict[str, KafkaServer] = {}
+    with ExitStack() as ending:
+
+        def server_of(version: str) -> KafkaServer:
+            if version not in started:
+                server = KafkaServer(tmp_path_factory.mktemp("kafka"), QUICK_GROUPS, version=version)
+                ending.callback(server.kill)
+                server.start()
+                started[version] = server
+            return started[version]
+
+        yield server_of
+
+
+@pytest.fixture(
+    params=[
+        "bundled",
+        pytest.param("3.9.1", marks=pytest.mark.kafka),
+        pytest.param("2.8.2", marks=[pytest.mark.kafka, pytest.mark.full]),
+    ]
+)
+def any_version(request: pytest.FixtureRequest) -> str:
+    """The address of a running broker that has groups of the classic protocol, whatever else it has."""
+    if request.param == "bundled":
+        bundled: BundledBroker = request.getfixturevalue("bundled_broker")
+        return bundled.bootstrap_servers
+    server: KafkaServer = request.getfixturevalue("older_kafka")(request.param)
     return server.bootstrap_servers

@@ -1,6 +1,6 @@
-"""A real Apache Kafka for tests: one KRaft node from Maven Central's jars, formatted with streams groups on.
+"""A real Apache Kafka for tests: one node from Maven Central's jars, of any version from 2.8 on.
 
-1. Needs Java 17 or later and Maven. The classpath is resolved once and kept under
+1. Needs Java 17 or later and Maven. The classpath of a version is resolved once and kept under
    ``${XDG_CACHE_HOME:-~/.cache}/streamsrt-kafka``.
 2. Ports are free ones of the loopback interface; data lives in the directory that the test gives.
 3. ``kill`` is SIGKILL. ``start`` after ``kill`` or ``stop`` goes on with the data.
@@ -10,6 +10,8 @@
    ``KRaftMetadataCache.getPartitionLeaderEndpoint``). A single node comes to that in two ways: in a controlled shutdown,
    which is off here; and when it starts again and is fenced only after it has become the coordinator of transactions, by
    what it read of its past life. So a controller alone fences it before it starts again.
+5. Before Kafka 3.3 a ZooKeeper runs beside the broker, from the same jars. It starts before the broker and ends after it.
+   What it remembers of a broker that was killed is gone before that one starts again.
 """
 
 from __future__ import annotations
@@ -25,11 +27,12 @@ import struct
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from threading import Event
+from typing import Protocol
 
 from tests.tcp_proxy import TcpProxy
 
@@ -53,6 +56,12 @@ ARTIFACTS = (
 
 STREAMS_VERSION = "4.3.1"  # the newest one that is published
 
+FIRST_WITH_LOG4J_2 = (4, 0)
+FIRST_WITH_STREAMS_GROUPS = (4, 2)
+FIRST_WITHOUT_ZOOKEEPER = (3, 3)
+FIRST_THAT_FENCES_ALONE = (4, 0)
+"""Before, a controller fences nobody that never spoke to it. It registers a broker again when the old session is over."""
+
 LOGGING = """status=error
 appender.out.type=Console
 appender.out.name=OUT
@@ -60,6 +69,12 @@ appender.out.layout.type=PatternLayout
 appender.out.layout.pattern=[%d] %p %m (%c)%n
 rootLogger.level=INFO
 rootLogger.appenderRef.out.ref=OUT
+"""
+
+LOGGING_BEFORE_4 = """log4j.rootLogger=INFO, OUT
+log4j.appender.OUT=org.apache.log4j.ConsoleAppender
+log4j.appender.OUT.layout=org.apache.log4j.PatternLayout
+log4j.appender.OUT.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 
 SMALL = {
@@ -108,9 +123,19 @@ def _pom(artifacts: Iterable[tuple[str, str, str]]) -> str:
     )
 
 
-def classpath() -> str:
+def numbers_of(version: str) -> tuple[int, ...]:
+    """``3.9.1`` as (3, 9, 1)."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def classpath(version: str = VERSION) -> str:
     """The jars of the broker and its clients, downloaded by Maven when they are not there yet."""
-    return _resolved(ARTIFACTS)
+    if version == VERSION:
+        return _resolved(ARTIFACTS)
+    artifacts = [("org.apache.kafka", "kafka_2.13", version)]
+    if numbers_of(version) < FIRST_WITH_LOG4J_2:
+        return _resolved((*artifacts, ("org.slf4j", "slf4j-reload4j", "1.7.36")))
+    return _resolved((*artifacts, *ARTIFACTS[2:]))
 
 
 def tools_classpath() -> str:
@@ -123,7 +148,7 @@ def streams_classpath() -> str:
     return _resolved((("org.apache.kafka", "kafka-streams", STREAMS_VERSION), *ARTIFACTS[2:4]))
 
 
-def _resolved(artifacts: Iterable[tuple[str, str, str]]) -> str:
+def _resolved(artifacts: Sequence[tuple[str, str, str]]) -> str:
     pom = _pom(artifacts)
     folder = _cache() / sha256(pom.encode()).hexdigest()[:12]
     kept = folder / "classpath.txt"
@@ -148,7 +173,8 @@ def _resolved(artifacts: Iterable[tuple[str, str, str]]) -> str:
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise RuntimeError(f"Maven could not resolve Kafka {VERSION}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+            wanted = ", ".join(":".join(each) for each in artifacts)
+            raise RuntimeError(f"Maven could not resolve {wanted}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         out.replace(kept)
     return kept.read_text(encoding="utf-8").strip()
 
@@ -196,22 +222,216 @@ def _wait_for(process: subprocess.Popen[bytes], log: Path, holds: Callable[[], b
         raise RuntimeError(f"Kafka did not come up within {START_TIMEOUT_S:g} s; the end of its log:\n{text[-3000:]}")
 
 
+def _end(process: subprocess.Popen[bytes] | None, number: signal.Signals) -> None:
+    if process is None:
+        return
+    if process.poll() is None:
+        process.send_signal(number)
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class _Java:
+    """How the classes of one version of Kafka run in a folder."""
+
+    def __init__(self, folder: Path, version: str) -> None:
+        self._folder = folder
+        self.numbers = numbers_of(version)
+        has_log4j_2 = self.numbers >= FIRST_WITH_LOG4J_2
+        name, self._logging = ("log4j2", LOGGING) if has_log4j_2 else ("log4j", LOGGING_BEFORE_4)
+        self._logging_path = folder / f"{name}.properties"
+        key = "log4j2.configurationFile=" if has_log4j_2 else "log4j.configuration=file:"
+        self._version = version
+        self._options = [
+            *("-Xmx768m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+            f"-D{key}{self._logging_path}",
+        ]
+
+    def command(self, name: str, *arguments: str) -> list[str]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._logging_path.write_text(self._logging, encoding="utf-8")
+        return ["java", *self._options, "-cp", classpath(self._version), name, *arguments]
+
+    def write(self, file_name: str, properties: Mapping[str, str]) -> Path:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / file_name
+        path.write_text("".join(f"{k}={v}\n" for k, v in properties.items()), encoding="utf-8")
+        return path
+
+    def run(self, log_name: str, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = self.command(name, *arguments)
+        with (self._folder / log_name).open("ab") as log:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+
+class _Quorum(Protocol):
+    """Who keeps what the broker knows of the cluster."""
+
+    @property
+    def listener(self) -> str | None:
+        """What the node listens on beside its own ports."""
+
+    def properties(self) -> dict[str, str]:
+        """What the node's properties say of it."""
+
+    def prepare(self, properties: Path, *, again: bool) -> None:
+        """Has everything ready for the broker to start. ``again``: it has run before."""
+
+    def end(self) -> None:
+        """The broker has ended."""
+
+
+class _Controller:
+    """KRaft: the node is its own controller."""
+
+    def __init__(self, folder: Path, java: _Java, port: int, features: Iterable[str]) -> None:
+        self._folder, self._java, self._port, self._features = folder, java, port, features
+        self._fences_alone = java.numbers >= FIRST_THAT_FENCES_ALONE
+
+    @property
+    def listener(self) -> str | None:
+        return f"CONTROLLER://127.0.0.1:{self._port}"
+
+    def _identity(self) -> dict[str, str]:
+        """What the node is in all of its roles."""
+        return {
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self._folder / "data"),
+        }
+
+    def properties(self) -> dict[str, str]:
+        session = {} if self._fences_alone else {"broker.session.timeout.ms": "15000"}
+        return {**self._identity(), "process.roles": "broker,controller", **session}
+
+    def prepare(self, properties: Path, *, again: bool) -> None:
+        if not (self._folder / "data" / "meta.properties").exists():
+            self._format(properties)
+        if again and self._fences_alone:
+            self._fence()
+
+    def end(self) -> None:
+        """It was the same process."""
+
+    def _format(self, properties: Path) -> None:
+        cluster_id = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
+        command = self._java.command("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+        command += [word for feature in self._features for word in ("--feature", feature)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"Kafka's storage could not be formatted:\n{done.stdout}{done.stderr}")
+
+    def _fence(self) -> None:
+        """Runs the controller alone until it has taken the broker's partitions from it, and has that on disk."""
+        log = self._folder / "controller.log"
+        log.unlink(missing_ok=True)
+        properties = {
+            **self._identity(),
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://127.0.0.1:{self._port}",
+            "broker.session.timeout.ms": "500",
+            "metadata.max.idle.interval.ms": "100",
+        }
+        process = self._java.run(log.name, "kafka.Kafka", str(self._java.write("controller.properties", properties)))
+        try:
+            _wait_for(process, log, lambda: FENCED in log.read_text(encoding="utf-8", errors="replace"))
+            # Behind what it fences with it writes records that say nothing: after the second one all before is written.
+            for _ in range(2):
+                _wait_for(process, log, partial(self._has_more_metadata, self._metadata_bytes()))
+        finally:
+            process.kill()
+            process.wait()
+
+    def _metadata_bytes(self) -> int:
+        return sum(path.stat().st_size for path in (self._folder / "data" / "__cluster_metadata-0").glob("*.log"))
+
+    def _has_more_metadata(self, before: int) -> bool:
+        return self._metadata_bytes() > before
+
+
+class _ZooKeeper:
+    """The ZooKeeper of a broker before Kafka 3.3."""
+
+    listener = None
+
+    def __init__(self, folder: Path, java: _Java, port: int) -> None:
+        self._folder, self._java, self._port = folder, java, port
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def properties(self) -> dict[str, str]:
+        return {
+            "broker.id": "1",
+            "zookeeper.connect": f"127.0.0.1:{self._port}",
+            "zookeeper.session.timeout.ms": "6000",
+            "log.dirs": str(self._folder / "data"),
+        }
+
+    def prepare(self, properties: Path, *, again: bool) -> None:
+        own = {
+            "dataDir": str(self._folder / "zookeeper"),
+            "clientPort": str(self._port),
+            "clientPortAddress": "127.0.0.1",
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "dump",
+        }
+        path = self._java.write("zookeeper.properties", own)
+        name = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        process = self._process = self._java.run("zookeeper.log", name, str(path))
+        try:
+            _wait_for(process, self._folder / "zookeeper.log", lambda: self._ephemerals() is not None)
+            if again:
+                _wait_for(
+                    process, self._folder / "zookeeper.log", lambda: "/brokers/" not in (self._ephemerals() or "")
+                )
+        except RuntimeError:
+            self.end()
+            raise
+
+    def _ephemerals(self) -> str | None:
+        """What lasts as long as a session, as ZooKeeper lists it; None while nobody answers."""
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), 1.0) as connection:
+                connection.settimeout(5.0)
+                connection.sendall(b"dump")
+                said = connection.makefile("rb").read().decode()
+        except OSError:
+            return None
+        return said if "phemerals" in said else None
+
+    def end(self) -> None:
+        process, self._process = self._process, None
+        _end(process, signal.SIGKILL)
+
+
 class KafkaServer:
-    """One broker. ``settings`` are server properties on top of a small single node's; ``{port}`` and
+    """One broker of a version. ``settings`` are server properties on top of a small single node's; ``{port}`` and
     ``{controller_port}`` in them are filled in. Clients that come through ``proxy`` are kept there: it has a listener of
-    its own. ``features``: what the storage is formatted with."""
+    its own. ``features``: what the storage is formatted with; None: with streams groups on, where there are any."""
 
     def __init__(
         self,
         folder: Path,
         settings: Mapping[str, str] | None = None,
         proxy: TcpProxy | None = None,
-        features: Iterable[str] = ("streams.version=1",),
+        features: Iterable[str] | None = None,
+        version: str = VERSION,
     ) -> None:
         self.folder = folder
-        self._features = features
         self.proxy = proxy
         self.port, self._controller_port = free_ports(2)
+        self._java = _Java(folder, version)
+        self._quorum: _Quorum
+        if self._java.numbers < FIRST_WITHOUT_ZOOKEEPER:
+            self._quorum = _ZooKeeper(folder, self._java, self._controller_port)
+        else:
+            if features is None:
+                features = ("streams.version=1",) if self._java.numbers >= FIRST_WITH_STREAMS_GROUPS else ()
+            self._quorum = _Controller(folder, self._java, self._controller_port, features)
         self._settings = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._has_been_up = False
@@ -231,109 +451,34 @@ class KafkaServer:
 
     def start(self) -> None:
         """Format the storage if it is new, start, and wait until the broker is listed in its own metadata."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        properties = self._write("server.properties", self._properties())
-        (self.folder / "log4j2.properties").write_text(LOGGING, encoding="utf-8")
-        if not (self.folder / "data" / "meta.properties").exists():
-            self._format(properties)
-        if self._has_been_up:
-            self._fence()
-        self._process = self._run(properties, "server.log")
+        properties = self._java.write("server.properties", self._properties())
+        self._quorum.prepare(properties, again=self._has_been_up)
+        self._has_been_up = False
+        self._process = self._java.run("server.log", "kafka.Kafka", str(properties))
         self._wait_until_up()
         self._has_been_up = True
 
-    def _write(self, name: str, properties: Mapping[str, str]) -> Path:
-        path = self.folder / name
-        path.write_text("".join(f"{k}={v}\n" for k, v in properties.items()), encoding="utf-8")
-        return path
-
-    @property
-    def _java(self) -> list[str]:
-        return [
-            *("java", "-Xmx768m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
-            *("-cp", classpath(), f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"),
-        ]
-
-    def _run(self, properties: Path, log_name: str) -> subprocess.Popen[bytes]:
-        with (self.folder / log_name).open("ab") as log:
-            return subprocess.Popen(
-                [*self._java, "kafka.Kafka", str(properties)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def _fence(self) -> None:
-        """Runs the controller alone until it has taken the broker's partitions from it, and has that on disk."""
-        log = self.folder / "controller.log"
-        log.unlink(missing_ok=True)
-        process = self._run(self._write("controller.properties", self._properties_of_controller()), log.name)
-        try:
-            _wait_for(process, log, lambda: FENCED in log.read_text(encoding="utf-8", errors="replace"))
-            # Behind what it fences with it writes records that say nothing: after the second one all before is written.
-            for _ in range(2):
-                _wait_for(process, log, partial(self._has_more_metadata, self._metadata_bytes()))
-        finally:
-            process.kill()
-            process.wait()
-        self._has_been_up = False
-
-    def _metadata_bytes(self) -> int:
-        return sum(path.stat().st_size for path in (self.folder / "data" / "__cluster_metadata-0").glob("*.log"))
-
-    def _has_more_metadata(self, before: int) -> bool:
-        return self._metadata_bytes() > before
-
-    @property
-    def _identity(self) -> dict[str, str]:
-        """What the node is in all of its roles."""
-        return {
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
-            "controller.listener.names": "CONTROLLER",
-            "log.dirs": str(self.folder / "data"),
-        }
-
-    def _properties_of_controller(self) -> dict[str, str]:
-        return {
-            **self._identity,
-            "process.roles": "controller",
-            "listeners": f"CONTROLLER://127.0.0.1:{self._controller_port}",
-            "broker.session.timeout.ms": "500",
-            "metadata.max.idle.interval.ms": "100",
-        }
-
-    def _format(self, properties: Path) -> None:
-        cluster_id = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
-        command = [*self._java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
-        command += [word for feature in self._features for word in ("--feature", feature)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"Kafka's storage could not be formatted:\n{done.stdout}{done.stderr}")
-
     def _properties(self) -> dict[str, str]:
         return {
-            **self._identity,
-            "process.roles": "broker,controller",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "inter.broker.listener.name": "PLAINTEXT",
-            **self._proxied(),
             **SMALL,
+            **self._quorum.properties(),
+            "inter.broker.listener.name": "PLAINTEXT",
+            **self._listeners(),
             **{k: v.format(port=self.port, controller_port=self._controller_port) for k, v in self._settings.items()},
         }
 
-    def _proxied(self) -> dict[str, str]:
+    def _listeners(self) -> dict[str, str]:
+        own = f"PLAINTEXT://127.0.0.1:{self.port}"
+        quorum = [] if self._quorum.listener is None else [self._quorum.listener]
+        protocols = ["PLAINTEXT:PLAINTEXT", *(f"{name.split(':')[0]}:PLAINTEXT" for name in quorum)]
         if self.proxy is None:
-            return {}
+            return {"listeners": ",".join([own, *quorum]), "listener.security.protocol.map": ",".join(protocols)}
         if not self.proxy.target_port:
             (self.proxy.target_port,) = free_ports(1)
-        own, controller = f"PLAINTEXT://127.0.0.1:{self.port}", f"CONTROLLER://127.0.0.1:{self._controller_port}"
         return {
-            "listeners": f"{own},PROXIED://127.0.0.1:{self.proxy.target_port},{controller}",
+            "listeners": ",".join([own, f"PROXIED://127.0.0.1:{self.proxy.target_port}", *quorum]),
             "advertised.listeners": f"{own},PROXIED://127.0.0.1:{self.proxy.port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": ",".join([*protocols, "PROXIED:PLAINTEXT"]),
         }
 
     def _wait_until_up(self) -> None:
@@ -354,12 +499,5 @@ class KafkaServer:
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        if process.poll() is None:
-            process.send_signal(number)
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        _end(process, number)
+        self._quorum.end()
