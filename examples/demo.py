@@ -26,7 +26,7 @@ from streamsrt.client.values import EARLIEST, LATEST, ClientConfig, NewTopic, To
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import StreamsError
 from streamsrt.runtime.bundled_broker import BundledBroker
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import iter_columns
 from topology import Windowed, serdes

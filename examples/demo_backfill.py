@@ -38,7 +38,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import NewTopic
 from streamsrt.errors import StreamsError
 from streamsrt.runtime.bundled_broker import BundledBroker
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import RecordColumns
 from topology import Windowed, serdes

@@ -35,7 +35,7 @@ from streamsrt.errors import StreamsError
 from streamsrt.runtime.bundled_broker import BundledBroker
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.windowed import WindowBytesStore
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.records import iter_columns
 from topology import serdes
 from topology.graph.diff import diff

@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from streamsrt.config import StreamsConfig
     from streamsrt.errors import StreamsError
     from streamsrt.runtime.values import Progress, State
-    from streamsrt.tasks.listeners import RestoreListener, StandbyListener
+    from streamsrt.tasks.restore.listeners import RestoreListener, StandbyListener
     from streamsrt.testing.topology_test_driver import TopologyTestDriver
 
 _EXPORTS: dict[str, str] = {
     "KafkaStreams": "streamsrt.app",
     "Progress": "streamsrt.runtime.values",
-    "RestoreListener": "streamsrt.tasks.listeners",
-    "StandbyListener": "streamsrt.tasks.listeners",
+    "RestoreListener": "streamsrt.tasks.restore.listeners",
+    "StandbyListener": "streamsrt.tasks.restore.listeners",
     "State": "streamsrt.runtime.values",
     "StreamsConfig": "streamsrt.config",
     "StreamsError": "streamsrt.errors",

@@ -52,8 +52,8 @@ from streamsrt.runtime.watchdog import Watchdog
 from streamsrt.runtime.worker import run_worker, worker_config
 from streamsrt.state.directory import StateDirectory
 from streamsrt.state.rocksdb import RocksDBOptions
-from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
-from streamsrt.tasks.offset_metadata import refuse_running_backfill
+from streamsrt.tasks.input.offset_metadata import refuse_running_backfill
+from streamsrt.tasks.restore.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from topology.graph.topology import Topology
 
 if TYPE_CHECKING:

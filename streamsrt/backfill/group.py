@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from streamsrt.backfill.errors import HandOverError
 from streamsrt.client.interface import Network
 from streamsrt.client.values import OffsetAndMetadata, TopicPartition
-from streamsrt.tasks.offset_metadata import BackfillMark, parse_mark
+from streamsrt.tasks.input.offset_metadata import BackfillMark, parse_mark
 
 _NOBODY = {"empty", "dead"}
 

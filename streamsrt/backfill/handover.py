@@ -28,7 +28,7 @@ from streamsrt.backfill.verify import verify_changelogs, verify_results
 from streamsrt.client.interface import Network
 from streamsrt.client.values import LATEST, NewTopic, OffsetAndMetadata, TopicPartition
 from streamsrt.errors import StreamsError
-from streamsrt.tasks.offset_metadata import done_metadata, running_metadata
+from streamsrt.tasks.input.offset_metadata import done_metadata, running_metadata
 
 HANDOVER_FILE = "handover.json"
 METADATA_BYTES_MAX = 4096

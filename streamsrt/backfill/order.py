@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, islice
 
-from streamsrt.tasks.partition_group import PartitionGroup, TopicPartition
+from streamsrt.tasks.input.partition_group import PartitionGroup, TopicPartition
 from streamsrt.wire.records import RecordColumns
 
 Inputs = Mapping[TopicPartition, Iterator[RecordColumns]]

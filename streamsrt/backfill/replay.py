@@ -22,8 +22,8 @@ from streamsrt.backfill.order import Inputs
 from streamsrt.backfill.task_state import ChangelogRows, ChangelogVersions, LastValue, TaskState
 from streamsrt.state.kinds import functions_of, lay_out
 from streamsrt.state.store import BytesStore
-from streamsrt.tasks.partition_group import TopicPartition
-from streamsrt.tasks.record_collector import Keys, RecordCollector, Sink
+from streamsrt.tasks.input.partition_group import TopicPartition
+from streamsrt.tasks.output.record_collector import Keys, RecordCollector, Sink
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import Headers, RecordColumns

@@ -50,7 +50,7 @@ from streamsrt.backfill.task_state import LastValue, TaskState
 from streamsrt.config import StreamsConfig
 from streamsrt.runtime.assembly import ready_topology
 from streamsrt.state.rocksdb import write_sst
-from streamsrt.tasks.partition_group import TopicPartition
+from streamsrt.tasks.input.partition_group import TopicPartition
 from streamsrt.tasks.task import TaskConfig
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.records import RecordColumns, encode_batch

@@ -25,7 +25,7 @@ from streamsrt.client.interface import Network
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig, FetchConfig, OffsetOutOfRangeError, ProducerConfig, TopicPartition
 from streamsrt.errors import BrokerError
-from streamsrt.tasks.input_buffer import InputBuffer
+from streamsrt.tasks.input.input_buffer import InputBuffer
 from streamsrt.wire.records import RecordColumns, iter_columns
 
 _POLL_S = 1.0

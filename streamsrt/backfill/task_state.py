@@ -18,7 +18,7 @@ from struct import Struct
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
 from streamsrt.state.store import BytesStore
-from streamsrt.tasks.record_collector import Keys
+from streamsrt.tasks.output.record_collector import Keys
 from streamsrt.wire.records import Headers
 
 ROCKSDB_BYTES = 48 << 20

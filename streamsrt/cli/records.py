@@ -17,7 +17,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.unreadable import unreadable_batch
 from streamsrt.client.values import EARLIEST, LATEST, Fetched, TopicPartition
 from streamsrt.errors import ConfigError, DeserializationError, MissingTopicError
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import RecordColumns, iter_columns
 from topology import serdes

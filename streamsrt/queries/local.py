@@ -31,9 +31,9 @@ from streamsrt.queries.values import (
     StoreSize,
 )
 from streamsrt.state.store import StoreClosedError
-from streamsrt.tasks.changelog_work import Restoring
 from streamsrt.tasks.global_state import GlobalConsumer
-from streamsrt.tasks.owned_task import OwnedTask, Phase
+from streamsrt.tasks.manager.owned_task import OwnedTask, Phase
+from streamsrt.tasks.restore.changelog_work import Restoring
 
 T = TypeVar("T")
 

@@ -35,14 +35,14 @@ from streamsrt.runtime.topology_version import check_group, digest_tag
 from streamsrt.runtime.tracing import spans_of
 from streamsrt.runtime.values import State
 from streamsrt.state.directory import StateDirectory
-from streamsrt.tasks.changelog_work import InlineRestoring, Restoring
 from streamsrt.tasks.global_state import GlobalConsumer
-from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
-from streamsrt.tasks.record_collector import RecordCollector
-from streamsrt.tasks.refused_records import RefusedRecords, sinks_of
+from streamsrt.tasks.manager.task_manager import TaskManager
+from streamsrt.tasks.manager.task_settings import TaskSettings
+from streamsrt.tasks.output.record_collector import RecordCollector
+from streamsrt.tasks.output.refused_records import RefusedRecords, sinks_of
+from streamsrt.tasks.restore.changelog_work import InlineRestoring, Restoring
+from streamsrt.tasks.restore.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 from streamsrt.tasks.task import TaskConfig
-from streamsrt.tasks.task_manager import TaskManager
-from streamsrt.tasks.task_settings import TaskSettings
 from streamsrt.wire.compression import Compression
 from topology.graph.topology import Topology
 

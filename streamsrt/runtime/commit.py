@@ -28,8 +28,8 @@ from streamsrt.client.values import (
     UnknownMemberError,
 )
 from streamsrt.errors import BrokerError
-from streamsrt.tasks.owned_task import OwnedTask
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.manager.owned_task import OwnedTask
+from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.tasks.task import CommitState
 
 logger = logging.getLogger(__name__)

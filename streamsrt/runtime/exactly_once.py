@@ -29,8 +29,8 @@ from streamsrt.client.values import (
     UnknownMemberError,
 )
 from streamsrt.runtime.commit import prepare_all, write_all
-from streamsrt.tasks.owned_task import OwnedTask
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.manager.owned_task import OwnedTask
+from streamsrt.tasks.output.record_collector import RecordCollector
 
 logger = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from streamsrt.runtime.task_metrics import shares_of_time, task_metrics, user_me
 from streamsrt.runtime.values import State
 from streamsrt.sensors import Rates
 from streamsrt.tasks.global_state import GlobalConsumer
-from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.manager.owned_task import OwnedTask
 
 _TASKS_AT_ONCE = 8
 _TIMEOUT_S = 2.0

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from streamsrt.config import StreamsConfig
 from streamsrt.runtime.values import MemoryUse
 from streamsrt.state.rocksdb import RocksDBOptions
-from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.manager.owned_task import OwnedTask
 
 MIB = 1 << 20
 

@@ -17,7 +17,7 @@ from math import isnan, nan
 from streamsrt.runtime.meter import ThreadMeter
 from streamsrt.runtime.values import MemoryUse, Progress, State, ThreadState
 from streamsrt.sensors import Rates, Reading, Spread, Work
-from streamsrt.tasks.changelog_work import StepMeter
+from streamsrt.tasks.restore.changelog_work import StepMeter
 
 CLIENT, THREAD, TASK, NODE, TOPIC, STORE, CACHE, UPDATER, MEMORY = (
     "stream-metrics",

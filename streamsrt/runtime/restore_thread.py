@@ -4,8 +4,8 @@
    stands still between two steps, it is that of whoever made it stand still. Released, it is the processing thread's.
 2. The processing thread waits for this one where it takes over a store that is followed, and for a step at the most; a
    store that is restored, or has failed, was let go already.
-3. Everything that comes about is a report in :class:`~streamsrt.tasks.changelog_work.Reports`, errors too: listeners are
-   called and failures treated by the processing thread, which is woken where it has to do something.
+3. Everything that comes about is a report in :class:`~streamsrt.tasks.restore.changelog_work.Reports`, errors too:
+   listeners are called and failures treated by the processing thread, which is woken where it has to do something.
 4. What is fetched and not applied is bounded by the restore fetcher, which stops fetching. What is passed on to the
    processing thread (global topics) is bounded here: its partitions are paused until it is taken.
 5. A thread that has died raises where the reports are taken. One that does not come to the end of a step is named in the log
@@ -25,7 +25,7 @@ from streamsrt.client.interface import Fetching
 from streamsrt.client.signal import Signal
 from streamsrt.client.values import TopicPartition
 from streamsrt.errors import StateError
-from streamsrt.tasks.changelog_work import STEP_RECORDS, Applied, ChangelogWork, Followed, Report, StepMeter
+from streamsrt.tasks.restore.changelog_work import STEP_RECORDS, Applied, ChangelogWork, Followed, Report, StepMeter
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Turns:
 
 
 class RestoreThread:
-    """The contract is :class:`~streamsrt.tasks.changelog_work.Restoring`.
+    """The contract is :class:`~streamsrt.tasks.restore.changelog_work.Restoring`.
 
     ``arrived`` is set when the fetcher has something; ``wake`` lets the processing thread come around.
     """
@@ -155,7 +155,7 @@ class RestoreThread:
         return self._work.position(changelog)
 
     def reports(self) -> list[Report]:
-        """See :meth:`~streamsrt.tasks.changelog_work.Restoring.reports`. Raises StateError where the thread has died."""
+        """See ``Restoring.reports``. Raises StateError where the thread has died."""
         if self._died_of is not None:
             error = self._died_of
             raise StateError(

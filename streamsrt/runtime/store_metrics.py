@@ -12,7 +12,7 @@ from streamsrt.state.kinds import Cache, rocksdb_of, scope
 from streamsrt.state.rocksdb import RocksDBStore
 from streamsrt.state.timed import StoreMeter
 from streamsrt.tasks.global_state import GlobalConsumer
-from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.manager.owned_task import OwnedTask
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import own_store
 from topology.graph.store_kinds import store_traits

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from streamsrt.operators.engine.user_metrics import UserLatency, UserMetrics, UserRate
 from streamsrt.runtime.metrics import NODE, TASK, TOPIC, MetricList
-from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.manager.owned_task import OwnedTask
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import Suppress
 from topology.graph.operations.traits import emits_on_close

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 
-from streamsrt.tasks.moves import TaskMove
+from streamsrt.tasks.manager.moves import TaskMove
 
 
 class State(Enum):

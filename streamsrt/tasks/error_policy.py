@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -60,8 +60,14 @@ from streamsrt.membership.errors import (
     StreamsTopologyFencedError,
 )
 from streamsrt.state.store import StoreClosedError
-from streamsrt.tasks.offset_metadata import BackfillRunningError
-from streamsrt.tasks.start_positions import NotThereYetError
+from streamsrt.tasks.input.offset_metadata import BackfillRunningError
+
+
+class NotThereYetError(BrokerError):
+    """Topics that the group coordinator makes, or that have just been made."""
+
+    def __init__(self, missing: Iterable[object]) -> None:
+        super().__init__(f"the cluster does not have {', '.join(map(str, missing))} yet")
 
 
 class ErrorAction(Enum):

@@ -33,9 +33,9 @@ from streamsrt.state.cache import RowFormat
 from streamsrt.state.kinds import Cache, cache_over, suppression_buffers
 from streamsrt.state.passing_directory import PassingDirectory
 from streamsrt.tasks.async_calls import AsyncCalls
-from streamsrt.tasks.offset_metadata import full_names, parse_mark, parse_partition_metadata, partition_metadata
-from streamsrt.tasks.partition_group import PartitionGroup, Run, TopicPartition
-from streamsrt.tasks.record_collector import Collector
+from streamsrt.tasks.input.offset_metadata import full_names, parse_mark, parse_partition_metadata, partition_metadata
+from streamsrt.tasks.input.partition_group import PartitionGroup, Run, TopicPartition
+from streamsrt.tasks.output.record_collector import Collector
 from streamsrt.tasks.task_meter import task_meter
 from streamsrt.wire.records import RecordColumns
 from topology.graph.nodes import ProcessorNode, SourceNode, StoreSpec, Subtopology
@@ -308,7 +308,7 @@ class Task:
         return _selected(columns, timestamps, keep)
 
     def note_high_watermark(self, topic: str, partition: int, high_watermark: int) -> None:
-        """What the broker has of that partition: see ``max.task.idle.ms`` in :mod:`streamsrt.tasks.partition_group`."""
+        """What the broker has of that partition: see ``max.task.idle.ms`` in ``streamsrt.tasks.input.partition_group``."""
         self._group.note_high_watermark((topic, partition), high_watermark)
 
     # ------------------------------------------------------------------------------------------------- work

@@ -24,7 +24,7 @@ from streamsrt.operators.engine.plan import Plan
 from streamsrt.sensors import Spread, Work
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.timed import StoreMeter
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from topology.graph.nodes import SourceNode
 
 SAMPLE = 16

@@ -34,8 +34,8 @@ from streamsrt.state.access import (
 )
 from streamsrt.state.kinds import Cache, lay_out, make_store, store_access
 from streamsrt.tasks.global_state import GlobalState
-from streamsrt.tasks.placement import check_partitions, picked, spread
-from streamsrt.tasks.record_collector import Keys
+from streamsrt.tasks.output.placement import check_partitions, picked, spread
+from streamsrt.tasks.output.record_collector import Keys
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers, RecordColumns

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from streamsrt.runtime.tuning import tune_process
-from streamsrt.tasks import record_collector
+from streamsrt.tasks.output import record_collector
 from streamsrt.tasks.task_meter import TaskMeter
 from tests.bench.bench_stages import DIRECTORIES, Level, Workload, drive, workloads
 

@@ -20,7 +20,7 @@ from streamsrt.app import KafkaStreams
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig, NewTopic
 from streamsrt.queries.errors import InvalidStateStoreError
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from tests.fixtures_brokers import BundledBroker
 from topology import StreamsBuilder, serdes
 from topology.graph.topology import Topology

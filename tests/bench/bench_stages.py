@@ -22,7 +22,7 @@ from typing import Any, Literal
 from streamsrt.runtime.tuning import tune_process
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
 from streamsrt.state.windowed import WindowBytesStore
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.records import decode_batches, encode_batch
 from tests.bench import prototype

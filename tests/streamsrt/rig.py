@@ -18,11 +18,11 @@ from streamsrt.runtime.restore_thread import RestoreThread
 from streamsrt.runtime.values import State
 from streamsrt.state.directory import StateDirectory
 from streamsrt.tasks.global_state import GlobalConsumer
-from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, RestoreListener
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.manager.task_manager import TaskManager
+from streamsrt.tasks.manager.task_settings import TaskSettings
+from streamsrt.tasks.output.record_collector import RecordCollector
+from streamsrt.tasks.restore.listeners import NO_RESTORE_LISTENER, RestoreListener
 from streamsrt.tasks.task import TaskConfig
-from streamsrt.tasks.task_manager import TaskManager
-from streamsrt.tasks.task_settings import TaskSettings
 from tests.streamsrt.in_process_network import InProcessMember, InProcessNetwork
 from topology import StreamsBuilder, serdes
 from topology.graph.nodes import Subtopology

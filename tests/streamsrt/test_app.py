@@ -28,7 +28,7 @@ from streamsrt.errors import (
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response
 from streamsrt.runtime.values import State
 from streamsrt.state.directory import StateDirectory
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.records import iter_columns
 from tests.fixtures_brokers import BundledBroker
 from tests.kafka_server import free_ports

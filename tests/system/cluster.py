@@ -14,7 +14,7 @@ import confluent_kafka
 
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import EARLIEST, LATEST, ClientConfig, NewTopic, TopicPartition
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from tests.system.processes import PATIENCE_S, wait_until
 from tests.tcp_proxy import TcpProxy
 

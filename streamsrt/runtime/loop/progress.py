@@ -12,8 +12,8 @@ from streamsrt.client.interface import GroupMember
 from streamsrt.runtime.commit import Committing
 from streamsrt.runtime.drop_log import DropLog, Drops
 from streamsrt.runtime.values import LoopReport, MemoryUse, Progress, RestoreProgress, State, TaskProgress
-from streamsrt.tasks.owned_task import OwnedTask
-from streamsrt.tasks.task_manager import TaskManager
+from streamsrt.tasks.manager.owned_task import OwnedTask
+from streamsrt.tasks.manager.task_manager import TaskManager
 
 logger = logging.getLogger(__name__)
 

@@ -77,12 +77,12 @@ from streamsrt.runtime.loop.values import (
 from streamsrt.runtime.meter import ThreadMeter
 from streamsrt.runtime.tracing import OnWork, no_spans
 from streamsrt.runtime.values import MemoryUse, Progress, State
-from streamsrt.tasks.changelog_work import StepMeter
-from streamsrt.tasks.damage import damaged_store
 from streamsrt.tasks.error_policy import ErrorAction, action_for
-from streamsrt.tasks.owned_task import OwnedTask
-from streamsrt.tasks.task_manager import TaskManager
-from streamsrt.tasks.task_offsets import TaskOffsets
+from streamsrt.tasks.manager.damage import damaged_store
+from streamsrt.tasks.manager.owned_task import OwnedTask
+from streamsrt.tasks.manager.task_manager import TaskManager
+from streamsrt.tasks.manager.task_offsets import TaskOffsets
+from streamsrt.tasks.restore.changelog_work import StepMeter
 
 logger = logging.getLogger(__name__)
 

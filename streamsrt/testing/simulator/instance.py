@@ -20,8 +20,8 @@ from streamsrt.runtime.assembly import Assembled, Surroundings, assemble, client
 from streamsrt.runtime.lifecycle import Response
 from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.values import State
-from streamsrt.tasks.offset_metadata import refuse_running_backfill
-from streamsrt.tasks.task_manager import TaskManager
+from streamsrt.tasks.input.offset_metadata import refuse_running_backfill
+from streamsrt.tasks.manager.task_manager import TaskManager
 from streamsrt.testing.simulator.disk import Disk, SimulatedDirectory
 from streamsrt.testing.simulator.hosts import GreenletBlocking, Host, HostKilled, HostThread
 from streamsrt.testing.simulator.loop import VirtualLoop

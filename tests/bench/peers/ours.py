@@ -18,7 +18,7 @@ from hashlib import sha256
 from streamsrt.app import KafkaStreams
 from streamsrt.client.values import TopicPartition
 from streamsrt.runtime.values import State
-from streamsrt.tasks.listeners import RestoreListener
+from streamsrt.tasks.restore.listeners import RestoreListener
 from tests.bench.peers import ours_operators
 from topology import StreamsBuilder, TimeWindows, Topology, serdes
 

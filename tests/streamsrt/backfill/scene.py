@@ -15,7 +15,7 @@ from streamsrt.backfill.sources import connected
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import LATEST, NewTopic, TopicPartition
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from tests.system.processes import wait_until
 from topology import serdes
 

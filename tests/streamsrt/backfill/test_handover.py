@@ -17,7 +17,7 @@ from streamsrt.backfill.sources import connected, read_batches
 from streamsrt.backfill.verify import VerificationError
 from streamsrt.client.values import OffsetAndMetadata
 from streamsrt.errors import StreamsError
-from streamsrt.tasks.offset_metadata import BackfillRunningError, parse_mark
+from streamsrt.tasks.input.offset_metadata import BackfillRunningError, parse_mark
 from streamsrt.wire.records import encode_batch
 from tests.streamsrt.backfill.processes import InProcess, commit_and_die
 from tests.streamsrt.backfill.scene import APPLICATION, Scene, departures

@@ -22,7 +22,7 @@ from streamsrt.backfill.lake import LakeShare, scan_lake
 from streamsrt.backfill.log_reading import read_log
 from streamsrt.backfill.plan import load_plan, save_plan
 from streamsrt.backfill.planning import splice_lake
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers, RecordColumns
 from tests.streamsrt.backfill.processes import InProcess

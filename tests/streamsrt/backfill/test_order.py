@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamsrt.backfill.order import as_one_log, merge, running_maximum
-from streamsrt.tasks.partition_group import PartitionGroup
+from streamsrt.tasks.input.partition_group import PartitionGroup
 from streamsrt.wire.records import RecordColumns
 
 logs = st.lists(st.lists(st.integers(0, 12), max_size=25), min_size=1, max_size=4)

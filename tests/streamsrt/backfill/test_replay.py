@@ -19,7 +19,7 @@ from streamsrt.backfill.task_state import ChangelogRows, LastValue, TaskState
 from streamsrt.errors import ProcessingError
 from streamsrt.state.kinds import lay_out
 from streamsrt.state.memory import MemoryStore
-from streamsrt.tasks.offset_metadata import done_metadata
+from streamsrt.tasks.input.offset_metadata import done_metadata
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.records import RecordColumns, iter_columns
 from tests.streamsrt.operators import test_late_records

@@ -28,7 +28,7 @@ from streamsrt.cli.entry import run_command_line
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import LATEST, NewTopic
 from streamsrt.errors import ConfigError
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.records import encode_batch
 from tests.fixtures_brokers import BundledBroker
 from tests.streamsrt.backfill import every_store

@@ -16,7 +16,7 @@ from streamsrt.app import KafkaStreams
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig, NewTopic
 from streamsrt.runtime.lifecycle import GroupMembershipOperation
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from tests.fixtures_brokers import BundledBroker
 from tests.streamsrt.http.test_server import get
 from tests.streamsrt.queries.test_application import PATIENCE_S, wait_until

@@ -23,7 +23,7 @@ from streamsrt.queries.errors import (
     UnknownStateStoreError,
 )
 from streamsrt.queries.values import FailureReason, HostInfo, KeyQuery, PositionBound
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from topology import StreamsBuilder, serdes
 from topology.graph.topology import Topology
 

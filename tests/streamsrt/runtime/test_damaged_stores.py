@@ -10,8 +10,8 @@ import pytest
 from streamsrt.errors import StateError, StoreCorruptedError
 from streamsrt.membership.values import Tasks
 from streamsrt.operators.engine.handlers import ExceptionHandlers, log_and_continue
-from streamsrt.tasks.damage import damaged_store
-from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.manager.damage import damaged_store
+from streamsrt.tasks.manager.owned_task import OwnedTask
 from tests.streamsrt.rig import MakeRig, Rig, number
 from tests.streamsrt.runtime.test_exactly_once import ExactlyOnceRig
 from topology import StreamsBuilder, serdes

@@ -8,7 +8,7 @@ from streamsrt.client.values import RecordRefusedError, RefusalAnswer, RefusedRe
 from streamsrt.membership.values import LeftGroup, Tasks
 from streamsrt.operators.engine.handlers import ExceptionHandlers, handler_of
 from streamsrt.runtime.drop_log import INTERVAL_MS, DropLog, Drops, late_records_advice
-from streamsrt.tasks.refused_records import RefusedRecords
+from streamsrt.tasks.output.refused_records import RefusedRecords
 from streamsrt.wire.error_codes import ErrorCode
 from tests.streamsrt.conftest import MakeRig
 from tests.streamsrt.rig import Rig, number

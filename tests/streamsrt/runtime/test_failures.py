@@ -20,7 +20,7 @@ from streamsrt.errors import (
 from streamsrt.membership.values import Tasks
 from streamsrt.runtime.failures import commits_at_the_end
 from streamsrt.tasks.error_policy import ErrorAction, action_for
-from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.manager.owned_task import OwnedTask
 from tests.streamsrt.rig import Rig, number
 
 CASES = [

@@ -33,11 +33,11 @@ from streamsrt.sensors import Rates
 from streamsrt.state.kinds import lay_out
 from streamsrt.state.memory import MemoryStore
 from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
-from streamsrt.tasks.changelog_work import Step, StepMeter
-from streamsrt.tasks.input_buffer import InputBuffer
-from streamsrt.tasks.owned_task import OwnedTask, Phase
-from streamsrt.tasks.record_collector import RecordCollector
-from streamsrt.tasks.restore import ChangelogProgress
+from streamsrt.tasks.input.input_buffer import InputBuffer
+from streamsrt.tasks.manager.owned_task import OwnedTask, Phase
+from streamsrt.tasks.output.record_collector import RecordCollector
+from streamsrt.tasks.restore.changelog_work import Step, StepMeter
+from streamsrt.tasks.restore.progress import ChangelogProgress
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.wire.records import RecordColumns, encode_batch
 from tests.streamsrt.in_process_network import InProcessNetwork

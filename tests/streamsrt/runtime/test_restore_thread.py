@@ -15,8 +15,8 @@ from streamsrt.errors import StateError, StoreCorruptedError, UserError
 from streamsrt.membership.values import NOTHING, Tasks
 from streamsrt.queries.values import RangeQuery
 from streamsrt.runtime.restore_thread import PASSED_BYTES, RestoreThread, Turns
-from streamsrt.tasks.changelog_work import Applied, Failed, Followed, Report
-from streamsrt.tasks.listeners import RestoreListener
+from streamsrt.tasks.restore.changelog_work import Applied, Failed, Followed, Report
+from streamsrt.tasks.restore.listeners import RestoreListener
 from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from streamsrt.client.values import OffsetOutOfRangeError, TopicPartition
 from streamsrt.errors import StateError
 from streamsrt.runtime.restore_thread import RestoreThread
-from streamsrt.tasks.changelog_work import Applied, Failed, Followed
+from streamsrt.tasks.restore.changelog_work import Applied, Failed, Followed
 from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.in_process_network import InProcessNetwork
 

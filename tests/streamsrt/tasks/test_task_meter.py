@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamsrt.sensors import Spread
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.tasks.task import Task, TaskConfig
 from streamsrt.tasks.task_meter import SAMPLE, SourceMeter
 from streamsrt.wire.records import RecordColumns

@@ -19,7 +19,7 @@ from streamsrt.membership.values import ReportOwned, Tasks
 from streamsrt.runtime.commit import Committer, prepare_all, write_all
 from streamsrt.runtime.exactly_once import ExactlyOnceCommitter
 from streamsrt.runtime.loop.thread import StreamThread
-from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.manager.owned_task import OwnedTask
 from streamsrt.testing.simulator import NO_FAULTS, Faults, SimulationFailure, simulate, simulate_seeds
 from streamsrt.wire.error_codes import ErrorCode
 from tests.streamsrt.testing.simulator.programs import AT_LEAST_ONCE, EXACTLY_ONCE, LINES, counted, word_count

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamsrt.tasks.partition_group import PartitionGroup
+from streamsrt.tasks.input.partition_group import PartitionGroup
 from streamsrt.wire.records import RecordColumns
 
 A, B = ("a", 0), ("b", 0)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamsrt.client.values import OffsetAndMetadata
-from streamsrt.tasks.offset_metadata import (
+from streamsrt.tasks.input.offset_metadata import (
     BackfillRunningError,
     done_metadata,
     full_names,

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from streamsrt.membership.values import Role, Tasks
-from streamsrt.tasks.owned_task import STEPS, TRANSITIONS, OwnedTask, Phase, Step
+from streamsrt.tasks.manager.owned_task import STEPS, TRANSITIONS, OwnedTask, Phase, Step
 from tests.streamsrt.rig import Rig, number
 
 LEGAL = {

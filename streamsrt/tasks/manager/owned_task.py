@@ -23,8 +23,8 @@ from typing import Any
 from streamsrt.client.values import TopicPartition
 from streamsrt.membership.values import Role
 from streamsrt.membership.values import Task as TaskKey
-from streamsrt.tasks.input_buffer import InputBuffer
-from streamsrt.tasks.restore import ChangelogProgress
+from streamsrt.tasks.input.input_buffer import InputBuffer
+from streamsrt.tasks.restore.progress import ChangelogProgress
 from streamsrt.tasks.task import Task
 from topology.graph.nodes import Subtopology
 

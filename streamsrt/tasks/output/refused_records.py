@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from streamsrt.client.values import RefusalAnswer, RefusedRecord
 from streamsrt.errors import ProductionError, StreamsError
 from streamsrt.operators.engine.handlers import DeadLetter, ErrorContext, ExceptionHandlers, HandlerResponse
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from topology.graph.nodes import SinkNode
 from topology.graph.topology import Topology
 

@@ -16,8 +16,8 @@ from streamsrt.operators.engine.handlers import (
     Response,
     handler_of,
 )
-from streamsrt.tasks.record_collector import RecordCollector
-from streamsrt.tasks.refused_records import RefusedRecords, sinks_of
+from streamsrt.tasks.output.record_collector import RecordCollector
+from streamsrt.tasks.output.refused_records import RefusedRecords, sinks_of
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.records import decode_batches
 from topology import StreamsBuilder, serdes

@@ -20,9 +20,9 @@ from streamsrt.client.values import (
     OffsetOutOfRangeError,
     TopicPartition,
 )
-from streamsrt.tasks.input_buffer import InputBuffer
-from streamsrt.tasks.owned_task import OwnedTask
-from streamsrt.tasks.start_positions import StartPositionFinder
+from streamsrt.tasks.input.input_buffer import InputBuffer
+from streamsrt.tasks.manager.owned_task import OwnedTask
+from streamsrt.tasks.manager.start_positions import StartPositionFinder
 from streamsrt.wire.primitives import DecodeError
 
 logger = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streamsrt.client.values import Fetched, FetchError, OffsetOutOfRangeError
 from streamsrt.errors import StateError
-from streamsrt.tasks.changelog_work import Applied, ChangelogWork, Failed, Followed, Reports
+from streamsrt.tasks.restore.changelog_work import Applied, ChangelogWork, Failed, Followed, Reports
 from streamsrt.wire.records import ControlRecord, ControlType, RecordColumns, encode_batch, encode_control_batch
 
 A, B = ("log", 0), ("log", 1)

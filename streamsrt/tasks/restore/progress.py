@@ -7,8 +7,8 @@
 3. The end to restore to is taken once, when restoring starts: nobody else writes to the changelog of a task that this
    member owns.
 4. Restoring is data: records, bytes, rate and what is left are counted per changelog for whoever wants to show them.
-5. Records are applied elsewhere (:mod:`streamsrt.tasks.changelog_work`), and here it is told what was. Listeners are called
-   here, so on the processing thread, whichever thread applies.
+5. Records are applied elsewhere (:mod:`streamsrt.tasks.restore.changelog_work`), and here it is told what was. Listeners are
+   called here, so on the processing thread, whichever thread applies.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from streamsrt.client.values import TopicPartition
 from streamsrt.errors import StreamsError, UserError
-from streamsrt.tasks.changelog_work import Applied
-from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
+from streamsrt.tasks.restore.changelog_work import Applied
+from streamsrt.tasks.restore.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
 
 
 @dataclass(slots=True)

@@ -9,9 +9,9 @@ import pytest
 
 from streamsrt.client.values import Fetched
 from streamsrt.errors import UserError
-from streamsrt.tasks.listeners import RestoreListener, StandbyListener
-from streamsrt.tasks.restore import ChangelogProgress, Restorer
-from tests.streamsrt.tasks.test_restore import PLACE, Reading, fetched
+from streamsrt.tasks.restore.listeners import RestoreListener, StandbyListener
+from streamsrt.tasks.restore.progress import ChangelogProgress, Restorer
+from tests.streamsrt.tasks.restore.test_progress import PLACE, Reading, fetched
 
 
 class Notes(RestoreListener, StandbyListener):

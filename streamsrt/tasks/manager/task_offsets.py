@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from streamsrt.membership.values import Task as TaskKey
 from streamsrt.state.directory import StateDirectory
-from streamsrt.tasks.owned_task import OwnedTask, Phase
+from streamsrt.tasks.manager.owned_task import OwnedTask, Phase
 from topology.graph.nodes import Subtopology
 
 

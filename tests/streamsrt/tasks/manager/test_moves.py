@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from streamsrt.membership.values import Role
-from streamsrt.tasks.moves import KEPT_MOVES, TaskMove, TaskMoves
+from streamsrt.tasks.manager.moves import KEPT_MOVES, TaskMove, TaskMoves
 
 
 def test_the_first_tasks_come_since_the_member_joined() -> None:
@@ -59,7 +59,7 @@ def test_why_a_task_changes_its_role(before: Role, role: Role, change: str, why:
 
 
 def test_what_a_member_does_by_itself_has_its_own_cause(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "streamsrt.tasks.moves")
+    caplog.set_level(logging.INFO, "streamsrt.tasks.manager.moves")
     moves = TaskMoves()
     with moves.assigned(5):
         with moves.because("results could not be written"):

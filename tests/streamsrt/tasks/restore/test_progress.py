@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from streamsrt.client.values import Fetched
-from streamsrt.tasks.changelog_work import Applied, Apply, ChangelogWork, Failed, Followed
-from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
-from streamsrt.tasks.restore import ChangelogProgress, Restorer
+from streamsrt.tasks.restore.changelog_work import Applied, Apply, ChangelogWork, Failed, Followed
+from streamsrt.tasks.restore.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
+from streamsrt.tasks.restore.progress import ChangelogProgress, Restorer
 from streamsrt.wire.records import RecordColumns, encode_batch
 
 PLACE = ("app-counts-changelog", 3)

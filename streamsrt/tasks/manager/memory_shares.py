@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.manager.owned_task import OwnedTask
 
 LEAST_UNCOMMITTED_BYTES = 64 << 10
 """With less, a task would ask for a commit after every batch."""

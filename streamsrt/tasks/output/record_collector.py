@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import Any, Protocol
 
 from streamsrt.errors import ProductionError
-from streamsrt.tasks.placement import check_partitions, is_plain, picked, spread
+from streamsrt.tasks.output.placement import check_partitions, is_plain, picked, spread
 from streamsrt.wire.compression import Compression
 from streamsrt.wire.murmur2 import PartitionMemo
 from streamsrt.wire.primitives import EncodeError
@@ -27,7 +27,7 @@ from streamsrt.wire.records import Headers, encode_batch
 
 Keys = Sequence[bytes | None]
 Places = int | Sequence[Any] | None
-"""One partition for all records, or for each what a partitioner returned (:mod:`streamsrt.tasks.placement`)."""
+"""One partition for all records, or for each what a partitioner returned (:mod:`streamsrt.tasks.output.placement`)."""
 Sink = Callable[[str, int, bytes, int], None]
 
 

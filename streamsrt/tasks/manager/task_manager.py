@@ -38,22 +38,22 @@ from streamsrt.errors import (
 from streamsrt.membership.values import Role, Tasks
 from streamsrt.membership.values import Task as TaskKey
 from streamsrt.state.directory import StateDirectory
-from streamsrt.tasks.changelog_work import Failed, Followed, InlineRestoring, Report, Restoring
 from streamsrt.tasks.error_policy import is_waited_out
 from streamsrt.tasks.global_state import GlobalConsumer
-from streamsrt.tasks.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
-from streamsrt.tasks.memory_shares import share_memory
-from streamsrt.tasks.moves import TaskMoves
-from streamsrt.tasks.owned_task import STEPS, OwnedTask, Phase, Step
-from streamsrt.tasks.record_collector import RecordCollector
-from streamsrt.tasks.restore import ChangelogProgress, Restorer
-from streamsrt.tasks.source_topics import LOOK_INTERVAL_MS, SourceTopics, gone_places, new_places
-from streamsrt.tasks.start_positions import ADMIN_TIMEOUT_S, StartPositionFinder, StartPositions
+from streamsrt.tasks.manager.memory_shares import share_memory
+from streamsrt.tasks.manager.moves import TaskMoves
+from streamsrt.tasks.manager.owned_task import STEPS, OwnedTask, Phase, Step
+from streamsrt.tasks.manager.source_topics import LOOK_INTERVAL_MS, SourceTopics, gone_places, new_places
+from streamsrt.tasks.manager.start_positions import ADMIN_TIMEOUT_S, StartPositionFinder, StartPositions
+from streamsrt.tasks.manager.task_inputs import TaskInputs, set_positions
+from streamsrt.tasks.manager.task_offsets import DormantState, TaskOffsets, task_offsets
+from streamsrt.tasks.manager.task_settings import TaskSettings
+from streamsrt.tasks.manager.waiting_tasks import WaitingTasks
+from streamsrt.tasks.output.record_collector import RecordCollector
+from streamsrt.tasks.restore.changelog_work import Failed, Followed, InlineRestoring, Report, Restoring
+from streamsrt.tasks.restore.listeners import NO_RESTORE_LISTENER, NO_STANDBY_LISTENER, RestoreListener, StandbyListener
+from streamsrt.tasks.restore.progress import ChangelogProgress, Restorer
 from streamsrt.tasks.task import Task
-from streamsrt.tasks.task_inputs import TaskInputs, set_positions
-from streamsrt.tasks.task_offsets import DormantState, TaskOffsets, task_offsets
-from streamsrt.tasks.task_settings import TaskSettings
-from streamsrt.tasks.waiting_tasks import WaitingTasks
 from streamsrt.wire.primitives import DecodeError
 from topology.graph.nodes import Subtopology
 

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from streamsrt.client.values import Fetched
-from streamsrt.tasks.input_buffer import InputBuffer
+from streamsrt.tasks.input.input_buffer import InputBuffer
 from streamsrt.wire.records import decode_batches, encode_batch, stamp_producer
 
 _BASE_OFFSET = struct.Struct(">q")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamsrt.membership.values import NOTHING, SetTaskOffsets, Tasks
-from streamsrt.tasks.task_offsets import TaskOffsets
+from streamsrt.tasks.manager.task_offsets import TaskOffsets
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number, two_sources
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Container, Mapping
 
 from streamsrt.client.values import TopicInfo, TopicPartition
-from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.manager.owned_task import OwnedTask
 from topology.graph.nodes import SourceNode, Subtopology, internal_topic_name
 
 LOOK_INTERVAL_MS = 60_000

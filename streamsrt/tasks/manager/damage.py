@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from streamsrt.errors import StoreCorruptedError
-from streamsrt.tasks.owned_task import OwnedTask
+from streamsrt.tasks.manager.owned_task import OwnedTask
 
 
 def damaged_store(tasks: Iterable[OwnedTask], error: StoreCorruptedError) -> tuple[OwnedTask, str] | None:

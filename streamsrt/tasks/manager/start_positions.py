@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from streamsrt.client.interface import Network
 from streamsrt.client.values import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
-from streamsrt.errors import BrokerError, MissingTopicError, UserError
-from streamsrt.tasks.offset_metadata import refuse_running_backfill
-from streamsrt.tasks.owned_task import OwnedTask
-from streamsrt.tasks.source_topics import SourceTopics
-from streamsrt.tasks.task_settings import TaskSettings
+from streamsrt.errors import MissingTopicError, UserError
+from streamsrt.tasks.error_policy import NotThereYetError
+from streamsrt.tasks.input.offset_metadata import refuse_running_backfill
+from streamsrt.tasks.manager.owned_task import OwnedTask
+from streamsrt.tasks.manager.source_topics import SourceTopics
+from streamsrt.tasks.manager.task_settings import TaskSettings
 from topology.graph.nodes import Subtopology, internal_topic_name
 
 ADMIN_TIMEOUT_S = 5.0
@@ -37,13 +38,6 @@ class StartPositions:
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
     sources: Mapping[TopicPartition, OffsetAndMetadata]
-
-
-class NotThereYetError(BrokerError):
-    """Topics that the group coordinator makes, or that have just been made."""
-
-    def __init__(self, missing: Iterable[object]) -> None:
-        super().__init__(f"the cluster does not have {', '.join(map(str, missing))} yet")
 
 
 class StartPositionFinder:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from streamsrt.errors import ProductionError
-from streamsrt.tasks.record_collector import RecordCollector
+from streamsrt.tasks.output.record_collector import RecordCollector
 from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import decode_batches
 
