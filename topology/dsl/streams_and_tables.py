@@ -1,9 +1,9 @@
-"""Streams, tables and groups: what a program calls operators of.
+"""Streams, tables and groups: the classes that have the operators.
 
-1. An operator adds one step to the plan and returns a new value; nothing runs, and what it is called on does not change.
-2. These classes return each other, so their types are in one place. What a call adds to the plan is in the modules below.
-3. ``name=`` names the step. Functions take ``(key, value)`` where Kafka Streams' do; ``with_key=True`` gives the operators
-   of values the key too.
+1. An operator adds one step to the plan and returns a new object. Nothing runs, and the receiver does not change.
+2. These classes return each other, so their types are in one module. What a call adds to the plan is in the modules below.
+3. ``name=`` names the step. Functions take ``(key, value)`` as in Kafka Streams; with ``with_key=True`` functions of values
+   take the key too.
 
 Source: org.apache.kafka.streams.kstream.
 """
@@ -82,16 +82,16 @@ class KStream(Generic[K, V]):
         self._planned = planned
 
     def filter(self, predicate: Predicate[K, V], *, name: str | None = None) -> KStream[K, V]:
-        """The records for which ``predicate(key, value)`` is true."""
+        """Keeps the records for which ``predicate(key, value)`` is true."""
         return KStream(self._planned.then("filter", "KSTREAM-FILTER-", name, predicate, Filter(predicate=predicate)))
 
     def filter_not(self, predicate: Predicate[K, V], *, name: str | None = None) -> KStream[K, V]:
-        """The records for which ``predicate(key, value)`` is false."""
+        """Keeps the records for which ``predicate(key, value)`` is false."""
         operation = Filter(predicate=predicate, negate=True)
         return KStream(self._planned.then("filter_not", "KSTREAM-FILTER-", name, predicate, operation))
 
     def peek(self, fn: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
-        """Calls ``fn(key, value)`` for each record and passes the record on."""
+        """Calls ``fn(key, value)`` for each record and forwards the record."""
         return KStream(self._planned.then("peek", "KSTREAM-PEEK-", name, fn, Peek(fn=fn)))
 
     def foreach(self, fn: Callable[[K, V], object], *, name: str | None = None) -> None:
@@ -109,25 +109,25 @@ class KStream(Generic[K, V]):
     ) -> None:
         """Prints ``[label]: key, value`` for each record; the stream ends here.
 
-        ``label`` None: the step's name. ``mapper(key, value)`` makes another text. ``to``: a text file that is open; None:
-        standard output. ``every``: prints the first record and then each so many-th, of what this process sees. Raises
+        ``label`` None: the step's name. ``mapper(key, value)`` returns another text. ``to``: an open text file; None:
+        standard output. ``every=n``: prints the first record and then every n-th one, counted per process. Raises
         TopologyError for an ``every`` below 1. Source: org.apache.kafka.streams.kstream.Printed.
         """
         stream_steps.print_records(self._planned, label, mapper, to, every, name)
 
     def map(self, fn: Callable[[K, V], tuple[K2, V2]], *, name: str | None = None) -> KStream[K2, V2]:
-        """Each record becomes the ``(key, value)`` that ``fn(key, value)`` returns."""
+        """Replaces each record by the ``(key, value)`` that ``fn(key, value)`` returns."""
         return KStream(self._planned.then("map", "KSTREAM-MAP-", name, fn, Map(fn=fn), new_key=True, new_value=True))
 
     def flat_map(self, fn: Callable[[K, V], Iterable[tuple[K2, V2]]], *, name: str | None = None) -> KStream[K2, V2]:
-        """Each record becomes the ``(key, value)`` pairs that ``fn(key, value)`` returns."""
+        """Replaces each record by the ``(key, value)`` pairs that ``fn(key, value)`` returns."""
         operation = FlatMap(fn=fn)
         return KStream(
             self._planned.then("flat_map", "KSTREAM-FLATMAP-", name, fn, operation, new_key=True, new_value=True)
         )
 
     def select_key(self, fn: Callable[[K, V], K2], *, name: str | None = None) -> KStream[K2, V]:
-        """Each record gets the key that ``fn(key, value)`` returns."""
+        """Replaces the key of each record by ``fn(key, value)``."""
         return KStream(
             self._planned.then("select_key", "KSTREAM-KEY-SELECT-", name, fn, SelectKey(fn=fn), new_key=True)
         )
@@ -141,7 +141,7 @@ class KStream(Generic[K, V]):
         self, fn: Callable[[K, V], V2], *, with_key: Literal[True], name: str | None = None
     ) -> KStream[K, V2]: ...
     def map_values(self, fn: Function, *, with_key: bool = False, name: str | None = None) -> KStream[K, Any]:
-        """Each value becomes ``fn(value)``, or ``fn(key, value)`` where ``with_key``."""
+        """Replaces each value by ``fn(value)``, or by ``fn(key, value)`` with ``with_key``."""
         return KStream(stream_steps.map_values(self._planned, fn, name, with_key=with_key))
 
     @overload
@@ -155,13 +155,13 @@ class KStream(Generic[K, V]):
     def flat_map_values(
         self, fn: Callable[..., Iterable[Any]], *, with_key: bool = False, name: str | None = None
     ) -> KStream[K, Any]:
-        """Each value becomes the values of ``fn(value)``, or ``fn(key, value)`` where ``with_key``."""
+        """Replaces each value by the values of ``fn(value)``, or of ``fn(key, value)`` with ``with_key``."""
         operation = FlatMapValues(fn=fn, with_key=with_key)
         prefix = "KSTREAM-FLATMAPVALUES-"
         return KStream(self._planned.then("flat_map_values", prefix, name, fn, operation, new_value=True))
 
     def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
-        """The records of both streams, in no order between them. Serdes are kept where both streams have the same."""
+        """The records of both streams, in no particular order. Serdes are kept if both streams have the same."""
         return KStream(stream_steps.merge(self._planned, _planned(other, KStream), name))
 
     def split(self, *, name: str | None = None) -> BranchedKStream[K, V]:
@@ -177,8 +177,8 @@ class KStream(Generic[K, V]):
     ) -> tuple[KStream[K, V], ...]:
         """One stream for each predicate: a record goes to the first one whose ``predicate(key, value)`` is true.
 
-        ``default``: one stream more, for the records that no predicate takes; without it they are dropped. ``names``: a
-        name for each stream, put behind the split's ``name``.
+        ``default``: adds a stream for the records that match no predicate; without it they are dropped. ``names``: a
+        name for each stream, appended to the split's ``name``.
 
             small, large, rest = orders.branch(is_small, is_large, default=True)
         """
@@ -205,9 +205,9 @@ class KStream(Generic[K, V]):
         partitioner: Partitioner[K, V] | None = None,
         name: str | None = None,
     ) -> None:
-        """Writes the records to ``topic``, or to the topic that ``topic(key, value, context)`` names for each.
+        """Writes the records to ``topic``, or to the topic that ``topic(key, value, context)`` returns for each record.
 
-        ``partitioner(topic, key, value, partitions)`` returns a partition, or several (none of them: the record is dropped);
+        ``partitioner(topic, key, value, partitions)`` returns a partition or several (an empty list drops the record);
         None: by the hash of the key's bytes.
         """
         stream_steps.sink(self._planned, topic, key, value, partitioner, name)
@@ -221,17 +221,17 @@ class KStream(Generic[K, V]):
         partitions: int | None = None,
         partitioner: Partitioner[K, V] | None = None,
     ) -> KStream[K, V]:
-        """Sends the records through an internal topic, so that those of one key are in one partition.
+        """Sends the records through an internal topic, so that all records of a key are in one partition.
 
-        ``name``: of the topic, ``<application.id>-<name>-repartition``. ``partitions`` None: as many as the topics that the
-        stream comes from. Records without a key are dropped. ``partitioner``: as of :meth:`to`.
+        ``name``: of the topic, ``<application.id>-<name>-repartition``. ``partitions`` None: as many as the source
+        topics of the stream have. Records without a key are dropped. ``partitioner``: as in :meth:`to`.
         """
         return KStream(stream_steps.repartition(self._planned, name, key, value, partitions, partitioner))
 
     def group_by_key(
         self, *, key: Serde[K] | None = None, value: Serde[V] | None = None, name: str | None = None
     ) -> KGroupedStream[K, V]:
-        """The stream grouped by its key. ``name``: of the repartition topic, where one is needed."""
+        """Groups the records by their key. ``name``: of the repartition topic, if one is needed."""
         return KGroupedStream(stream_steps.group_by_key(self._planned, key, value, name))
 
     def group_by(
@@ -242,9 +242,9 @@ class KStream(Generic[K, V]):
         value: Serde[V] | None = None,
         name: str | None = None,
     ) -> KGroupedStream[K2, V]:
-        """The stream grouped by the key that ``fn(key, value)`` returns; goes through a repartition topic.
+        """Groups the records by the key that ``fn(key, value)`` returns, through a repartition topic.
 
-        ``name``: of the topic and of the step that makes the key.
+        ``name``: of the topic and of the step that computes the key.
         """
         return KGroupedStream(stream_steps.group_by(self._planned, fn, key, value, name))
 
@@ -256,7 +256,7 @@ class KStream(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
     ) -> KTable[K, V]:
-        """The stream as a table: the newest value of each key; None deletes."""
+        """The stream as a table: the newest value of each key; None deletes the row."""
         return KTable(stream_steps.to_table(self._planned, name, store, key, value))
 
     def process(
@@ -266,10 +266,10 @@ class KStream(Generic[K, V]):
         stores: Iterable[str | Store] = (),
         name: str | None = None,
     ) -> KStream[K2, V2]:
-        """User code for each record: ``supplier()`` makes one :class:`topology.Processor` for each task.
+        """Runs user code for each record: ``supplier()`` makes one :class:`topology.Processor` for each task.
 
-        ``stores``: names of stores added before, or stores to add. What it forwards may have any key, so that a grouping or
-        join behind it goes through a repartition topic.
+        ``stores``: names of stores added before, or stores to add. The processor may forward any key, so a later
+        grouping or join goes through a repartition topic.
         """
         return KStream(stream_steps.process(self._planned, supplier, stores, name, fixed_key=False))
 
@@ -280,7 +280,7 @@ class KStream(Generic[K, V]):
         stores: Iterable[str | Store] = (),
         name: str | None = None,
     ) -> KStream[K, V2]:
-        """As :meth:`process`, with a processor that keeps each record's key."""
+        """As :meth:`process`, with a processor that cannot change the key."""
         return KStream(stream_steps.process(self._planned, supplier, stores, name, fixed_key=True))
 
     @overload
@@ -309,11 +309,11 @@ class KStream(Generic[K, V]):
         key: Serde[K] | None = None,
         value: AnySerde = None,
     ) -> KStream[K, Any]:
-        """What the join of two streams that made this stream did not keep of one side, since it came too late.
+        """The late records of one side of a stream-stream join; this stream is the result of the join.
 
-        A record of a join within windows is joined with what the other side's store still has, and belongs here where its
-        own store does not keep it: what comes after it does not meet it. ``value``: serde of that side's values. Raises
-        TopologyError for a stream that is not the result of such a join, and where these records have been taken already.
+        A late record is still joined with the records in the other side's store. It is not kept in the store of its own
+        side, so later records of the other side do not find it. ``value``: serde of that side's values. Raises
+        TopologyError if this stream is not the result of such a join, or if its late records have been taken already.
         """
         return KStream(late_records.late_of_join(self._planned, side, name, key, value))
 
@@ -327,12 +327,12 @@ class KStream(Generic[K, V]):
         store: str | None = None,
         name: str | None = None,
     ) -> KStream[K, V]:
-        """Drops records whose ``id(key, value)`` came before within ``ttl`` of event time; exact under restarts.
+        """Drops records whose ``id(key, value)`` occurred within ``ttl`` of event time before; exact across restarts.
 
-        The first record of an id passes, then one again when ``ttl`` has gone by since the last that passed. An id of None
-        always passes. Ids are remembered per partition: where records of one id have different keys, ``select_key`` and
-        ``repartition`` come before. ``serde``: of the id. ``grace``: for how long after ``ttl`` an id is remembered for
-        records that come late. Raises TopologyError for a ``ttl`` below 1 ms.
+        The first record of an id is forwarded, and then the first one that is ``ttl`` after the last forwarded one.
+        Records with the id None are always forwarded. Ids are stored per partition: if records with the same id have
+        different keys, use ``select_key`` and ``repartition`` first. ``serde``: of the id. ``grace``: how long after
+        ``ttl`` an id is kept for late records. Raises TopologyError for a ``ttl`` below 1 ms.
         """
         return KStream(deduplicate(self._planned, id, ttl, serde=serde, grace=grace, store=store, name=name))
 
@@ -345,11 +345,11 @@ class KStream(Generic[K, V]):
         to: Output = None,
         name: str | None = None,
     ) -> None:
-        """Shows the last ``size`` records as a table that is redrawn while the program runs; the stream ends here.
+        """Shows the last ``size`` records as a live table while the program runs; the stream ends here.
 
-        Fields of values that are mappings are columns. ``by_key``: a row for each key, with its last record. Where ``to``
-        (as of :meth:`topology.KStream.print`) is no terminal, each record is a line. ``title`` None: the step's name. One
-        table has the records of all tasks of a process, and the step's subtopology runs record by record. Raises
+        If values are mappings, their fields are columns. ``by_key``: one row for each key, with its last record. If
+        ``to`` (as in :meth:`topology.KStream.print`) is not a terminal, each record is a line. ``title`` None: the
+        step's name. All tasks of a process share one table, and the step's subtopology runs record by record. Raises
         TopologyError for a size below 1.
         """
         stream_steps.print_table(self._planned, size, title, by_key, to, name)
@@ -365,9 +365,9 @@ class KStream(Generic[K, V]):
     def try_map_values(
         self, fn: Function, *, with_key: bool = False, name: str | None = None
     ) -> tuple[KStream[K, Any], KStream[K, FailedValue[V]]]:
-        """Two streams: values mapped as by ``map_values``, and those for which ``fn`` raised, with the error.
+        """Two streams: values mapped as by ``map_values``, and the values for which ``fn`` raised, with the error.
 
-        Nothing is raised and no exception handler is asked. ``name`` names the steps: ``<name>``, ``<name>-ok``,
+        Errors do not reach the exception handler. ``name`` names the steps: ``<name>``, ``<name>-ok``,
         ``<name>-failed`` and so on.
         """
         mapped, failed = stream_steps.try_map_values(self._planned, fn, with_key, name)
@@ -382,13 +382,13 @@ class KStream(Generic[K, V]):
         keeps_keys: bool = False,
         name: str | None = None,
     ) -> KStream[Any, Any]:
-        """``fn`` over many records at once, as a ``pyarrow.Table`` or a pandas ``DataFrame`` (``frame``).
+        """Calls ``fn`` with many records at once, as a ``pyarrow.Table`` or a pandas ``DataFrame`` (``frame``).
 
-        Columns are ``key``, ``value`` and ``timestamp`` (epoch milliseconds); with ``unpack`` values are mappings, and their
-        fields are columns beside ``key`` and ``timestamp``. The result has the same form, with as many rows as it likes, in
-        the order in which they go on; headers are dropped. Where ``fn`` raises, it is called again with halves of the batch,
-        so that the exception handler is asked about the records that are to blame. ``keeps_keys``: the function promises to
-        leave keys alone, so that no repartition is needed behind.
+        Columns are ``key``, ``value`` and ``timestamp`` (epoch milliseconds). With ``unpack``, values are mappings and
+        their fields are columns beside ``key`` and ``timestamp``. The result has the same columns and any number of
+        rows, which are forwarded in their order; headers are dropped. If ``fn`` raises, it is called again with halves
+        of the batch, so that the exception handler gets only the failing records. ``keeps_keys``: the function does not
+        change keys, so later operators need no repartitioning.
         """
         return KStream(batches.map_batches(self._planned, fn, frame, name, unpack=unpack, keeps_keys=keeps_keys))
 
@@ -430,13 +430,13 @@ class KStream(Generic[K, V]):
         with_key: bool = False,
         name: str | None = None,
     ) -> KStream[K, Any]:
-        """Each value becomes ``await fn(value)``; ``concurrency`` calls are under way at a time, within a task.
+        """Replaces each value by ``await fn(value)``, with up to ``concurrency`` calls at a time in each task.
 
-        ``ordered``: results go on in the order of the records, else as they come. A call that raises or takes longer than
-        ``timeout`` is made again ``retries`` times, after ``backoff`` that doubles; then the exception handler is asked. A
-        call that takes long holds up no other one: while it lasts more is read, and results that come after it in order
-        wait. A commit, and so an end, waits for the calls that are under way, at most twice ``concurrency``; a record that
-        is read again is asked again.
+        ``ordered``: results are forwarded in the order of the records, otherwise as they arrive. A call that raises or
+        takes longer than ``timeout`` is retried ``retries`` times with exponential ``backoff``; then the exception
+        handler decides. A slow call does not block others: more records are read meanwhile, and results after it in
+        order wait. A commit, and so closing, waits for pending calls, at most twice ``concurrency``. The call is
+        repeated for records that are read again.
         """
         return KStream(
             batches.map_async(
@@ -539,22 +539,23 @@ class KStream(Generic[K, V]):
         store: JoinStores = None,
         grace: Duration | None = None,
     ) -> KStream[K, Any]:
-        """Joins with the records of another stream, or looks each record's key up in a table.
+        """Joins with the records of another stream, or looks up each record's key in a table.
 
-        ``joiner(value, other value)``, with the key first where ``with_key``. ``name`` names the steps and the repartition
-        topics; ``key``, ``value``, ``other_value`` are the serdes of what is kept or repartitioned. The topics of both sides
-        need equal partition counts.
+        ``joiner(value, other value)`` gets the key first with ``with_key``. ``name`` names the steps and the
+        repartition topics; ``key``, ``value``, ``other_value`` are serdes for stores and repartition topics. The topics
+        of both sides need equal partition counts.
 
-        A **stream** needs ``windows``: all pairs of records of one key whose timestamps lie that near are joined, each with
-        the later timestamp. ``store``: a name for the stores to begin with; a :class:`Store` that also says whether they are
-        in memory and logged; or two stores of kind ``window`` that retain duplicates.
+        A **stream** needs ``windows``: all pairs of records with the same key whose timestamps are within the window
+        are joined. A result has the later timestamp. ``store``: the common prefix of the stores' names; a
+        :class:`Store` that also says whether they are in memory and logged; or two stores of kind ``window`` that
+        retain duplicates.
 
-        With a **global table**, ``on(key, value)`` says under which key of the table the record's row is; the rest is as
-        with a table, but that nothing is repartitioned and the stream keeps its key.
+        With a **global table**, ``on(key, value)`` returns the key to look up. Otherwise it works as with a table, but
+        nothing is repartitioned and the stream keeps its key.
 
-        With a **table**, a record without a match, without a key or without a value is dropped. A result has the timestamp
-        of the stream's record. ``grace``: the table must keep versions; a record then waits that long, in stream time,
-        and is joined with the row that the table had at its time.
+        With a **table**, a record without a match, without a key or without a value is dropped. A result has the
+        timestamp of the stream's record. ``grace`` needs a versioned table: a record waits that long, in stream time,
+        and is joined with the row that was valid at its timestamp.
         """
         join = StreamJoin(
             operator="join",
@@ -660,8 +661,8 @@ class KStream(Generic[K, V]):
     ) -> KStream[K, Any]:
         """As :meth:`join`, but a record of this stream without a match is joined with None.
 
-        With a stream that is known, and the result flows, when the record's window and the grace period are over in stream
-        time. A record without a key is joined with None at once.
+        With a stream, such a result is forwarded when stream time has passed the record's window and the grace period.
+        A record without a key is joined with None at once.
         """
         join = StreamJoin(
             operator="left_join",
@@ -719,7 +720,7 @@ class KStream(Generic[K, V]):
         other_value: Serde[VO] | None = None,
         store: JoinStores = None,
     ) -> KStream[K, Any]:
-        """As :meth:`left_join` with a stream, for both sides: a record of either stream without a match is a result."""
+        """As :meth:`left_join` with a stream, but for both sides: records of either stream without a match are results."""
         join = StreamJoin(
             operator="outer_join",
             kind="outer",
@@ -817,21 +818,22 @@ class KStream(Generic[K, V]):
         other_value: Serde[VO] | None = None,
         store: str | Store | None = None,
     ) -> KStream[K, Any]:
-        """Joins each record with the latest one of ``other`` with its key, at or before its own time, ``within`` at most.
+        """Joins each record with the latest record of ``other`` with the same key that is at most ``within`` older.
 
-        ``joiner(value, other value)``, with the key first where ``with_key``. ``how`` "inner": a record without a match is
-        dropped; "left": it is joined with None. A result has the timestamp and the headers of this stream's record; of
-        several records of ``other`` with one time the last that came counts.
+        ``joiner(value, other value)`` gets the key first with ``with_key``. ``how`` "inner": a record without a match
+        is dropped; "left": it is joined with None. A result has the timestamp and headers of this stream's record. If
+        several records of ``other`` have the same timestamp, the last one to arrive counts.
 
-        ``grace``: a record waits until stream time (of both streams together) is that far beyond it, so that records of
-        ``other`` which come late are found; 0: it is joined when it comes. What comes later than that does not change a
-        result that is there. ``keep``: how long records of ``other`` are kept, of stream time; None: twice ``within``, plus
-        ``grace``. A record of this stream that is out of order finds what was valid at its time, as long as it comes no
-        later than ``keep - within`` behind stream time; a later one, and a record of ``other`` older than ``keep``, is
-        dropped as late (:meth:`topology.KStream.late`).
+        ``grace``: a record waits until stream time (of both streams together) is that far ahead of it, so that late
+        records of ``other`` are found; 0: it is joined when it arrives. Later records do not change a result. ``keep``:
+        how long records of ``other`` are kept, in stream time; None: twice ``within``, plus ``grace``. An out-of-order
+        record of this stream is joined with what was valid at its timestamp if it is at most ``keep - within`` behind
+        stream time. Older ones, and records of ``other`` older than ``keep``, are dropped as late
+        (:meth:`topology.KStream.late`).
 
-        ``store``: a name for the stores to begin with, or a :class:`Store` that also says whether they are in memory and
-        logged. Durations are timedelta or int milliseconds. Raises WindowError, TopologyError. Source: pandas' merge_asof.
+        ``store``: the common prefix of the stores' names, or a :class:`Store` that also says whether they are in memory
+        and logged. Durations are timedelta or int milliseconds. Raises WindowError, TopologyError. Source: pandas'
+        merge_asof.
         """
         join = StreamAsofJoin(
             joiner=joiner,
@@ -898,17 +900,18 @@ class KStream(Generic[K, V]):
         backoff: Duration = 100,
         name: str | None = None,
     ) -> KStream[K, Any]:
-        """Joins each record with what ``lookup`` knows of the key that ``on(key, value)`` returns.
+        """Joins each record with what ``lookup`` finds for the key that ``on(key, value)`` returns.
 
-        ``lookup(keys)`` is given a list of at most ``batch`` different keys and returns a mapping with those that it found;
-        it may be ``async``. The result is ``joiner(value, found)``, under the record's key, in the order of the records.
-        ``how="left"``: where nothing is found, or ``on`` returned None, ``joiner(value, None)``; else such records, and
-        records without a value always, are dropped.
+        ``lookup(keys)`` gets a list of at most ``batch`` distinct keys and returns a mapping with those that it found;
+        it may be ``async``. The result is ``joiner(value, found)`` with the record's key, in the order of the records.
+        If nothing is found or ``on`` returns None, the record is dropped, or with ``how="left"`` the result is
+        ``joiner(value, None)``. Records without a value are always dropped.
 
-        Each task remembers ``max_entries`` answers, those of keys that are not there too, for ``ttl`` of the wall clock (0:
-        none). For an async lookup: ``concurrency`` calls at a time, and ``timeout``, ``retries`` and ``backoff`` as of
-        :meth:`map_async`. What a call raises is the failure of each record that waits for it: the processing exception
-        handler decides. Durations: timedelta or int milliseconds. Raises TopologyError for numbers that make no sense.
+        Each task caches up to ``max_entries`` answers, including those for missing keys, for ``ttl`` by the wall clock
+        (0: no cache). For an async lookup: ``concurrency`` calls at a time, and ``timeout``, ``retries`` and
+        ``backoff`` as in :meth:`map_async`. If a call fails, each record that waits for it fails, and the processing
+        exception handler decides. Durations: timedelta or int milliseconds. Raises TopologyError for numbers out of
+        range.
         """
         return KStream(
             lookup_joins.join_lookup(
@@ -940,17 +943,17 @@ class BranchedKStream(Generic[K, V]):
         self._streams: dict[str, KStream[K, V]] = {}
 
     def branch(self, predicate: Predicate[K, V], *, name: str | None = None) -> BranchedKStream[K, V]:
-        """Adds a branch for the records that no earlier branch takes and for which ``predicate(key, value)`` is true."""
+        """Adds a branch for records for which ``predicate(key, value)`` is true and that match no earlier branch."""
         self._branch(predicate, name, len(self._step.predicates) + 1)
         return self
 
     def default_branch(self, *, name: str | None = None) -> dict[str, KStream[K, V]]:
-        """Ends the split with a branch for the other records. The branches by full name, in order."""
+        """Ends the split with a branch for all other records. Returns the branches by full name, in order."""
         self._branch(None, name, 0)
         return dict(self._streams)
 
     def no_default_branch(self) -> dict[str, KStream[K, V]]:
-        """Ends the split; the other records are dropped. The branches by full name, in order."""
+        """Ends the split and drops all other records. Returns the branches by full name, in order."""
         return dict(self._streams)
 
     def _branch(self, predicate: Predicate[K, V] | None, name: str | None, index: int) -> KStream[K, V]:
@@ -969,7 +972,7 @@ class KTable(Generic[K, V]):
 
     @property
     def queryable_store_name(self) -> str | None:
-        """The name of the store by which the table can be asked, or None."""
+        """The name of the store for queries, or None if the table cannot be queried."""
         return self._planned.queryable_store_name
 
     def filter(
@@ -981,7 +984,7 @@ class KTable(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
     ) -> KTable[K, V]:
-        """The rows for which ``predicate(key, value)`` is true; the others are deletions downstream."""
+        """Keeps the rows for which ``predicate(key, value)`` is true; the others are deleted downstream."""
         return KTable(table_steps.filter_rows(self._planned, predicate, (name, store, key, value), negate=False))
 
     def filter_not(
@@ -993,7 +996,7 @@ class KTable(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
     ) -> KTable[K, V]:
-        """The rows for which ``predicate(key, value)`` is false; the others are deletions downstream."""
+        """Keeps the rows for which ``predicate(key, value)`` is false; the others are deleted downstream."""
         return KTable(table_steps.filter_rows(self._planned, predicate, (name, store, key, value), negate=True))
 
     @overload
@@ -1028,7 +1031,7 @@ class KTable(Generic[K, V]):
         key: Serde[K] | None = None,
         value: AnySerde = None,
     ) -> KTable[K, Any]:
-        """The table with each value ``fn(value)``, or ``fn(key, value)`` where ``with_key``. Deletions stay deletions."""
+        """Replaces each value by ``fn(value)``, or by ``fn(key, value)`` with ``with_key``. Deletions stay deletions."""
         return KTable(table_steps.map_values(self._planned, fn, with_key, (name, store, key, value)))
 
     @overload
@@ -1038,12 +1041,13 @@ class KTable(Generic[K, V]):
     def to_stream(
         self, mapper: Callable[[K, V], Any] | None = None, *, name: str | None = None
     ) -> KStream[K, V] | KStream[Any, V]:
-        """The changes of the table as a stream of its new values; a deletion is a None.
+        """The changes of the table as a stream of its new values; a deletion has the value None.
 
-        Its values are typed as the table's: most aggregates delete nothing, and no type checker learns from a ``filter``
-        that None is gone. Where rows may be deleted (topics as tables, ``filter``, joins), functions behind it get None too.
+        The stream's values have the type of the table's, because most aggregates delete nothing and a type checker
+        cannot see that a ``filter`` removed None. If rows can be deleted (topics as tables, ``filter``, joins), later
+        functions get None too.
 
-        ``mapper(key, value)``: the key of the stream's record, as with ``to_stream().select_key(mapper)``.
+        ``mapper(key, value)`` returns the key of the stream's record, as ``to_stream().select_key(mapper)`` does.
         """
         stream: KStream[K, V] = KStream(table_steps.to_stream(self._planned, name))
         return stream if mapper is None else stream.select_key(mapper)
@@ -1056,16 +1060,16 @@ class KTable(Generic[K, V]):
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,
     ) -> KGroupedTable[K2, V2]:
-        """Groups the rows by the key of ``fn(key, value) -> (key, value)``; ``name`` names the repartition topic too.
+        """Groups the rows by the key of ``fn(key, value) -> (key, value)``; ``name`` also names the repartition topic.
 
-        A row whose new key or value is None belongs to no group. ``key``, ``value``: serdes of what ``fn`` returns.
+        A row whose new key or value is None is in no group. ``key``, ``value``: serdes of what ``fn`` returns.
         """
         return KGroupedTable(table_steps.group_by(self._planned, fn, name, key, value))
 
     def suppress(self, suppressed: Suppressed, *, name: str | None = None) -> KTable[K, V]:
-        """The table with fewer changes: those that ``suppressed`` holds back are left out.
+        """Forwards fewer changes of the table, as ``suppressed`` says.
 
-        Raises TopologyError where results are to be final and the table has no windows that close.
+        Raises TopologyError for final results of a table that has no windows which close.
         """
         return KTable(table_steps.suppress(self._planned, suppressed, name))
 
@@ -1076,11 +1080,11 @@ class KTable(Generic[K, V]):
     @overload
     def late(self, *, name: str | None = None, key: Serde[K2], value: Serde[V2]) -> KStream[K2, V2]: ...
     def late(self, *, name: str | None = None, key: AnySerde = None, value: AnySerde = None) -> KStream[Any, Any]:
-        """The records that the windowed aggregation which made this table dropped as too late, as they came to it.
+        """The records that the windowed aggregation of this table dropped as late, unchanged.
 
-        A record belongs here where none of its windows took it. Behind ``suppress`` with ``idle_timeout``: the changes of
-        windows that were closed already. ``key``, ``value``: serdes of those records, where they are not known. Raises
-        TopologyError for a table whose operator drops nothing as late, and where the records have been taken already.
+        A record is late if none of its windows took it. After ``suppress`` with ``idle_timeout``: changes of windows
+        that were already closed. ``key``, ``value``: serdes of those records, if not known. Raises TopologyError if the
+        table's operator drops no late records, or if they have been taken already.
         """
         return KStream(late_records.late_of_table(self._planned, name, key, value))
 
@@ -1094,7 +1098,7 @@ class KTable(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[V2] | None = None,
     ) -> KTable[K, V2]:
-        """The table with each value ``transform(key, value)`` of a transformer; ``supplier()`` makes one per task.
+        """Replaces each value by ``transform(key, value)`` of a transformer; ``supplier()`` makes one for each task.
 
         Deletions are transformed too. ``stores``: stores that the transformer may use, by name or as a Store.
         """
@@ -1139,13 +1143,13 @@ class KTable(Generic[K, V]):
     ) -> KTable[K, R]:
         """The table of ``joiner(value, other value)`` for the keys that both tables have.
 
-        ``name`` names the steps; ``store`` keeps the result, with the serdes ``key`` and ``value``. The topics of both sides
-        need equal partition counts. A result has the later timestamp of the two rows.
+        ``name`` names the steps; ``store`` stores the result, with the serdes ``key`` and ``value``. The topics of both
+        sides need equal partition counts. A result has the later timestamp of the two rows.
 
-        With ``foreign_key(value)`` each row is joined with the row of ``other`` under that key: the tables need not have the
-        same keys, nor partitions. Both go through internal topics. A row without a foreign key is dropped.
-        ``other_partitioner(topic, foreign key, None, partitions)``: where the rows of ``other`` are, if its topic was not
-        written by the default partitioner. An answer always finds back to the partition that its row is in.
+        With ``foreign_key(value)`` each row is joined with the row of ``other`` that has this key. The tables may have
+        different keys and partition counts. Both go through internal topics. A row without a foreign key is dropped.
+        ``other_partitioner(topic, foreign key, None, partitions)``: the partition of a row of ``other``, if its topic
+        was not written with the default partitioner. The answer is always sent to the partition of the left row.
         """
         right, options = _planned(other, KTable), (name, store, key, value)
         return KTable(
@@ -1189,9 +1193,9 @@ class KTable(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[R] | None = None,
     ) -> KTable[K, R]:
-        """As :meth:`join`, for every key of this table; the other value is None where the other table has none.
+        """As :meth:`join`, for every key of this table; the other value is None if the other table has no such row.
 
-        With a foreign key that is so too for rows whose ``foreign_key(value)`` is None.
+        This includes rows whose ``foreign_key(value)`` is None.
         """
         right, options = _planned(other, KTable), (name, store, key, value)
         return KTable(
@@ -1208,13 +1212,13 @@ class KTable(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[R] | None = None,
     ) -> KTable[K, R]:
-        """As :meth:`join`, for every key that one of the tables has; the value that is missing is None."""
+        """As :meth:`join`, for every key that either table has; a missing value is None."""
         right, options = _planned(other, KTable), (name, store, key, value)
         return KTable(table_joins.join(self._planned, "outer_join", "outer", right, joiner, options))
 
 
 class StreamAggregations(Generic[K, V, KR]):
-    """What every grouped stream can be made into: a table whose keys are of type ``KR``, with windows or without."""
+    """The aggregations of grouped streams, with and without windows: tables with keys of type ``KR``."""
 
     __slots__ = ("_planned", "_windowing")
 
@@ -1230,10 +1234,7 @@ class StreamAggregations(Generic[K, V, KR]):
         key: Serde[K] | None = None,
         value: Serde[int] | None = None,
     ) -> KTable[KR, int]:
-        """The number of records of each key, in each window or session.
-
-        Records with a null value are counted within windows and sessions only.
-        """
+        """The number of records of each key and window. Without windows, records with a null value are not counted."""
         return KTable(grouping.count(self._planned, (name, store, key, value), self._windowing))
 
     def reduce(
@@ -1253,18 +1254,19 @@ class StreamAggregations(Generic[K, V, KR]):
 
 
 class WindowedAggregations(StreamAggregations[K, V, Windowed[K]]):
-    """A grouped stream cut into windows or sessions. Unlike without, null values are aggregated too."""
+    """A grouped stream with windows or sessions. Unlike without windows, null values are aggregated too."""
 
     __slots__ = ()
 
     def emit_strategy(self, strategy: EmitStrategy, *, idle_timeout: Duration | None = None) -> Self:
-        """The same windows; :class:`EmitStrategy` says when their results are forwarded.
+        """The same windows, with the :class:`EmitStrategy` that decides when results are forwarded.
 
-        Raises UnsupportedError for windows that never close. Raises TopologyError for a value that is no strategy.
+        ``idle_timeout``, with ``ON_WINDOW_CLOSE``: if the input partitions have had no records for that long, by the
+        wall clock, all open windows are closed, as if stream time had advanced. Later records for them are late.
+        Timedelta or int milliseconds.
 
-        ``idle_timeout``, with ``ON_WINDOW_CLOSE``: when the partitions behind the windows have brought no record for so
-        long, by the wall clock, all that is open is closed, as if stream time had moved on. What would belong to it is late
-        from then on. Timedelta or int milliseconds. Raises WindowError for one below 1 ms.
+        Raises UnsupportedError for windows that never close, TopologyError for an invalid strategy, and WindowError for
+        an ``idle_timeout`` below 1 ms.
         """
         return type(self)(self._planned, self._windowing.emitting(strategy, idle_timeout))
 
@@ -1283,7 +1285,7 @@ class KGroupedStream(StreamAggregations[K, V, K]):
     def windowed_by(
         self, windows: AnyWindows | CountWindows
     ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V] | CountWindowedKStream[K, V]:
-        """The group cut into windows of event time, into sessions, or into count windows."""
+        """Divides each group into windows of event time, sessions or count windows."""
         if isinstance(windows, CountWindows):
             return CountWindowedKStream(self._planned, windows)
         if isinstance(windows, SessionWindows):
@@ -1297,7 +1299,7 @@ class KGroupedStream(StreamAggregations[K, V, K]):
         return TimeWindowedKStream(self._planned, Windowing(windows))
 
     def cogroup(self, aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:
-        """Begins an aggregation of several groups; ``aggregator(key, value, aggregate)`` is for the values of this one."""
+        """Starts an aggregation of several groups; ``aggregator(key, value, aggregate)`` is for the values of this one."""
         return CogroupedKStream[K, A](()).cogroup(self, aggregator)
 
     def aggregate(
@@ -1310,7 +1312,7 @@ class KGroupedStream(StreamAggregations[K, V, K]):
         key: Serde[K] | None = None,
         value: Serde[A] | None = None,
     ) -> KTable[K, A]:
-        """``aggregator(key, value, aggregate)`` over the values of each key, beginning with ``initializer()``.
+        """``aggregator(key, value, aggregate)`` over the values of each key, starting with ``initializer()``.
 
         A result of None deletes the row. ``value``: serde of the aggregate.
         """
@@ -1319,7 +1321,7 @@ class KGroupedStream(StreamAggregations[K, V, K]):
 
 
 class TimeWindowedKStream(WindowedAggregations[K, V]):
-    """A grouped stream cut into windows. Unlike without windows, null values are aggregated too."""
+    """A grouped stream with time windows. Unlike without windows, null values are aggregated too."""
 
     __slots__ = ()
 
@@ -1333,13 +1335,13 @@ class TimeWindowedKStream(WindowedAggregations[K, V]):
         key: Serde[K] | None = None,
         value: Serde[A] | None = None,
     ) -> KTable[Windowed[K], A]:
-        """``aggregator(key, value, aggregate)`` over the values of each key and window, from ``initializer()`` on."""
+        """``aggregator(key, value, aggregate)`` over the values of each key and window, starting with ``initializer()``."""
         functions, options = (initializer, aggregator), (name, store, key, value)
         return KTable(grouping.aggregate(self._planned, functions, options, self._windowing))
 
 
 class SessionWindowedKStream(WindowedAggregations[K, V]):
-    """A grouped stream cut into sessions. Unlike without windows, null values are aggregated too."""
+    """A grouped stream with session windows. Unlike without windows, null values are aggregated too."""
 
     __slots__ = ()
 
@@ -1354,16 +1356,16 @@ class SessionWindowedKStream(WindowedAggregations[K, V]):
         key: Serde[K] | None = None,
         value: Serde[A] | None = None,
     ) -> KTable[Windowed[K], A]:
-        """``aggregator(key, value, aggregate)`` over the values of each key and session, from ``initializer()`` on.
+        """``aggregator(key, value, aggregate)`` over the values of each key and session, starting with ``initializer()``.
 
-        Where sessions meet, ``merger(key, aggregate, aggregate)`` makes one of the two, the initial one first.
+        ``merger(key, aggregate, aggregate)`` merges the aggregates of two sessions, starting with the initial one.
         """
         functions, options = (initializer, aggregator), (name, store, key, value)
         return KTable(grouping.aggregate_sessions(self._planned, functions, merger, options, self._windowing))
 
 
 class CountWindowedKStream(Generic[K, V]):
-    """A grouped stream cut into count windows. Records without a key or a value are dropped."""
+    """A grouped stream with count windows. Records without a key or a value are dropped."""
 
     __slots__ = ("_planned", "_windows")
 
@@ -1381,10 +1383,10 @@ class CountWindowedKStream(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
     ) -> KStream[K, V]:
-        """``reducer(aggregate, value)`` over each window's records, the first value being the first aggregate.
+        """``reducer(aggregate, value)`` over each window's records; the first value is the first aggregate.
 
-        Forwarded when the window closes, with the latest timestamp of its records. ``close_when(key, aggregate)``: whether
-        a window closes before it is full; it is asked after each of its records.
+        The result is forwarded when the window closes, with the latest timestamp of its records. ``close_when(key,
+        aggregate)`` is called after each record and closes the window early if it returns true.
         """
         options = (name, store, key, value)
         return KStream(count_windowing.reduce(self._planned, self._windows, reducer, close_when, options))
@@ -1400,7 +1402,7 @@ class CountWindowedKStream(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[A] | None = None,
     ) -> KStream[K, A]:
-        """``aggregator(key, value, aggregate)`` over each window's records, from ``initializer()`` on.
+        """``aggregator(key, value, aggregate)`` over each window's records, starting with ``initializer()``.
 
         As :meth:`reduce`; ``value``: serde of the aggregate.
         """
@@ -1417,7 +1419,7 @@ class CogroupedKStream(Generic[K, A]):
         self._members = members
 
     def cogroup(self, grouped: KGroupedStream[K, V], aggregator: Callable[[K, V, A], A]) -> CogroupedKStream[K, A]:
-        """One more group, with ``aggregator(key, value, aggregate)`` for its values."""
+        """Adds a group, with ``aggregator(key, value, aggregate)`` for its values."""
         if not isinstance(grouped, KGroupedStream):
             raise UnsupportedError(f"cogroup() takes a grouped stream, not {grouped!r}", call_site())
         return CogroupedKStream(cogrouping.add_member(self._members, grouped._planned, aggregator))
@@ -1431,7 +1433,7 @@ class CogroupedKStream(Generic[K, A]):
     def windowed_by(
         self, windows: AnyWindows
     ) -> TimeWindowedCogroupedKStream[K, A] | SessionWindowedCogroupedKStream[K, A]:
-        """The groups cut into windows of event time, or into sessions."""
+        """Divides each group into windows of event time or sessions."""
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self._members, Windowing(windows))
         if not isinstance(windows, TimeWindows | SlidingWindows | UnlimitedWindows):
@@ -1450,12 +1452,12 @@ class CogroupedKStream(Generic[K, A]):
         key: Serde[K] | None = None,
         value: Serde[A] | None = None,
     ) -> KTable[K, A]:
-        """The aggregate of each key over all groups, from ``initializer()`` on. ``value``: serde of the aggregate."""
+        """The aggregate of each key over all groups, starting with ``initializer()``. ``value``: serde of the aggregate."""
         return KTable(cogrouping.aggregate(self._members, initializer, (name, store, key, value), Windowing()))
 
 
 class TimeWindowedCogroupedKStream(Generic[K, A]):
-    """Cogrouped streams cut into windows."""
+    """Cogrouped streams with time windows."""
 
     __slots__ = ("_members", "_windowing")
 
@@ -1472,13 +1474,13 @@ class TimeWindowedCogroupedKStream(Generic[K, A]):
         key: Serde[K] | None = None,
         value: Serde[A] | None = None,
     ) -> KTable[Windowed[K], A]:
-        """The aggregate of each key and window over all groups, from ``initializer()`` on."""
+        """The aggregate of each key and window over all groups, starting with ``initializer()``."""
         options = (name, store, key, value)
         return KTable(cogrouping.aggregate(self._members, initializer, options, self._windowing))
 
 
 class SessionWindowedCogroupedKStream(Generic[K, A]):
-    """Cogrouped streams cut into sessions."""
+    """Cogrouped streams with session windows."""
 
     __slots__ = ("_members", "_windowing")
 
@@ -1496,7 +1498,7 @@ class SessionWindowedCogroupedKStream(Generic[K, A]):
         key: Serde[K] | None = None,
         value: Serde[A] | None = None,
     ) -> KTable[Windowed[K], A]:
-        """The aggregate of each key and session over all groups; ``merger(key, aggregate, aggregate)`` joins sessions."""
+        """The aggregate of each key and session over all groups; ``merger(key, aggregate, aggregate)`` merges sessions."""
         options = (name, store, key, value)
         return KTable(cogrouping.aggregate_sessions(self._members, initializer, merger, options, self._windowing))
 
@@ -1530,7 +1532,7 @@ class KGroupedTable(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
     ) -> KTable[K, V]:
-        """``adder(aggregate, value)`` for each row that comes, ``subtractor(aggregate, value)`` for each that goes."""
+        """``adder(aggregate, value)`` for each row added, ``subtractor(aggregate, value)`` for each row removed."""
         return KTable(table_grouping.reduce(self._planned, adder, subtractor, (name, store, key, value)))
 
     def aggregate(
@@ -1544,14 +1546,14 @@ class KGroupedTable(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[A] | None = None,
     ) -> KTable[K, A]:
-        """``adder(key, value, aggregate)`` for each row that comes, ``subtractor(...)`` for each that goes.
+        """``adder(key, value, aggregate)`` for each row added, ``subtractor(...)`` for each row removed.
 
-        It begins with ``initializer()``. ``value``: serde of the aggregate.
+        Starts with ``initializer()``. ``value``: serde of the aggregate.
         """
         functions, options = (initializer, adder, subtractor), (name, store, key, value)
         return KTable(table_grouping.aggregate(self._planned, functions, options))
 
 
 def _planned(other: object, *kinds: type[KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any]]) -> object:
-    """What the plan has of the other side of an operator; what is of none of these kinds stays, to be refused."""
+    """The planned value of the other side of an operator; an object of another kind is returned as it is, to be refused."""
     return other._planned if isinstance(other, kinds) else other
