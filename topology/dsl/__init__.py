@@ -1,16 +1,16 @@
-"""What a program calls: builders, streams, tables, groups and their operators.
+"""The DSL that programs call: builders, streams, tables, groups and their operators.
 
 - ``asof_joins``          joins of a stream with the latest record of another one
 - ``batches``             operators over many records at once, and over async functions
 - ``builder``             ``StreamsBuilder``, where a topology begins
 - ``cogrouping``          aggregations of several grouped streams into one table
 - ``count_windowing``     aggregations in count windows
-- ``deduplication``       dropping records whose id came before
+- ``deduplication``       dropping duplicates by id
 - ``foreign_key_joins``   joins of tables by a foreign key
-- ``global_tables``       topics that every instance reads wholly
+- ``global_tables``       topics that every instance reads completely
 - ``grouping``            aggregations of grouped streams, in windows and without
-- ``late_records``        what operators drop as too late, as a stream
-- ``lookup_joins``        joins of a stream with what a function looks up elsewhere
+- ``late_records``        late records of operators, as a stream
+- ``lookup_joins``        joins of a stream with lookups in other systems
 - ``printing``            records on a terminal
 - ``processor_api``       ``TopologyBuilder``: sources, processors and sinks by name
 - ``stream_joins``        joins of a stream with a stream, a table or a global table

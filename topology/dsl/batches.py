@@ -1,7 +1,7 @@
-"""Operators over batches: they see the records that one fetch brought, in order.
+"""Operators over batches: they process the records of one fetch together, in order.
 
-1. Each runs in its task, and nothing is committed before everything that was read is done with.
-2. Where a batch ends is not defined: what a function makes of a record must not depend on the others in its batch.
+1. Each runs in its task, and nothing is committed before all records that were read are processed.
+2. Batch boundaries are not defined: the result for a record must not depend on the other records of its batch.
 """
 
 from __future__ import annotations

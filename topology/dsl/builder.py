@@ -95,11 +95,11 @@ class StreamsBuilder:
         offset_reset: OffsetReset | None = None,
         name: str | None = None,
     ) -> KStream[Any, Any]:
-        """The records of a topic, of several topics, or of all topics whose whole name a compiled pattern matches.
+        """The records of a topic, of several topics, or of all topics whose full name matches a compiled pattern.
 
         ``key``, ``value``: serdes; None: the application's default. ``timestamp_extractor``: a name of
         :mod:`topology.spec.timestamps`, or a function ``(record, partition_time_ms)`` that returns epoch milliseconds;
-        None: the record's timestamp. ``offset_reset``: where to begin without a committed offset; None: as configured
+        None: the record's timestamp. ``offset_reset``: where to start without a committed offset; None: as configured
         (``auto.offset.reset``).
         """
         site = call_site()
@@ -177,8 +177,8 @@ class StreamsBuilder:
     ) -> KTable[Any, Any]:
         """A topic as a table: the newest value of each key; a null value deletes, a record without a key is dropped.
 
-        Options as in :meth:`stream`. ``store``: name or :class:`Store`; without it the table keeps a store only if an
-        operator has to read it.
+        Options as in :meth:`stream`. ``store``: a name or a :class:`Store`; without it the table has a store only if an
+        operator needs to read it.
         """
         plan, wanted, site = self._plan, as_store(store), call_site()
         topics = _topics(topic)
@@ -238,10 +238,11 @@ class StreamsBuilder:
         store: str | Store | None = None,
         name: str | None = None,
     ) -> GlobalKTable[Any, Any]:
-        """A topic as a table that every instance has wholly: see :mod:`topology.dsl.global_tables`.
+        """A topic as a table that every instance has completely: see :mod:`topology.dsl.global_tables`.
 
-        A null value deletes, a record without a key is dropped. It always keeps a store, which has no changelog: the topic
-        is read anew where the store is gone, so it should be compacted and never expire.
+        A null value deletes a row, a record without a key is dropped. The table always has a store, without a
+        changelog: if the store is lost the topic is read again, so it should be compacted and its records should not
+        expire.
         """
         return GlobalKTable(add_global_table(self._plan, topic, store, key, value, name))
 
@@ -255,10 +256,10 @@ class StreamsBuilder:
         value: AnySerde = None,
         name: str | None = None,
     ) -> StreamsBuilder:
-        """A store that every instance fills from all of ``topic``, by a processor that ``supplier()`` makes.
+        """Adds a store that every instance fills from all partitions of ``topic``, with the processor of ``supplier()``.
 
-        Every processor may read it, by name, without being connected. The processor may see a record again after a restart,
-        so it must not count. Returns the builder.
+        Every processor may read it by name, without being connected. The processor may get records again after a restart,
+        so its updates must be idempotent. Returns the builder.
         """
         if not isinstance(store, Store):
             raise TopologyError(f"add_global_store() takes a Store, not {store!r}", call_site())
@@ -266,7 +267,7 @@ class StreamsBuilder:
         return self
 
     def add_state_store(self, store: Store) -> StreamsBuilder:
-        """Adds a store for processors, which name it in ``process(..., stores=[name])``. Returns the builder.
+        """Adds a store for processors, which refer to it with ``process(..., stores=[name])``. Returns the builder.
 
         Adding an equal store again changes nothing.
         """
@@ -279,10 +280,10 @@ class StreamsBuilder:
     def build(self, config: Mapping[str, object] | None = None, epoch: int = 0) -> Topology:
         """The topology of all steps so far. May be called again.
 
-        ``config``: the application's configuration, for the keys that change a topology (see :meth:`Topology.configured`;
-        also ``topology.optimization``, ``ensure.explicit.internal.resource.naming``, and ``processor.wrapper.class``, a
-        :class:`topology.ProcessorWrapper`, which may put something around each processor node). ``epoch``: the topology
-        epoch of KIP-1071. Raises TopologyError, whose message names the line of the program.
+        ``config``: the application's configuration, for the keys that change a topology (see
+        :meth:`Topology.configured`; also ``topology.optimization``, ``ensure.explicit.internal.resource.naming``, and
+        ``processor.wrapper.class``, a :class:`topology.ProcessorWrapper`, which may wrap each processor node).
+        ``epoch``: the topology epoch of KIP-1071. Raises TopologyError, whose message names the line of the program.
         """
         return build(self._plan, config, epoch)
 

@@ -1,10 +1,10 @@
-"""Dropping records that came before: ``KStream.deduplicate`` and its processor.
+"""Dropping duplicates: ``KStream.deduplicate`` and its processor.
 
-1. The store has one row for each id: the latest event time at which a record of it passed.
-2. A record is dropped when its time is within ``ttl`` of that, before or after. So the outcome depends on the records and
-   their order only, and a replay gives the same.
-3. A row expires when stream time is ``ttl + grace`` beyond it (the store's ``ttl``): what comes later than that passes
-   again.
+1. The store has one row for each id: the latest timestamp of a forwarded record with that id.
+2. A record is dropped if its timestamp is within ``ttl`` of that, before or after. The result depends only on the
+   records and their order, so a replay gives the same result.
+3. A row expires when stream time is ``ttl + grace`` beyond it (the store's ``ttl``); later records of the id are
+   forwarded again.
 """
 
 from __future__ import annotations

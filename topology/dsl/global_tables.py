@@ -1,8 +1,8 @@
-"""Global tables: a topic that every instance reads wholly, to look rows up by any key.
+"""Global tables: topics that every instance reads completely, for lookups by any key.
 
-1. A global table is no part of any task: each instance reads all partitions before its tasks start, and follows them from
-   then on, independently of what the tasks process.
-2. So a stream is joined with it by whatever key the program says, without a repartition topic and with any partition count.
+1. A global table belongs to no task: each instance reads all partitions before its tasks start, and then keeps the
+   table up to date, independently of the tasks' progress.
+2. A stream can therefore be joined with it by any key, without a repartition topic and with any partition count.
 
 Source: org.apache.kafka.streams.kstream.GlobalKTable.
 """
@@ -43,7 +43,7 @@ class GlobalKTable(Generic[K, V]):
 
     @property
     def queryable_store_name(self) -> str:
-        """The name of the store by which the table can be asked."""
+        """The name of the store for queries."""
         return self._planned.store
 
 

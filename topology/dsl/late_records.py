@@ -1,8 +1,8 @@
-"""What operators drop as too late, as a stream: the step behind the operator's steps that gets those records.
+"""Late records of operators as a stream: the step after the operator's steps that gets those records.
 
-1. A record flows there as it came to the operator: with its key, value, timestamp and headers, once, and only where no
-   window, session or store took it.
-2. An operator's steps have one such step each at most; several of them may share it.
+1. A record is forwarded there unchanged, with its key, value, timestamp and headers, once, and only if no window,
+   session or store took it.
+2. Each step of an operator has at most one such step; several may share it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Joins of a stream with what a function looks up elsewhere: a SQL database, a service.
+"""Joins of a stream with lookups in other systems: a SQL database, a service.
 
-1. The function is asked for many keys at once, and each answer is remembered for a time, that there is none too. What is
-   remembered is no state: a task that starts anew asks again.
-2. A record that is read again after a crash is joined with what is there by then. Who needs the answer of the first time
-   brings the table into a topic and joins with that.
+1. The function gets many keys at once. Each answer is cached for a time, including that a key is missing. The cache is
+   not state: a restarted task asks again.
+2. A record that is read again after a crash is joined with the answer at that time. For repeatable results, load the
+   table into a topic and join with that.
 """
 
 from __future__ import annotations

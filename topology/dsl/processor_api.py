@@ -1,4 +1,4 @@
-"""The Processor API by itself: a topology put together of sources, processors, stores and sinks, each with a name.
+"""The Processor API: a topology built from named sources, processors, stores and sinks.
 
     builder = TopologyBuilder()
     builder.add_source("lines", "input", key=serdes.string, value=serdes.string)
@@ -7,8 +7,8 @@
     builder.add_sink("out", "output", parents="count", key=serdes.string, value=serdes.long)
     topology = builder.build()
 
-1. What is added may only name what was added before. So the order of the calls is the order of the nodes.
-2. Nothing is repartitioned here: who needs the records of a key in one place writes them to a topic and reads that.
+1. A node may only refer to nodes and stores added before it, so the order of the calls is the order of the nodes.
+2. Nothing is repartitioned automatically: to bring the records of a key together, write them to a topic and read it.
 
 Source: org.apache.kafka.streams.Topology.
 """
@@ -66,7 +66,7 @@ class TopologyBuilder:
         timestamp_extractor: TimestampExtractor | str | None = None,
         offset_reset: OffsetReset | None = None,
     ) -> TopologyBuilder:
-        """Reads a topic, several, or all whose whole name a compiled pattern matches.
+        """Reads a topic, several topics, or all topics whose full name matches a compiled pattern.
 
         Options as in :meth:`topology.StreamsBuilder.stream`. A topic can be read by one source only.
         """
@@ -96,7 +96,7 @@ class TopologyBuilder:
         parents: Names,
         stores: Iterable[str | Store] = (),
     ) -> TopologyBuilder:
-        """User code behind ``parents``: ``supplier()`` makes one :class:`topology.Processor` for each task.
+        """Runs user code after ``parents``: ``supplier()`` makes one :class:`topology.Processor` for each task.
 
         ``stores``: names of stores added before, or stores to add.
         """
@@ -125,9 +125,9 @@ class TopologyBuilder:
         value: AnySerde = None,
         partitioner: Partitioner[Any, Any] | None = None,
     ) -> TopologyBuilder:
-        """Writes what ``parents`` forward to a topic, or to the one that ``topic(key, value, context)`` names.
+        """Writes what ``parents`` forward to ``topic``, or to the topic that ``topic(key, value, context)`` returns.
 
-        ``partitioner(topic, key, value, partitions)`` returns a partition, or several (none of them: the record is dropped);
+        ``partitioner(topic, key, value, partitions)`` returns a partition or several (an empty list drops the record);
         None: by the hash of the key's bytes.
         """
         if not isinstance(topic, str):
@@ -148,7 +148,7 @@ class TopologyBuilder:
         return self
 
     def add_state_store(self, store: Store, processors: Names = ()) -> TopologyBuilder:
-        """Adds a store, and connects it to the processors of these names. Adding an equal store again changes nothing."""
+        """Adds a store and connects it to the named processors. Adding an equal store again changes nothing."""
         if not isinstance(store, Store):
             raise TopologyError(f"add_state_store() takes a Store, not {store!r}", call_site())
         self._add_store(added_store(store))
@@ -167,7 +167,7 @@ class TopologyBuilder:
         key: AnySerde = None,
         value: AnySerde = None,
     ) -> TopologyBuilder:
-        """A store that every instance fills from all of ``topic``: see :meth:`topology.StreamsBuilder.add_global_store`.
+        """Adds a store that every instance fills from all of ``topic``: :meth:`topology.StreamsBuilder.add_global_store`.
 
         ``source`` and ``processor`` name its two nodes.
         """
@@ -177,7 +177,7 @@ class TopologyBuilder:
         return self
 
     def connect(self, processor: str, stores: Names) -> TopologyBuilder:
-        """Lets a processor use stores that were added before (``connectProcessorAndStateStores``)."""
+        """Connects a processor to stores that were added before (``connectProcessorAndStateStores``)."""
         step = self._steps.get(processor)
         if not isinstance(step, OperatorStep):
             raise TopologyError(f"there is no processor {processor!r} to connect to a store: add it first", call_site())
@@ -199,10 +199,10 @@ class TopologyBuilder:
         value: AnySerde = None,
         timestamp_extractor: TimestampExtractor | str | None = None,
     ) -> TopologyBuilder:
-        """A store that holds what a topic holds: ``supplier()``'s processor writes each record of it into the store.
+        """Adds a store with the contents of a topic: the processor of ``supplier()`` writes each record into the store.
 
-        The topic is the store's changelog, so the processor must put every record as it is. Other processors of the same
-        subtopology may read the store, and none may write to it (``addReadOnlyStateStore``).
+        The topic is the store's changelog, so the processor must put every record as it is. Other processors of the
+        same subtopology may read the store, and none may write to it (``addReadOnlyStateStore``).
         """
         planned = read_only_store(store, check_name(topic, "topic"))
         self.add_source(source_name, topic, key=key, value=value, timestamp_extractor=timestamp_extractor)
@@ -211,7 +211,7 @@ class TopologyBuilder:
         return self.connect(processor_name, planned.name)
 
     def build(self, config: Mapping[str, object] | None = None, epoch: int = 0) -> Topology:
-        """The topology of all that was added. See :meth:`topology.StreamsBuilder.build`."""
+        """The topology of everything added. See :meth:`topology.StreamsBuilder.build`."""
         return build(self._plan, config, epoch)
 
     # ---------------------------------------------------------------------------------------------------- internal

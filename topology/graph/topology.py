@@ -1,7 +1,7 @@
-"""A whole topology: what building a program gives, and the group is told.
+"""A whole topology: the result of building a program, which the application sends to its group.
 
-1. It is a value: what changes one returns another.
-2. The digest is that of the program. Settings of the application and default serdes do not change it.
+1. It is immutable: methods return changed copies.
+2. The digest depends on the program only. Settings of the application and default serdes do not change it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from topology.spec.codecs import AnySerde
 class Topology:
     """What an application computes: the result of :meth:`topology.StreamsBuilder.build`.
 
-    ``epoch`` is the topology epoch of KIP-1071: raise it by one when a running application gets another topology.
+    ``epoch`` is the topology epoch of KIP-1071: raise it by one when the topology of a running application changes.
     """
 
     subtopologies: tuple[Subtopology, ...]
@@ -35,7 +35,7 @@ class Topology:
     """Whether a ``processor.wrapper.class`` was asked about its nodes."""
 
     def describe(self) -> str:
-        """The text that ``Topology.describe()`` of Kafka Streams gives for the same program."""
+        """The text that Kafka Streams' ``Topology.describe()`` returns for the same program."""
         return describe(self.all_subtopologies)
 
     def mermaid(self) -> str:
@@ -43,15 +43,15 @@ class Topology:
         return mermaid(self.all_subtopologies)
 
     def dot(self) -> str:
-        """The graph in the language of Graphviz (``dot -Tsvg``), with digests as tooltips."""
+        """The graph for Graphviz (``dot -Tsvg``), with digests as tooltips."""
         return dot(self.subtopologies, self.digest)
 
     def configured(self, config: Mapping[str, object]) -> Topology:
-        """The same topology with the settings of the application's configuration in its internal topics.
+        """The same topology with the application's settings for its internal topics.
 
         Keys: ``topic.<topic setting>`` for all internal topics, ``windowstore.changelog.additional.retention.ms`` and
-        ``dsl.store.suppliers.class``; other keys are passed over. They go over those of an earlier call, or of ``build``.
-        The digest stays as it is.
+        ``dsl.store.suppliers.class``; other keys are ignored. They override those of an earlier call and of ``build``.
+        The digest does not change.
         """
         settings = {**dict(self.settings), **settings_in(config)}
         return replace(
@@ -62,10 +62,10 @@ class Topology:
         )
 
     def with_default_serdes(self, key: AnySerde = None, value: AnySerde = None) -> Topology:
-        """The same topology with every serde known: what the program leaves open is the default given here.
+        """The same topology with all serdes set; those that the program leaves open are the defaults given here.
 
-        Without a default: the serde from before the type may have changed; where nothing was said at all, bytes. Raises
-        MissingSerdeError where the type did change, into one that nobody named. The digest stays as it is.
+        Without a default, the last known serde is used, or bytes if none was given. Raises MissingSerdeError if an
+        operator may have changed the type and there is no serde for it. The digest does not change.
         """
         chosen = chosen_serdes(self.open_serdes, key, value)
         return replace(
@@ -77,5 +77,5 @@ class Topology:
 
     @property
     def all_subtopologies(self) -> tuple[Subtopology, ...]:
-        """Those with tasks and those that fill global stores, by number."""
+        """Subtopologies with tasks and those that fill global stores, by number."""
         return tuple(sorted((*self.subtopologies, *self.global_subtopologies), key=lambda each: each.number))

@@ -1,17 +1,17 @@
-"""Aggregates by name: a row of totals instead of a hand-written aggregator.
+"""Named aggregates: a row of totals instead of a hand-written aggregator.
 
 ::
 
     totals = agg(total=Sum("amount"), orders=Count(), largest=Max("amount"))
     stream.group_by_key().aggregate(totals, totals.add, store="totals", value=serdes.json)
 
-1. The aggregate is a dictionary with one entry for each name. Every update makes a new dictionary: what was handed on before
-   never changes.
-2. What an aggregate looks at is ``of``: nothing (the value itself), the name of a field (of a mapping, else an attribute),
-   or a function of the value. Values and fields that are None leave an aggregate as it is, but for Count.
+1. The aggregate is a dictionary with one entry for each name. Every update makes a new dictionary, so forwarded
+   aggregates never change.
+2. ``of`` selects the aggregated value: None (the value itself), the name of a field (of a mapping, otherwise an
+   attribute), or a function of the value. Values and fields that are None are ignored, except by Count without ``of``.
 3. ``totals`` is the initializer, ``totals.add`` the aggregator, ``totals.merge`` the merger of session windows, and
-   ``totals.subtract`` the subtractor of grouped tables: Count, Sum and Mean can be subtracted, the others can't, which is
-   refused when the topology is built.
+   ``totals.subtract`` the subtractor of grouped tables. Only Count, Sum and Mean can be subtracted; others are refused
+   when the topology is built.
 4. All results fit into JSON as long as the values do.
 """
 
@@ -39,7 +39,8 @@ def _reader(of: Of) -> Callable[[Value], Value]:
 class NamedAggregate:
     """One aggregate: ``start`` is what it is before the first value.
 
-    ``add(state, value)`` and ``merge(state, state)`` return the next state. A subclass of your own works like those here.
+    ``add(state, value)`` and ``merge(state, state)`` return the next state. A subclass of your own works like those
+    here.
     """
 
     start: Value = None
@@ -51,12 +52,12 @@ class NamedAggregate:
         self._read = _reader(of)
 
     def step(self, state: Value, value: Value) -> Value:
-        """The next state with a value of a record."""
+        """The next state after a record's value."""
         seen = None if value is None else self._read(value)
         return state if seen is None else self.add(state, seen)
 
     def back(self, state: Value, value: Value) -> Value:
-        """The state without a value that was added before."""
+        """The state after removing a value that was added before."""
         seen = None if value is None else self._read(value)
         return state if seen is None else self.subtract(state, seen)
 
@@ -71,7 +72,7 @@ class NamedAggregate:
 
 
 class Count(NamedAggregate):
-    """How many records; with ``of``, how many whose field is not None."""
+    """The number of records; with ``of``, of those whose field is not None."""
 
     start = 0
     can_subtract = True
@@ -153,7 +154,7 @@ class Last(NamedAggregate):
 
 
 class Mean(NamedAggregate):
-    """The mean, as ``{"mean": ..., "count": ..., "sum": ...}``: what is needed to go on with it. Mean None: no value yet."""
+    """The mean, as ``{"mean": ..., "count": ..., "sum": ...}``: enough to continue it. Mean None: no value yet."""
 
     start = {"mean": None, "count": 0, "sum": 0}  # noqa: RUF012  # never changed: every state is a new one
     can_subtract = True
@@ -173,7 +174,7 @@ def _mean(count: int, total: Value) -> dict[str, Value]:
 
 
 class Collect(NamedAggregate):
-    """The values as a list, in the order of arrival; ``limit``: no more than the last so many."""
+    """The values as a list, in the order of arrival; ``limit``: at most that many, the latest."""
 
     start: tuple[Value, ...] | list[Value] = ()
 
@@ -194,7 +195,7 @@ class Collect(NamedAggregate):
 
 
 class NamedAggregates:
-    """What :func:`agg` makes: called, it is the initializer."""
+    """The result of :func:`agg`. Calling it is the initializer."""
 
     __slots__ = ("_of", "_start")
 
@@ -207,17 +208,17 @@ class NamedAggregates:
         return dict(self._start)
 
     def add(self, key: Value, value: Value, row: Row) -> Row:
-        """The row with one record more: an aggregator."""
+        """The row after adding a record: an aggregator."""
         return {name: each.step(row[name], value) for name, each in self._of}
 
     def merge(self, key: Value, one: Row, other: Row) -> Row:
-        """Two rows of one key as one: a merger of session windows."""
+        """Merges two rows of a key: a merger of session windows."""
         return {name: each.merge(one[name], other[name]) for name, each in self._of}
 
     @property
     def subtract(self) -> Callable[[Value, Value, Row], Row]:
-        """The row with one record less: a subtractor of grouped tables. Raises TopologyError where one of the aggregates
-        can't forget."""
+        """The row after removing a record: a subtractor of grouped tables. Raises TopologyError if an aggregate can't be
+        subtracted."""
         stuck = [f"{name}={type(each).__name__}(...)" for name, each in self._of if not each.can_subtract]
         if stuck:
             raise TopologyError(
@@ -229,7 +230,7 @@ class NamedAggregates:
 
 
 def agg(**aggregates: NamedAggregate) -> NamedAggregates:
-    """Aggregates by name, for ``aggregate()``: see the module. Raises TopologyError where one is none."""
+    """Named aggregates for ``aggregate()``; see the module. Raises TopologyError for an argument that is not one."""
     if not aggregates:
         raise TopologyError("agg() needs one aggregate at least: agg(n=Count())", call_site())
     for name, each in aggregates.items():

@@ -1,10 +1,11 @@
-"""Count windows: so many records of a key, which close when they are full, or when the program says so.
+"""Count windows: a fixed number of records of a key. They close when they are full, or when the program says so.
 
-1. A record of a key comes into all of its windows that are open; every ``advance`` records one is opened. What a window made
-   of its records is forwarded once, when it closes: with the record that fills it, or after which ``close_when`` holds.
-2. Time has no part in it: no record is late, and a window that is never filled stays open (a store with ``ttl`` forgets it).
-3. The open windows of a key are one row of a store with a changelog, as the aggregate's serde writes them; the row goes with
-   the last of them, where the next record begins anew.
+1. A record belongs to all open windows of its key; a new window opens every ``advance`` records. The aggregate of a
+   window is forwarded once, when it closes: with the record that fills it or that makes ``close_when`` true.
+2. Count windows do not depend on time: no record is late, and a window that never fills stays open (unless the store
+   has a ``ttl``).
+3. The open windows of a key are one row of a store with a changelog, written with the aggregate's serde. The row is
+   deleted with its last window, and the next record starts a new one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _WINDOW = struct.Struct(">iqi")
 
 @dataclass(frozen=True, slots=True, init=False)
 class CountWindows:
-    """Windows of ``size`` records of a key, one beginning every ``advance`` records.
+    """Windows of ``size`` records of a key, one starting every ``advance`` records.
 
     ``advance`` None: the size, so that each record is in one window. Raises WindowError unless 0 < advance <= size.
     """
@@ -39,7 +40,7 @@ class CountWindows:
 
 
 class OpenWindow(NamedTuple):
-    """A window that takes records: how many it has, the latest of their timestamps, and what was made of them."""
+    """An open window: its number of records, their latest timestamp, and the aggregate."""
 
     records: int
     timestamp: int
@@ -47,7 +48,7 @@ class OpenWindow(NamedTuple):
 
 
 class OpenWindows(NamedTuple):
-    """The open windows of a key, the oldest first. ``since``: how many records came since the youngest was opened."""
+    """The open windows of a key, oldest first. ``since``: the number of records since the youngest was opened."""
 
     since: int
     windows: tuple[OpenWindow, ...]

@@ -1,16 +1,16 @@
-"""What can be wrong with a topology. All of it is the program's to repair; nothing ran yet.
+"""Errors in a topology. They are mistakes of the program, found before anything runs.
 
 ::
 
     TopologyError                 exit code 2
     ├── NameInUseError            a step, store or branch name is given twice
     ├── IllegalNameError          a name that Kafka would not accept
-    ├── UnknownStoreError         a processor asks for a store that nobody added
-    ├── TopicInUseError           a topic is read by two sources that can't be one
+    ├── UnknownStoreError         a processor refers to a store that was not added
+    ├── TopicInUseError           a topic is read by two sources that can't be merged
     ├── CopartitionError          joined topics can't have equal partition counts
-    ├── CycleError                records would come back to where they were read from, for ever
-    ├── MissingSerdeError         bytes are needed and nobody said how to make them
-    ├── WindowError               a window or retention that makes no sense
+    ├── CycleError                records would be written to the topic they were read from
+    ├── MissingSerdeError         a key or value must be serialized and has no serde
+    ├── WindowError               a window or retention out of bounds
     └── UnsupportedError          valid in Kafka Streams, not available here
 
 A message says what is wrong, at which line of the user's program, and what to do.

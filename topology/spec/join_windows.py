@@ -1,4 +1,4 @@
-"""How far apart in time two records may be to be joined. Durations are milliseconds or :class:`datetime.timedelta`."""
+"""How far apart two joined records may be. Durations are milliseconds or :class:`datetime.timedelta`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from topology.spec.windows import Duration, to_ms
 
 @dataclass(frozen=True, slots=True, init=False)
 class JoinWindows:
-    """The records of the other stream from ``before`` a record's timestamp to ``after`` it, both included.
+    """Joins records of the other stream from ``before`` a record's timestamp to ``after`` it, inclusive.
 
-    ``before`` and ``after`` are seen from the left stream; ``after`` None: as long as ``before``. One of them may be
-    negative, down to minus the other. ``grace``: how much longer both streams are kept, and an unmatched record waits, for
-    records that come out of order. Raises WindowError. Source: org.apache.kafka.streams.kstream.JoinWindows.
+    ``before`` and ``after`` are relative to the left stream; ``after`` None: the same as ``before``. One of them may be
+    negative, down to minus the other. ``grace``: how much longer records are kept, and a record without a match waits,
+    for out-of-order records. Raises WindowError. Source: org.apache.kafka.streams.kstream.JoinWindows.
     """
 
     before_ms: int

@@ -1,4 +1,4 @@
-"""The Processor API: user code that sees each record, its stores and the time.
+"""The Processor API: user code for each record, with stores and time.
 
 1. A supplier makes one processor for each task; ``init`` comes first, ``close`` last.
 2. Records are values: a changed record is a new one (``record.with_value(...)``).
@@ -59,7 +59,7 @@ class RecordMetadata(NamedTuple):
 
 
 class RecordContext(NamedTuple):
-    """What a topic extractor is told about the record besides key and value. ``timestamp``: epoch milliseconds."""
+    """What a topic extractor gets besides key and value. ``timestamp``: epoch milliseconds."""
 
     topic: str
     partition: int
@@ -69,7 +69,7 @@ class RecordContext(NamedTuple):
 
 
 class PunctuationType(Enum):
-    """What drives a schedule: the times of the records, or the clock on the wall."""
+    """What drives a schedule: stream time or the wall clock."""
 
     STREAM_TIME = "stream_time"
     WALL_CLOCK_TIME = "wall_clock_time"
@@ -82,7 +82,7 @@ class Cancellable(Protocol):
 
 
 class ProcessorContext(Protocol[K, V]):
-    """What a processor can do and know; ``K`` and ``V`` are the types that it forwards."""
+    """The context of a processor; ``K`` and ``V`` are the types that it forwards."""
 
     @property
     def application_id(self) -> str: ...
@@ -96,41 +96,41 @@ class ProcessorContext(Protocol[K, V]):
 
     @property
     def key_serde(self) -> Serde[Any]:
-        """``default.key.serde`` (ConfigError where none is set)."""
+        """``default.key.serde`` (ConfigError if none is set)."""
 
     @property
     def value_serde(self) -> Serde[Any]:
-        """``default.value.serde`` (ConfigError where none is set)."""
+        """``default.value.serde`` (ConfigError if none is set)."""
 
     @property
     def state_dir(self) -> DirectoryPath:
-        """A directory of the task's own (a ``pathlib.Path``), which is made when it is first asked for.
+        """The task's own directory (a ``pathlib.Path``), created on first use.
 
-        What is in it is the program's: it stays where it is when the task goes elsewhere, until
-        :meth:`streamsrt.KafkaStreams.clean_up`. In tests it is a passing one. StateError where it can't be made.
+        Its contents belong to the program. It does not move with the task, and :meth:`streamsrt.KafkaStreams.clean_up`
+        deletes it. In tests it is a temporary directory. Raises StateError if it can't be created.
         """
 
     @property
     def metrics(self) -> ProcessorMetrics:
-        """Makes metrics of the program's own."""
+        """Creates metrics of the program."""
 
     def app_configs(self) -> Mapping[str, Any]:
-        """All settings of the application by their names in Kafka's form, those that were not given too."""
+        """All settings of the application by their Kafka names, including defaults."""
 
     def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
-        """The settings that were given whose names begin with ``prefix``, without it.
+        """The given settings whose names start with ``prefix``, without the prefix.
 
-        ``app.`` is for settings of the program's own: any key below it may be given.
+        ``app.`` is for the program's own settings: any key with this prefix is accepted.
         """
 
     def forward(self, record: Record[K, V], child: str | None = None) -> None:
-        """Gives the record to every following step, or to the one named ``child``.
+        """Forwards the record to every child, or to the one named ``child``.
 
-        Under ``process_values`` the record's key must be the one that came in.
+        With ``process_values`` the record must have the key of the input record.
         """
 
     def get_state_store(self, name: str) -> Any:
-        """The store of that name, which the processor was connected to (else UnknownStoreError).
+        """The store with that name. Raises UnknownStoreError unless the processor is connected to it.
 
         Key-value stores are a :class:`topology.spec.stores.KeyValueStore`, window stores a
         :class:`topology.spec.stores.WindowStore`.
@@ -146,14 +146,14 @@ class ProcessorContext(Protocol[K, V]):
     ) -> Cancellable:
         """Calls ``callback(timestamp)`` every ``interval`` of stream time or of the wall clock.
 
-        ``start_time``: when it is due first, and then at ``start_time + n * interval`` for every n, however often the task
-        starts anew; a start that has gone by counts on to the next such time. A datetime with a time zone, or epoch
-        milliseconds; None: from now on (wall clock), or from the first record on (stream time). Raises UserError for an
-        interval below 1 ms, WindowError for a start before the epoch. Source: KIP-1146.
+        ``start_time``: the first call is due then, the next ones at ``start_time + n * interval``, also after restarts.
+        If it is in the past, the first call is at the next such time. A datetime with a time zone, or epoch
+        milliseconds; None: the interval starts now (wall clock) or with the first record (stream time). Raises
+        UserError for an interval below 1 ms, WindowError for a start before the epoch. Source: KIP-1146.
         """
 
     def commit(self) -> None:
-        """Asks for a commit as soon as possible."""
+        """Requests a commit as soon as possible."""
 
     def current_stream_time_ms(self) -> int: ...
 
@@ -161,7 +161,7 @@ class ProcessorContext(Protocol[K, V]):
 
 
 class Processor(Protocol[K, V, K2, V2]):
-    """User code behind :meth:`topology.KStream.process`: takes ``K, V``, forwards ``K2, V2``.
+    """User code of :meth:`topology.KStream.process`: takes ``K, V``, forwards ``K2, V2``.
 
     Subclass it (``class Dedup(Processor[str, Order, str, Order])``) or match it.
     """
@@ -180,7 +180,7 @@ class Processor(Protocol[K, V, K2, V2]):
 
 
 class FixedKeyProcessor(Protocol[K, V, V2]):
-    """User code behind :meth:`topology.KStream.process_values`: what it forwards keeps the key that came in."""
+    """User code of :meth:`topology.KStream.process_values`: forwarded records keep the key of the input record."""
 
     def init(self, context: ProcessorContext[K, V2]) -> None:
         """Called once before the first record."""
@@ -194,17 +194,17 @@ class FixedKeyProcessor(Protocol[K, V, V2]):
 
 
 class ValueTransformer(Protocol[K, V_contra, V2]):
-    """User code behind :meth:`topology.KTable.transform_values`: gives each row of a table another value.
+    """User code of :meth:`topology.KTable.transform_values`: computes a new value for each row.
 
     Source: org.apache.kafka.streams.kstream.ValueTransformerWithKey.
     """
 
     def init(self, context: ProcessorContext[K, V2]) -> None:
-        """Called once before the first row; the context gives stores and times, and forwards nothing."""
+        """Called once before the first row; the context has stores and times, but cannot forward."""
         return
 
     def transform(self, key: K, value: V_contra | None) -> V2 | None:
-        """The new value of a row; ``value`` None: the row was deleted. It may be asked for old values too."""
+        """The new value of a row; ``value`` None: the row was deleted. It may also be called with old values."""
 
     def close(self) -> None:
         """Called once after the last row."""

@@ -1,7 +1,7 @@
-"""State stores as a program asks for them, and as a processor sees them.
+"""State stores: how a program describes them, and how a processor uses them.
 
-A :class:`Store` says what the program wants; what it leaves open is filled in by the operator that uses it (its serdes, its
-kind, whether values carry timestamps, whether it is cached).
+A :class:`Store` describes what the program wants. The operator that uses it fills in the rest: serdes, kind,
+timestamps, caching.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ KINDS = ("key_value", "window", "session", "versioned")
 
 @dataclass(frozen=True, slots=True, init=False)
 class Store:
-    """What a state store should be like.
+    """The description of a state store.
 
     ``name``: None lets the operator generate one. ``kind``: ``key_value``, ``window``, ``session``, or ``versioned``,
-    which keeps the values that a key had. ``key``, ``value``: serdes; None: the operator's. ``retention`` (all but
-    key-value stores), ``window_size`` (window stores), ``segment_interval`` (what of them expires at once; None: Kafka
-    Streams' default): timedelta or int milliseconds. ``max_entries``: a key-value store in memory that keeps only the
-    entries used last (Kafka Streams' LRU map); what it drops is gone from its changelog too. ``ttl``: an entry of a
-    key-value store is deleted when stream time is that far beyond its last update (timedelta or int milliseconds): with a
-    tombstone in the changelog, and the table forwards the deletion; such a store is not cached. ``plain_rows``: rows
-    have no room for timestamps, as in Kafka Streams' plain suppliers; one that is read is -1.
-    ``keeps_headers``: as with ``dsl.store.format=headers``, which is meant by None: a tombstone in the changelog of a
-    persistent store has the headers of the record that deleted the row. ``caching`` None: on in the DSL's
-    operators, off for stores added with ``add_state_store``. ``logging`` False: no changelog, the state is lost with
-    its directory. ``changelog_config``: topic settings of the changelog. ``in_memory`` None: as the application is
-    configured (``dsl.store.suppliers.class``). ``timestamped`` None: on in the DSL's operators, off otherwise.
+    which keeps earlier values of a key. ``key``, ``value``: serdes; None: the operator's. ``retention`` (all but
+    key-value stores), ``window_size`` (window stores), ``segment_interval`` (the granularity of expiry; None: Kafka
+    Streams' default): timedelta or int milliseconds. ``max_entries``: an in-memory key-value store that keeps only the
+    most recently used entries (Kafka Streams' LRU map); evicted entries are deleted from its changelog too. ``ttl``: an
+    entry of a key-value store is deleted when stream time is that far beyond its last update (timedelta or int
+    milliseconds), with a tombstone in the changelog, and the table forwards the deletion; such a store is not cached.
+    ``plain_rows``: rows have no timestamps, as with Kafka Streams' plain suppliers; timestamps are read as -1.
+    ``keeps_headers``: as with ``dsl.store.format=headers`` (None: as configured), a tombstone in the changelog of a
+    persistent store has the headers of the record that deleted the row. ``caching`` None: on in the DSL's operators,
+    off for stores added with ``add_state_store``. ``logging`` False: no changelog; the state is lost with its
+    directory. ``changelog_config``: topic settings of the changelog. ``in_memory`` None: as configured
+    (``dsl.store.suppliers.class``). ``timestamped`` None: on in the DSL's operators, off otherwise.
 
-    ``supplier``: ``(name) -> store`` of the program's own, a ``streamsrt.state.store.BytesStore``; each task makes one, and
-    restores it from its changelog when it starts.
+    ``supplier``: ``(name) -> store``, the program's own ``streamsrt.state.store.BytesStore``; each task creates one and
+    restores it from its changelog.
 
-    Raises IllegalNameError, WindowError, UnsupportedError. Source: Materialized, Stores and StoreBuilder of Kafka Streams.
+    Raises IllegalNameError, WindowError, UnsupportedError. Source: Materialized, Stores and StoreBuilder of Kafka
+    Streams.
     """
 
     name: str | None
@@ -158,7 +159,7 @@ class ValueAndTimestamp(NamedTuple, Generic[V]):
 
 
 class VersionedRecord(NamedTuple, Generic[V]):
-    """A version in a versioned store; times are epoch milliseconds. ``valid_to`` is exclusive; None: it is the newest."""
+    """A version in a versioned store; times are epoch milliseconds. ``valid_to`` is exclusive; None: the newest version."""
 
     value: V
     timestamp: int
@@ -166,7 +167,7 @@ class VersionedRecord(NamedTuple, Generic[V]):
 
 
 class ReadOnlyKeyValueStore(Protocol[K, V_co]):
-    """Reading a key-value store. Iteration is in the order of the keys' bytes.
+    """Read access to a key-value store. Iteration is in the order of the keys' bytes.
 
     Source: org.apache.kafka.streams.state.ReadOnlyKeyValueStore.
     """
@@ -177,7 +178,7 @@ class ReadOnlyKeyValueStore(Protocol[K, V_co]):
     def get(self, key: K) -> V_co | None: ...
 
     def range(self, start: K | None, end: K | None) -> Iterator[tuple[K, V_co]]:
-        """From ``start`` to ``end``, both included; None: open."""
+        """From ``start`` to ``end``, inclusive; None: unbounded."""
 
     def reverse_range(self, start: K | None, end: K | None) -> Iterator[tuple[K, V_co]]: ...
 
@@ -186,7 +187,7 @@ class ReadOnlyKeyValueStore(Protocol[K, V_co]):
     def reverse_all(self) -> Iterator[tuple[K, V_co]]: ...
 
     def prefix_scan(self, prefix: Any, serde: Serde[Any]) -> Iterator[tuple[K, V_co]]:
-        """The entries whose key's bytes start with those of ``prefix``."""
+        """The entries whose key bytes start with the bytes of ``prefix``."""
 
     def approximate_num_entries(self) -> int: ...
 
@@ -201,12 +202,12 @@ class KeyValueStore(ReadOnlyKeyValueStore[K, V], Protocol[K, V]):
         """Writes; None deletes."""
 
     def put_if_absent(self, key: K, value: V) -> V | None:
-        """Writes if there is none, and returns what was there."""
+        """Writes if the key is absent, and returns the previous value."""
 
     def put_all(self, entries: list[tuple[K, V | None]]) -> None: ...
 
     def delete(self, key: K) -> V | None:
-        """Deletes, and returns what was there."""
+        """Deletes the key and returns the previous value."""
 
 
 class WindowStore(Protocol[K, V]):
@@ -247,23 +248,23 @@ class VersionedKeyValueStore(Protocol[K_contra, V]):
     def name(self) -> str: ...
 
     def put(self, key: K_contra, value: V | None, timestamp: int) -> int | None:
-        """Writes the value that is valid from ``timestamp`` on; None: there is none from then on.
+        """Writes the value that is valid from ``timestamp`` on; None deletes from then on.
 
-        The result is up to when it is valid; None where it is the newest, or was too old to be kept.
+        Returns the end of its validity; None if it is the newest version, or too old to be kept.
         """
 
     def delete(self, key: K_contra, timestamp: int) -> VersionedRecord[V] | None:
-        """Ends what is valid at ``timestamp``, and returns it."""
+        """Deletes from ``timestamp`` on, and returns the version that was valid then."""
 
     def get(self, key: K_contra, as_of: int | None = None) -> VersionedRecord[V] | None:
-        """The newest version, or the one that was valid at ``as_of``; None where there is none, or it is too old."""
+        """The newest version, or the one valid at ``as_of``; None if there is none or it has expired."""
 
     def versions(self, key: K_contra) -> list[VersionedRecord[V]]:
-        """All versions of a key that are still there, newest first."""
+        """All versions of a key that have not expired, newest first."""
 
 
 class SessionStore(Protocol[K, V]):
-    """A session store in a processor; times are epoch milliseconds, both bounds of a session are included.
+    """A session store in a processor; times are epoch milliseconds, both bounds of a session are inclusive.
 
     Source: org.apache.kafka.streams.state.SessionStore.
     """

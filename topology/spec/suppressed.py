@@ -1,4 +1,4 @@
-"""How a table's changes are held back: for how long, and what happens when there are too many of them.
+"""How a table's changes are suppressed: for how long, and what happens when the buffer is full.
 
 Source: org.apache.kafka.streams.kstream.Suppressed and Suppressed.BufferConfig.
 """
@@ -17,10 +17,10 @@ WhenFull = Literal["emit_early", "shut_down"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """What holds changes back, in memory and in a changelog.
+    """The buffer of suppressed changes, in memory and in a changelog.
 
-    ``max_records``, ``max_bytes``: None: unbounded. ``when_full``: ``emit_early`` forwards the oldest changes before their
-    time, ``shut_down`` stops the application. ``logging`` False: what is held back is lost with the process.
+    ``max_records``, ``max_bytes``: None: unbounded. ``when_full``: ``emit_early`` forwards the oldest changes before
+    their time, ``shut_down`` stops the application. ``logging`` False: suppressed changes are lost with the process.
     ``changelog_config``: topic settings of the changelog. Raises TopologyError for limits below 1.
     """
 
@@ -44,7 +44,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Suppressed:
-    """What :meth:`topology.KTable.suppress` is given: made by one of the two functions here.
+    """The argument of :meth:`topology.KTable.suppress`, made by one of the two functions here.
 
     ``wait_ms`` None: until the window is closed. ``idle_timeout_ms``: see those functions.
     """
@@ -57,10 +57,10 @@ class Suppressed:
     def until_time_limit(
         cls, limit: Duration, buffer: Buffer | None = None, *, idle_timeout: Duration | None = None
     ) -> Suppressed:
-        """A change of a row is held back for ``limit`` of stream time from the first one on; only the last one is forwarded.
+        """Holds the changes of a row for ``limit`` of stream time after the first one and forwards only the last one.
 
-        ``buffer`` None: unbounded. ``idle_timeout``: when the partitions behind the table have brought no record for so
-        long, by the wall clock, all that is held back is forwarded.
+        ``buffer`` None: unbounded. ``idle_timeout``: if the table's input partitions have had no records for that
+        long, by the wall clock, all suppressed changes are forwarded.
         """
         limit_ms = to_ms(limit, "the time limit")
         if limit_ms < 0:
@@ -69,10 +69,10 @@ class Suppressed:
 
     @classmethod
     def until_window_closes(cls, buffer: Buffer | None = None, *, idle_timeout: Duration | None = None) -> Suppressed:
-        """Of each window, only the final result is forwarded. For tables of windows; deletions are not forwarded.
+        """Forwards only the final result of each window. For windowed tables; deletions are not forwarded.
 
-        ``idle_timeout``: when the partitions behind the table have brought no record for so long, by the wall clock, all
-        windows that are held back are closed and forwarded; later changes of them are dropped as late
+        ``idle_timeout``: if the table's input partitions have had no records for that long, by the wall clock, all
+        suppressed windows are closed and forwarded; later changes of them are dropped as late
         (:meth:`topology.KTable.late`).
 
         Raises TopologyError for a bounded buffer that emits early: results would not be final.

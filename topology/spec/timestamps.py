@@ -1,12 +1,12 @@
-"""Where the time of a record comes from, by name.
+"""Timestamp extractors by name.
 
-A source's ``timestamp_extractor`` and the setting ``default.timestamp.extractor`` take one of these names, or a function
-``(record, partition_time_ms) -> epoch milliseconds``.
+A source's ``timestamp_extractor`` and the setting ``default.timestamp.extractor`` take one of these names, or a
+function ``(record, partition_time_ms) -> epoch milliseconds``.
 
 ==========================  =============================================================================================
-``fail_on_invalid``         the record's timestamp; the task fails where it is negative (the default)
+``fail_on_invalid``         the record's timestamp; the task fails if it is negative (the default)
 ``log_and_skip``            the record's timestamp; a record whose timestamp is negative is dropped and counted
-``use_partition_time``      the record's timestamp; where it is negative, the latest one of its partition before
+``use_partition_time``      the record's timestamp; if it is negative, the latest one of its partition
 ``wallclock``               the time at which the record is read
 ==========================  =============================================================================================
 
@@ -57,7 +57,7 @@ def use_partition_time(record: _Stamped, partition_time_ms: int) -> int:
 
 
 def wallclock(record: _Stamped, partition_time_ms: int) -> int:
-    """The time on the wall, whatever the record says."""
+    """The time of the wall clock."""
     now_ms: int = record.system_time_ms
     return now_ms
 

@@ -55,7 +55,7 @@ def to_idle_timeout_ms(idle_timeout: Duration | None) -> int | None:
 
 
 class Windowed(NamedTuple, Generic[K]):
-    """A key and its window: the key of a windowed table. ``end_ms`` is exclusive for time windows, included for others.
+    """A key and its window: the key of a windowed table. ``end_ms`` is exclusive for time windows, inclusive for others.
 
     Source: org.apache.kafka.streams.kstream.Windowed.
     """
@@ -67,10 +67,10 @@ class Windowed(NamedTuple, Generic[K]):
 
 @dataclass(frozen=True, slots=True, init=False)
 class TimeWindows:
-    """Windows of ``size``, one starting every ``advance`` from the epoch on.
+    """Windows of ``size``, one starting every ``advance`` since the epoch.
 
-    ``advance`` None: the size (tumbling windows); smaller: hopping windows that overlap. A record is late for a window,
-    and dropped, once stream time has reached the window's end plus ``grace``. Raises WindowError unless
+    ``advance`` None: the size (tumbling windows); smaller: overlapping hopping windows. A record is late for a window,
+    and dropped, when stream time has reached the window's end plus ``grace``. Raises WindowError unless
     0 < advance <= size and grace >= 0. Source: org.apache.kafka.streams.kstream.TimeWindows.
     """
 
@@ -100,7 +100,7 @@ class TimeWindows:
 
 @dataclass(frozen=True, slots=True, init=False)
 class UnlimitedWindows:
-    """One window that begins at ``start`` (epoch milliseconds) and never ends; what is older belongs to none.
+    """One window that starts at ``start`` (epoch milliseconds) and never ends; older records are in no window.
 
     Raises WindowError where ``start`` is negative. Source: org.apache.kafka.streams.kstream.UnlimitedWindows.
     """
@@ -129,10 +129,11 @@ class UnlimitedWindows:
 
 @dataclass(frozen=True, slots=True, init=False)
 class SlidingWindows:
-    """A window for each set of records of a key that lie within ``difference`` of each other, both ends included.
+    """A window for each set of records of a key that are within ``difference`` of each other, inclusive.
 
-    A window ends, or begins just behind, at a record's time. It is late once stream time has passed its end plus ``grace``.
-    Raises WindowError unless difference > 0 and grace >= 0. Source: org.apache.kafka.streams.kstream.SlidingWindows.
+    A window ends at a record's timestamp, or starts just after one. It is closed when stream time has passed its end
+    plus ``grace``. Raises WindowError unless difference > 0 and grace >= 0. Source:
+    org.apache.kafka.streams.kstream.SlidingWindows.
     """
 
     difference_ms: int
@@ -158,10 +159,10 @@ class SlidingWindows:
 
 @dataclass(frozen=True, slots=True, init=False)
 class SessionWindows:
-    """Sessions of a key: records that follow each other within ``gap``, both ends included.
+    """Sessions of a key: records that follow each other within ``gap``, inclusive.
 
-    A record may open a session, make one longer, or make one of several. A session is closed, and what would belong to it
-    late, once stream time has passed its end plus gap plus ``grace``. Raises WindowError unless gap > 0 and grace >= 0.
+    A record may start a session, extend one, or merge several. A session is closed, and later records for it are late,
+    when stream time has passed its end plus gap plus ``grace``. Raises WindowError unless gap > 0 and grace >= 0.
     Source: org.apache.kafka.streams.kstream.SessionWindows.
     """
 
