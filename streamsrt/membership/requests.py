@@ -109,14 +109,19 @@ def _due_report(session: Session, now_ms: int) -> OffsetReport | None:
 
 def caught_up_warmups(session: Session, report: OffsetReport) -> frozenset[Task]:
     """The warm-up tasks that are near enough to their ends to be promoted."""
-    if session.acceptable_recovery_lag < 0:
+    return caught_up(session.owned.warmup, report, session.acceptable_recovery_lag)
+
+
+def caught_up(warmup: frozenset[Task], report: OffsetReport, recovery_lag: int) -> frozenset[Task]:
+    """Those of ``warmup`` that lack ``recovery_lag`` at most; none where it is negative, which means unknown."""
+    if recovery_lag < 0:
         return frozenset()
     return frozenset(
         task
-        for task in session.owned.warmup
+        for task in warmup
         if task in report.offsets
         and task in report.end_offsets
-        and report.end_offsets[task] - report.offsets[task] <= session.acceptable_recovery_lag
+        and report.end_offsets[task] - report.offsets[task] <= recovery_lag
     )
 
 

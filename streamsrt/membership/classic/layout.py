@@ -14,7 +14,7 @@ import uuid
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Topology, Unreadable
 from streamsrt.membership.values import Endpoint, Status, StatusCode, Task, Tasks, TopicPartition, UnknownStatus
@@ -39,7 +39,8 @@ _MAX_BYTES = 64 * 1024 * 1024
 _STATUS_CODES = frozenset(int(code) for code in StatusCode)
 _NEVER = -1
 
-_Own: TypeAlias = type[StreamsrtAssignment] | type[StreamsrtSubscription]
+_TaskIds: TypeAlias = StreamsrtAssignment.TaskIds | StreamsrtSubscription.TaskIds
+_Partitions: TypeAlias = ConsumerProtocolAssignment.TopicPartition | ConsumerProtocolSubscription.TopicPartition
 
 
 def topology_digest(topology: Topology, client_tags: Mapping[str, str]) -> bytes:
@@ -66,7 +67,7 @@ def encode_subscription(said: ClassicSubscription) -> bytes:
         topology_epoch=said.topology_epoch,
         topology_digest=said.topology_digest,
         topology=None if said.topology is None else topology_bytes(said.topology),
-        held=_roles(StreamsrtSubscription, said.held),
+        held=_said_roles(said.held),
         echo=None if said.echo is None else _echo(said.echo, said.held),
         offsets=_offsets(said.offsets),
         end_offsets=_offsets(said.end_offsets),
@@ -122,9 +123,9 @@ def encode_assignment(told: ClassicAssignment) -> bytes:
         generation=told.generation,
         group_epoch=told.group_epoch,
         group_digest=told.group_digest,
-        tasks=_roles(StreamsrtAssignment, told.tasks),
+        tasks=_told_roles(told.tasks),
         target_as_given=as_given,
-        target=_roles(StreamsrtAssignment, Tasks() if as_given else told.target),
+        target=_told_roles(Tasks() if as_given else told.target),
         status=[StreamsrtAssignment.StatusEntry(code=int(s.code), detail=s.detail) for s in told.statuses],
         error_code=told.error_code,
         error_text=told.error_text,
@@ -212,16 +213,20 @@ def _own_endpoint(endpoint: Endpoint | None) -> StreamsrtSubscription.Endpoint |
     return None if endpoint is None else StreamsrtSubscription.Endpoint(host=endpoint.host, port=endpoint.port)
 
 
-def _roles(kind: _Own, tasks: Tasks) -> Any:
-    return kind.RoleTasks(
-        active=_task_ids(kind, tasks.active),
-        standby=_task_ids(kind, tasks.standby),
-        warmup=_task_ids(kind, tasks.warmup),
+def _said_roles(tasks: Tasks) -> StreamsrtSubscription.RoleTasks:
+    def ids(role: Iterable[Task]) -> list[StreamsrtSubscription.TaskIds]:
+        return [StreamsrtSubscription.TaskIds(subtopology_id=name, partitions=each) for name, each in _by_topic(role)]
+
+    return StreamsrtSubscription.RoleTasks(
+        active=ids(tasks.active), standby=ids(tasks.standby), warmup=ids(tasks.warmup)
     )
 
 
-def _task_ids(kind: _Own, tasks: Iterable[Task]) -> list[Any]:
-    return [kind.TaskIds(subtopology_id=name, partitions=numbers) for name, numbers in _by_topic(tasks)]
+def _told_roles(tasks: Tasks) -> StreamsrtAssignment.RoleTasks:
+    def ids(role: Iterable[Task]) -> list[StreamsrtAssignment.TaskIds]:
+        return [StreamsrtAssignment.TaskIds(subtopology_id=name, partitions=each) for name, each in _by_topic(role)]
+
+    return StreamsrtAssignment.RoleTasks(active=ids(tasks.active), standby=ids(tasks.standby), warmup=ids(tasks.warmup))
 
 
 def _by_topic(pairs: Iterable[tuple[str, int]]) -> list[tuple[str, list[int]]]:
@@ -235,11 +240,11 @@ def _tasks(roles: StreamsrtAssignment.RoleTasks | StreamsrtSubscription.RoleTask
     return Tasks(_task_set(roles.active), _task_set(roles.standby), _task_set(roles.warmup))
 
 
-def _task_set(entries: Iterable[Any]) -> frozenset[Task]:
+def _task_set(entries: Iterable[_TaskIds]) -> frozenset[Task]:
     return frozenset((entry.subtopology_id, partition) for entry in entries for partition in entry.partitions)
 
 
-def _partitions(entries: Iterable[Any]) -> frozenset[TopicPartition]:
+def _partitions(entries: Iterable[_Partitions]) -> frozenset[TopicPartition]:
     return frozenset((entry.topic, partition) for entry in entries for partition in entry.partitions)
 
 
@@ -250,7 +255,7 @@ def _echo(echo: Echo, held: Tasks) -> StreamsrtSubscription.EchoedTarget:
         group_epoch=echo.group_epoch,
         group_digest=echo.group_digest,
         as_held=as_held,
-        target=_roles(StreamsrtSubscription, Tasks() if as_held else echo.target),
+        target=_said_roles(Tasks() if as_held else echo.target),
     )
 
 

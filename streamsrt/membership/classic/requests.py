@@ -1,0 +1,143 @@
+"""The requests of a member of a classic group: what it says when it joins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streamsrt.membership.classic.layout import encode_subscription
+from streamsrt.membership.classic.state import Session
+from streamsrt.membership.classic.values import PROTOCOL_NAME, PROTOCOL_TYPE, ClassicSubscription
+from streamsrt.membership.requests import caught_up
+from streamsrt.membership.values import Task, Tasks, TopicPartition
+from streamsrt.wire.types import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+
+
+def subscription(session: Session) -> ClassicSubscription:
+    """What the member says of itself now."""
+    membership, held = session.membership, session.held
+    report = session.report
+    reported = _told_tasks(session, held)
+    return ClassicSubscription(
+        process_id=membership.process_id,
+        topology_epoch=membership.topology.epoch,
+        topology_digest=session.digest,
+        unique=session.unique,
+        topics=_topics(session),
+        owned_partitions=_owned_partitions(session, held),
+        generation_id=session.synced_generation,
+        rack_id=membership.rack_id,
+        endpoint=membership.endpoint,
+        client_tags=membership.client_tags,
+        topology=membership.topology if session.topology_wanted else None,
+        held=held,
+        echo=session.echo,
+        offsets={task: offset for task, offset in report.offsets.items() if task in reported} if report else {},
+        end_offsets={task: end for task, end in report.end_offsets.items() if task in reported} if report else {},
+        wants_shutdown=session.shutdown_application,
+        missed_sync=session.missed_sync,
+    )
+
+
+def _told_tasks(session: Session, held: Tasks) -> frozenset[Task]:
+    """Those whose offsets matter to an assignor: all that is on disk here and is not active here."""
+    return frozenset(() if session.report is None else session.report.offsets) - held.active
+
+
+def _topics(session: Session) -> frozenset[str]:
+    """Brokers let the offsets of topics expire that no member of a stable group names (KIP-211)."""
+    names = {topic for topic, _ in session.partitions}
+    for part in session.membership.topology.subtopologies:
+        names.update(part.source_topics, (topic.name for topic in part.repartition_source_topics))
+    return frozenset(names)
+
+
+def _owned_partitions(session: Session, held: Tasks) -> frozenset[TopicPartition]:
+    """The input partitions of active tasks, as far as a leader has said them: Java and tools for lag read them."""
+    inputs: dict[str, set[str]] = {}
+    patterns: set[str] = set()
+    for part in session.membership.topology.subtopologies:
+        names = {*part.source_topics, *(topic.name for topic in part.repartition_source_topics)}
+        inputs[part.subtopology_id] = names
+        if part.source_topic_regex:
+            patterns.add(part.subtopology_id)
+    wanted = {(topic, task[1]) for task in held.active for topic in inputs.get(task[0], ())}
+    named = {topic for topics in inputs.values() for topic in topics}
+    by_pattern = {task[1] for task in held.active if task[0] in patterns}
+    return frozenset(
+        place for place in session.partitions if place in wanted or (place[0] not in named and place[1] in by_pattern)
+    )
+
+
+def join_request(session: Session, reason: str) -> tuple[Session, JoinGroupRequest]:
+    """A JoinGroup that says something new; what it claims is kept."""
+    session = replace(session, unique=(session.unique + 1) & 0x7FFF_FFFF)
+    membership = session.membership
+    metadata = encode_subscription(subscription(session))
+    request = JoinGroupRequest(
+        group_id=membership.group_id,
+        session_timeout_ms=membership.session_timeout_ms,
+        rebalance_timeout_ms=membership.session_timeout_ms,
+        member_id=session.member_id,
+        group_instance_id=membership.instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=PROTOCOL_NAME, metadata=metadata)],
+        reason=reason,
+    )
+    session = replace(
+        session,
+        join=request,
+        claimed=session.held,
+        said_caught_up=caught_up_warmups(session),
+        told_shutdown=session.shutdown_application,
+    )
+    return session, request
+
+
+def with_member_id(join: JoinGroupRequest, member_id: str) -> JoinGroupRequest:
+    """The same words of a member that has an id now."""
+    return JoinGroupRequest(
+        group_id=join.group_id,
+        session_timeout_ms=join.session_timeout_ms,
+        rebalance_timeout_ms=join.rebalance_timeout_ms,
+        member_id=member_id,
+        group_instance_id=join.group_instance_id,
+        protocol_type=join.protocol_type,
+        protocols=join.protocols,
+        reason=join.reason,
+    )
+
+
+def caught_up_warmups(session: Session) -> frozenset[Task]:
+    """The warm-up tasks that are near enough to their ends to be promoted."""
+    if session.report is None:
+        return frozenset()
+    return caught_up(session.owned.warmup, session.report, session.recovery_lag)
+
+
+def sync_request(session: Session, assignments: dict[str, bytes]) -> SyncGroupRequest:
+    entry = SyncGroupRequest.SyncGroupRequestAssignment
+    return SyncGroupRequest(
+        group_id=session.membership.group_id,
+        generation_id=session.generation,
+        member_id=session.member_id,
+        group_instance_id=session.membership.instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=PROTOCOL_NAME,
+        assignments=[entry(member_id=name, assignment=data) for name, data in sorted(assignments.items())],
+    )
+
+
+def heartbeat_request(session: Session) -> HeartbeatRequest:
+    return HeartbeatRequest(
+        group_id=session.membership.group_id,
+        generation_id=session.generation,
+        member_id=session.member_id,
+        group_instance_id=session.membership.instance_id,
+    )
+
+
+def leave_request(session: Session, reason: str) -> LeaveGroupRequest:
+    identity = LeaveGroupRequest.MemberIdentity(
+        member_id=session.member_id, group_instance_id=session.membership.instance_id, reason=reason
+    )
+    return LeaveGroupRequest(group_id=session.membership.group_id, members=[identity])

@@ -1,0 +1,126 @@
+"""When a member of a classic group sends what: one request on each lane at most."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from streamsrt.membership.classic.requests import heartbeat_request, join_request, leave_request
+from streamsrt.membership.classic.state import (
+    BEATING,
+    TAKING_PART,
+    GroupRequest,
+    GroupState,
+    InFlight,
+    Lead,
+    RebalanceRequest,
+    Rejoin,
+    Session,
+    Step,
+    TaskState,
+    is_held,
+)
+from streamsrt.membership.classic.values import NO_GENERATION
+from streamsrt.membership.values import Event
+
+REVOCATION_PATIENCE_MS: Final = 1_000
+IDLE_PAUSE_MS: Final = 250
+IDLE_PAUSE_MAX_MS: Final = 30_000
+
+
+def act(session: Session, events: tuple[Event, ...], lead: Lead | None, now_ms: int) -> Step:
+    session, rebalance_request = _on_rebalance_lane(session, now_ms)
+    session, request, find_coordinator = _on_group_lane(session, now_ms)
+    return Step(
+        session,
+        request=request,
+        rebalance_request=rebalance_request,
+        find_coordinator=find_coordinator,
+        lead=lead,
+        events=events,
+        wake_at_ms=_wake_at_ms(session),
+    )
+
+
+def _on_rebalance_lane(session: Session, now_ms: int) -> tuple[Session, RebalanceRequest | None]:
+    due_ms = _rebalance_due_ms(session)
+    if due_ms is None or now_ms < due_ms or session.version is None:
+        return session, None
+    if session.group is GroupState.SYNCING:
+        return replace(session, rebalance_in_flight=InFlight.SYNC), session.sync
+    join = session.join
+    if join is None:
+        assert session.rejoin is not None
+        own = replace(session, joined_of_its_own=not session.rejoin.is_forced)
+        session, join = join_request(own, session.rejoin.reason)
+    session = replace(session, group=GroupState.JOINING, rebalance_in_flight=InFlight.JOIN, rejoin=None)
+    return session, join
+
+
+def _rebalance_due_ms(session: Session) -> int | None:
+    """When the rebalance lane has something to send, None if it has nothing or is busy."""
+    if session.rebalance_in_flight is not None:
+        return None
+    if session.group is GroupState.SYNCING:
+        return session.rebalance_back_off_until_ms
+    if session.group is GroupState.JOINING and session.join is not None:
+        return session.rebalance_back_off_until_ms
+    if session.group in {GroupState.IN, GroupState.JOINING} and session.rejoin is not None:
+        return _join_due_ms(session, session.rejoin)
+    return None
+
+
+def _on_group_lane(session: Session, now_ms: int) -> tuple[Session, GroupRequest | None, bool]:
+    due_ms = _group_due_ms(session)
+    if due_ms is None or now_ms < due_ms:
+        return session, None, False
+    if session.version is None:
+        return replace(session, in_flight=InFlight.COORDINATOR), None, True
+    if session.group in BEATING:
+        return replace(session, in_flight=InFlight.HEARTBEAT, sent_at_ms=now_ms), heartbeat_request(session), False
+    reason = "the processing thread hangs" if session.tasks is TaskState.STALE else "the member is closed"
+    return replace(session, in_flight=InFlight.LEAVE), leave_request(session, reason), False
+
+
+def _group_due_ms(session: Session) -> int | None:
+    if session.in_flight is not None:
+        return None
+    if session.stale_leave_pending or session.group is GroupState.LEAVING:
+        return session.back_off_until_ms
+    if session.version is None and session.group in TAKING_PART and session.rebalance_in_flight is None:
+        return session.back_off_until_ms
+    if session.group in BEATING:
+        return max(session.sent_at_ms + session.heartbeat_interval_ms, session.back_off_until_ms)
+    return None
+
+
+def _wake_at_ms(session: Session) -> int | None:
+    times = [_group_due_ms(session)]
+    if session.version is not None:
+        times.append(_rebalance_due_ms(session))
+    if session.sources_missing_since_ms is not None and not session.sources_missing_told:
+        times.append(session.sources_missing_since_ms + session.membership.missing_source_topics_timeout_ms)
+    if must_poll(session):
+        times.append(session.polled_at_ms + session.membership.rebalance_timeout_ms)
+    if session.group is GroupState.IN and session.rejoin is None:
+        times.append(session.rejoin_at_ms)
+    return min((time for time in times if time is not None), default=None)
+
+
+def _pause_ms(session: Session) -> int:
+    rounds = session.idle_rounds
+    return min(IDLE_PAUSE_MS << min(rounds - 1, 16), IDLE_PAUSE_MAX_MS) if rounds else 0
+
+
+def _join_due_ms(session: Session, rejoin: Rejoin) -> int:
+    if session.group is GroupState.IN and is_held(session.gone, session.held):
+        due_ms = rejoin.since_ms + REVOCATION_PATIENCE_MS
+    else:
+        due_ms = rejoin.since_ms
+    if not rejoin.is_forced:
+        due_ms = max(due_ms, session.synced_at_ms + _pause_ms(session))
+    return max(due_ms, session.rebalance_back_off_until_ms)
+
+
+def must_poll(session: Session) -> bool:
+    return session.tasks is TaskState.RUNNING and session.group in TAKING_PART and session.generation != NO_GENERATION

@@ -1,0 +1,583 @@
+"""A member of a classic consumer group as a pure state machine: ``step(session, event, now_ms) -> Step``.
+
+Rules that it keeps:
+
+1. It joins when it starts, when the group rebalances, and of its own accord: when nothing is held any more of what it
+   claimed and was not given, when a warm-up task has caught up, when its topology is asked for, when the time is over
+   that the leader set, when the leader knows a reason.
+2. It never joins of its own accord before the SyncGroup of its generation is answered, and with a growing pause while the
+   generations that it begins change nothing for it: a join during a rebalance makes others miss their sync (KAFKA-14382).
+3. A JoinGroup claims what is held at that moment. Until SyncGroup is answered nothing beyond it may be opened. Only while
+   tasks are being let go it waits, for a second at most, so that one rebalance confirms many.
+4. A JoinGroup or SyncGroup whose answer is lost is sent again as it was.
+5. A missed or refused SyncGroup costs neither tasks nor claims: the member says so when it joins again (KAFKA-14639).
+6. Commits carry the generation from the answer to JoinGroup on; tasks that were claimed go on meanwhile.
+7. There is a heartbeat each interval in a generation, and while leading. A waiting JoinGroup or SyncGroup needs none. What a
+   heartbeat is told after a join has begun does not count: the join is told the same.
+8. On each lane (heartbeats; joins) one request is in flight at most.
+9. UNKNOWN_MEMBER_ID costs all tasks: nothing is sent until the processing thread, having heard of it, has reported that
+   nothing is open. So does a generation that a static member missed: brokers keep it in the group with old claims.
+10. A restarted static member gets what the broker stored. If it answers another subscription of this process and topology it
+    is taken, otherwise nothing is opened and the member joins again at once.
+11. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.
+
+Source: ``GroupCoordinator`` and ``AbstractCoordinator`` of Kafka; KIP-345, KIP-394, KIP-814.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from streamsrt.errors import StreamsError
+from streamsrt.membership.classic.assigned import Assigned, assigned_by
+from streamsrt.membership.classic.requests import caught_up_warmups, sync_request, with_member_id
+from streamsrt.membership.classic.sending import act, must_poll
+from streamsrt.membership.classic.state import (
+    BEATING,
+    TAKING_PART,
+    Answered,
+    CoordinatorFound,
+    GroupState,
+    Happening,
+    InFlight,
+    Lead,
+    Led,
+    LedMember,
+    OwnedReported,
+    RebalanceAnswered,
+    RebalanceFailed,
+    Refused,
+    Rejoin,
+    RequestFailed,
+    Session,
+    Step,
+    TaskState,
+    Tick,
+    Wanted,
+    is_held,
+    not_given,
+    union,
+)
+from streamsrt.membership.classic.values import NO_GENERATION
+from streamsrt.membership.errors import refusal
+from streamsrt.membership.state import OffsetReport
+from streamsrt.membership.values import (
+    NOTHING,
+    AssignmentChanged,
+    EpochChanged,
+    Event,
+    HeartbeatRecovered,
+    HeartbeatTrouble,
+    Join,
+    Leave,
+    LeftGroup,
+    MembershipFailed,
+    ReleaseTasks,
+    ReportOwned,
+    RequestShutdown,
+    SetTaskOffsets,
+    SourceTopicsMissing,
+    StatusChanged,
+    StatusCode,
+    TasksLost,
+)
+from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
+from streamsrt.wire.types import JoinGroupResponse, SyncGroupResponse
+
+_COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+
+class Change(NamedTuple):
+    session: Session
+    events: tuple[Event, ...] = ()
+    lead: Lead | None = None
+
+
+def step(session: Session, event: Happening, now_ms: int) -> Step:
+    """The next state, and what is to be sent and told."""
+    if session.ended:
+        return Step(session)
+    session, events, lead = _HANDLERS[type(event)](session, event, now_ms)
+    if not session.ended:
+        session, more = _check_times(session, now_ms)
+        events += more
+    session = _count(session, events)
+    if session.ended:
+        return Step(session, events=events)
+    session = _look_for_reasons(_rejoin_if_free(session, now_ms), now_ms)
+    return act(session, events, lead if session.group is GroupState.LEADING else None, now_ms)
+
+
+def alive(session: Session, polled_at_ms: int) -> Session:
+    """The processing thread was alive at this time. To be told before every event."""
+    return replace(session, polled_at_ms=polled_at_ms) if polled_at_ms > session.polled_at_ms else session
+
+
+def _count(session: Session, events: tuple[Event, ...]) -> Session:
+    if not events:
+        return session
+    assigned_at, lost_at = session.assigned_at, session.lost_at
+    for number, event in enumerate(events, session.told + 1):
+        if isinstance(event, TasksLost):
+            lost_at = number
+        if isinstance(event, TasksLost | ReleaseTasks | AssignmentChanged):
+            assigned_at = number
+    return replace(session, told=session.told + len(events), assigned_at=assigned_at, lost_at=lost_at)
+
+
+# ----------------------------------------------------------------------------------------------------------- commands
+
+
+def _join(session: Session, _: Join, now_ms: int) -> Change:
+    if session.group is not GroupState.OUT or session.rejoin is not None:
+        return Change(session)
+    return Change(replace(_joining(session, "the member starts", now_ms), polled_at_ms=now_ms))
+
+
+def _joining(session: Session, reason: str, now_ms: int) -> Session:
+    return replace(session, group=GroupState.JOINING, rejoin=Rejoin(reason, now_ms, is_forced=True))
+
+
+def _report_owned(session: Session, event: ReportOwned, now_ms: int) -> Change:
+    return _owned_reported(session, OwnedReported(event.tasks, session.told), now_ms)
+
+
+def _owned_reported(session: Session, event: OwnedReported, now_ms: int) -> Change:
+    has_heard = event.seen >= session.assigned_at
+    session = replace(
+        session,
+        owned=event.tasks,
+        offered=session.assigned if has_heard else session.offered,
+        polled_at_ms=now_ms,
+    )
+    if session.lost_at is not None:
+        if event.seen >= session.lost_at and not event.tasks:
+            session = replace(session, lost_at=None)
+        return Change(session)
+    if session.tasks is TaskState.RELEASING and not event.tasks:
+        # It has said so after it asked to leave: nothing is opened any more.
+        return _all_released(replace(session, offered=NOTHING), now_ms)
+    return Change(session)
+
+
+def _all_released(session: Session, now_ms: int) -> Change:
+    if session.shutdown_application and not session.told_shutdown and session.group in TAKING_PART:
+        return Change(_ask_to_join(session, "the application is to shut down", now_ms))
+    if session.shutdown_application and session.group is not GroupState.IN and session.told_shutdown:
+        return Change(session)
+    return _leave_group(session)
+
+
+def _leave_group(session: Session) -> Change:
+    static = session.membership.instance_id is not None
+    remains = static and session.leave is not None and session.leave.remain
+    if not session.member_id or remains:
+        return _end(session, (LeftGroup(),))
+    return Change(replace(session, group=GroupState.LEAVING, rejoin=None, join=None, sync=None))
+
+
+def _set_task_offsets(session: Session, event: SetTaskOffsets, now_ms: int) -> Change:
+    return Change(replace(session, report=OffsetReport(event.offsets, event.end_offsets)))
+
+
+def _request_shutdown(session: Session, _: RequestShutdown, now_ms: int) -> Change:
+    return _leave(replace(session, shutdown_application=True), Leave(), now_ms)
+
+
+def _leave(session: Session, event: Leave, now_ms: int) -> Change:
+    if session.leave is not None:
+        return Change(session)
+    session = replace(session, leave=event)
+    if session.group not in TAKING_PART or session.generation == NO_GENERATION:
+        lost = (TasksLost("the member left while it was not part of the group"),) if session.held else ()
+        if session.group in TAKING_PART and session.member_id and not lost:
+            return _leave_group(session)
+        return _end(session, (*lost, LeftGroup()))
+    if session.held:
+        return Change(replace(session, tasks=TaskState.RELEASING, assigned=NOTHING), (ReleaseTasks(),))
+    return _all_released(replace(session, tasks=TaskState.RELEASING, assigned=NOTHING), now_ms)
+
+
+def _wanted(session: Session, event: Wanted, now_ms: int) -> Change:
+    return Change(_ask_to_join(session, event.reason, now_ms))
+
+
+# ------------------------------------------------------------------------------------------- what the network answers
+
+
+def _coordinator_found(session: Session, event: CoordinatorFound, now_ms: int) -> Change:
+    return Change(replace(session, version=event.version, in_flight=None))
+
+
+def _request_failed(session: Session, event: RequestFailed, now_ms: int) -> Change:
+    in_flight = session.in_flight
+    session = replace(session, in_flight=None, version=None)
+    if in_flight is InFlight.LEAVE or session.group is GroupState.LEAVING:
+        return _after_leave(session, now_ms)
+    if session.tasks is TaskState.STALE:
+        return Change(replace(session, stale_leave_pending=False))
+    if session.group not in TAKING_PART:
+        return Change(session)
+    return _retry(session, event.reason, now_ms)
+
+
+def _rebalance_failed(session: Session, event: RebalanceFailed, now_ms: int) -> Change:
+    lost = session.rebalance_in_flight
+    session = replace(session, rebalance_in_flight=None, version=None)
+    if not _is_awaited(session, lost):
+        return Change(session)
+    return _retry(replace(session, join_was_lost=session.join_was_lost or lost is InFlight.JOIN), event.reason, now_ms)
+
+
+def _is_awaited(session: Session, answered: InFlight | None) -> bool:
+    """Whether the answer still means anything: the member may have left, or have lost everything, meanwhile."""
+    wanted = GroupState.JOINING if answered is InFlight.JOIN else GroupState.SYNCING
+    return session.group is wanted
+
+
+def _refused(session: Session, event: Refused, now_ms: int) -> Change:
+    return _fatal(session, event.error)
+
+
+def _answered(session: Session, event: Answered, now_ms: int) -> Change:
+    answered = session.in_flight
+    session = replace(session, in_flight=None)
+    if answered is InFlight.LEAVE:
+        return _after_leave(session, now_ms)
+    if answered is not InFlight.HEARTBEAT or session.group not in BEATING:
+        return Change(session)
+    code = event.response.error_code
+    if code == ErrorCode.NONE:
+        return _recovered(session, now_ms)
+    if code == ErrorCode.REBALANCE_IN_PROGRESS:
+        return _rebalances(session, now_ms)
+    return _on_error(session, code, now_ms)
+
+
+def _rebalances(session: Session, now_ms: int) -> Change:
+    """The group waits for this member to join."""
+    session, events, _ = _recovered(session, now_ms)
+    if session.group is not GroupState.IN:
+        session = replace(session, missed_sync=True, sync=None, group=GroupState.IN)
+    return Change(_ask_to_join(session, "the group rebalances", now_ms, is_forced=True), events)
+
+
+def _rebalance_answered(session: Session, event: RebalanceAnswered, now_ms: int) -> Change:
+    answered = session.rebalance_in_flight
+    session = replace(session, rebalance_in_flight=None)
+    if not _is_awaited(session, answered):
+        return Change(session)
+    if isinstance(event.response, JoinGroupResponse):
+        return _join_answered(session, event.response, now_ms)
+    return _sync_answered(session, event.response, now_ms)
+
+
+def _join_answered(session: Session, response: JoinGroupResponse, now_ms: int) -> Change:
+    code = response.error_code
+    if code == ErrorCode.MEMBER_ID_REQUIRED and session.join is not None:
+        # The same words again, now with the id (KIP-394).
+        return Change(
+            replace(session, member_id=response.member_id, join=with_member_id(session.join, response.member_id))
+        )
+    if code != ErrorCode.NONE:
+        return _on_error(session, code, now_ms)
+    session, events, _ = _recovered(session, now_ms)
+    changed = response.generation_id != session.generation
+    session = replace(
+        session,
+        member_id=response.member_id,
+        generation=response.generation_id,
+        join=None,
+        join_was_lost=False,
+        sent_at_ms=now_ms,
+    )
+    if changed:
+        events += (EpochChanged(response.generation_id),)
+    if response.leader != response.member_id or response.skip_assignment:
+        session = replace(session, group=GroupState.SYNCING, sync=sync_request(session, {}))
+        return Change(session, events)
+    members = tuple(LedMember(m.member_id, m.group_instance_id, bytes(m.metadata)) for m in response.members)
+    lead = Lead(response.generation_id, response.protocol_name or "", members)
+    return Change(replace(session, group=GroupState.LEADING), events, lead)
+
+
+def _led(session: Session, event: Led, now_ms: int) -> Change:
+    if session.group is not GroupState.LEADING or event.generation != session.generation:
+        return Change(session)
+    sync = sync_request(session, dict(event.assignments))
+    return Change(replace(session, group=GroupState.SYNCING, sync=sync))
+
+
+def _sync_answered(session: Session, response: SyncGroupResponse, now_ms: int) -> Change:
+    code = response.error_code
+    if code == ErrorCode.REBALANCE_IN_PROGRESS:
+        return _rebalances(session, now_ms)
+    if code != ErrorCode.NONE:
+        return _on_error(session, code, now_ms)
+    session, events, _ = _recovered(session, now_ms)
+    session = replace(session, sync=None, group=GroupState.IN, synced_at_ms=now_ms, sent_at_ms=now_ms)
+    change = _take(session, assigned_by(session, bytes(response.assignment)), now_ms)
+    return Change(change.session, events + change.events)
+
+
+# ----------------------------------------------------------------------------------------------------- the assignment
+
+
+def _take(session: Session, given: Assigned, now_ms: int) -> Change:
+    if given.error is not None:
+        return _fatal(session, given.error)
+    if given.told is None:
+        if session.tasks is TaskState.RELEASING and not session.held:
+            return _leave_group(session)
+        session = replace(session, missed_sync=True, idle_rounds=session.idle_rounds + 1)
+        return Change(_ask_to_join(session, given.why_not, now_ms))
+    told = given.told
+    session = replace(
+        session,
+        fences=0,
+        missed_sync=False,
+        synced_generation=session.generation,
+        recovery_lag=told.recovery_lag,
+        topology_wanted=told.send_topology,
+        rejoin_at_ms=None if told.rejoin_after_ms is None else now_ms + told.rejoin_after_ms,
+        partitions=session.partitions | told.assigned_partitions,
+        echo=given.echo or session.echo,
+        gone=not_given(session.claimed, told.tasks),
+    )
+    session, events = _take_statuses(session, given, now_ms)
+    if session.tasks is TaskState.RELEASING:
+        if session.held:
+            return Change(session, events)
+        last = _all_released(session, now_ms)
+        return Change(last.session, events + last.events)
+    changes = session.is_new or told.tasks != session.assigned
+    session = replace(
+        session,
+        assigned=told.tasks,
+        offered=union(session.offered, told.tasks),
+        partitions=session.partitions if session.gone else told.assigned_partitions,
+        is_new=False,
+        idle_rounds=0 if changes or not session.joined_of_its_own else session.idle_rounds + 1,
+    )
+    if changes:
+        events += (AssignmentChanged(told.tasks, session.generation, told.why),)
+    return Change(session, events)
+
+
+def _take_statuses(session: Session, given: Assigned, now_ms: int) -> tuple[Session, tuple[Event, ...]]:
+    statuses = given.statuses
+    missing = any(status.code is StatusCode.MISSING_SOURCE_TOPICS for status in statuses)
+    since = session.sources_missing_since_ms
+    changed = statuses != session.statuses
+    session = replace(
+        session,
+        statuses=statuses,
+        sources_missing_since_ms=(now_ms if since is None else since) if missing else None,
+        sources_missing_told=session.sources_missing_told and missing,
+    )
+    return session, (*given.unknown, StatusChanged(statuses)) if changed else given.unknown
+
+
+# ------------------------------------------------------------------------------------------------- reasons to join again
+
+
+def _ask_to_join(session: Session, reason: str, now_ms: int, *, is_forced: bool = False) -> Session:
+    known = session.rejoin
+    if known is not None and (known.is_forced or not is_forced):
+        return session
+    return replace(session, rejoin=Rejoin(reason, now_ms, is_forced))
+
+
+def _look_for_reasons(session: Session, now_ms: int) -> Session:
+    if session.group is not GroupState.IN or session.rejoin is not None:
+        return session
+    if session.gone and not is_held(session.gone, session.held):
+        return replace(_ask_to_join(session, "tasks are released", now_ms), gone=NOTHING)
+    if session.tasks is not TaskState.RUNNING:
+        return session
+    if session.topology_wanted:
+        return _ask_to_join(session, "the leader asks for the topology", now_ms)
+    if not caught_up_warmups(session) <= session.said_caught_up:
+        return _ask_to_join(session, "a warm-up task has caught up", now_ms)
+    if session.rejoin_at_ms is not None and now_ms >= session.rejoin_at_ms:
+        return replace(_ask_to_join(session, "the leader has set this time", now_ms), rejoin_at_ms=None)
+    return session
+
+
+# ------------------------------------------------------------------------------------------------------------- errors
+
+
+def _on_error(session: Session, code: int, now_ms: int) -> Change:
+    said = error_name(code)
+    if code in _COORDINATOR_MOVED:
+        return _retry(replace(session, version=None), said, now_ms)
+    if code == ErrorCode.UNKNOWN_MEMBER_ID:
+        return _lose_tasks(session, said, now_ms)
+    if code == ErrorCode.ILLEGAL_GENERATION:
+        return _on_old_generation(session, now_ms)
+    if code == ErrorCode.UNKNOWN_SERVER_ERROR and session.group is GroupState.SYNCING:
+        change = _retry(replace(session, missed_sync=True, sync=None, group=GroupState.IN), said, now_ms)
+        return change._replace(session=_ask_to_join(change.session, "the sync failed", now_ms))
+    if is_retriable(code):
+        return _retry(session, said, now_ms)
+    return _fatal(session, refusal(session.membership, code, None))
+
+
+def _on_old_generation(session: Session, now_ms: int) -> Change:
+    """A dynamic member is part of a newer generation only if a JoinGroup of its own arrived, with its claims; brokers keep a
+    static one that missed a generation (KAFKA-13419)."""
+    if session.membership.instance_id is not None and not session.join_was_lost:
+        return _lose_tasks(session, "a generation of the group was missed", now_ms)
+    session = replace(session, missed_sync=True, sync=None, group=GroupState.IN)
+    return Change(_ask_to_join(session, "the generation is old", now_ms, is_forced=True))
+
+
+def _retry(session: Session, reason: str, now_ms: int) -> Change:
+    """Tasks, generation and what was to be sent stay."""
+    until_ms = now_ms + _back_off_ms(session, session.failures)
+    session = replace(
+        session,
+        failures=session.failures + 1,
+        sent_at_ms=now_ms - session.heartbeat_interval_ms,
+        back_off_until_ms=until_ms,
+        rebalance_back_off_until_ms=until_ms,
+        trouble_since_ms=now_ms if session.trouble_since_ms is None else session.trouble_since_ms,
+    )
+    return Change(session, (HeartbeatTrouble(reason),) if session.failures == 1 else ())
+
+
+def _back_off_ms(session: Session, failures: int) -> int:
+    membership = session.membership
+    return min(membership.retry_backoff_ms << min(failures, 16), membership.retry_backoff_max_ms)
+
+
+def _recovered(session: Session, now_ms: int) -> Change:
+    if session.trouble_since_ms is None:
+        return Change(session)
+    outage_ms = now_ms - session.trouble_since_ms
+    return Change(replace(session, failures=0, trouble_since_ms=None), (HeartbeatRecovered(outage_ms),))
+
+
+def _lose_tasks(session: Session, reason: str, now_ms: int) -> Change:
+    lost: tuple[Event, ...] = (TasksLost(reason),) if session.held else ()
+    if session.leave is not None:
+        return _end(session, (*lost, LeftGroup()))
+    session, recovered, _ = _recovered(session, now_ms)
+    back_off_ms = _back_off_ms(session, session.fences - 1) if session.fences else 0
+    session = replace(
+        _without_group(session),
+        tasks=TaskState.LOST,
+        fences=session.fences + 1,
+        back_off_until_ms=now_ms + back_off_ms,
+        rebalance_back_off_until_ms=now_ms + back_off_ms,
+    )
+    return Change(session, recovered + lost)
+
+
+def _without_group(session: Session) -> Session:
+    return replace(
+        session,
+        group=GroupState.OUT,
+        member_id="",
+        generation=NO_GENERATION,
+        synced_generation=NO_GENERATION,
+        join=None,
+        join_was_lost=False,
+        sync=None,
+        rejoin=None,
+        rejoin_at_ms=None,
+        missed_sync=False,
+        claimed=NOTHING,
+        gone=NOTHING,
+        assigned=NOTHING,
+        echo=None,
+        is_new=True,
+        said_caught_up=frozenset(),
+        told_shutdown=False,
+    )
+
+
+def _rejoin_if_free(session: Session, now_ms: int) -> Session:
+    """Join anew, unless tasks are still to be given up or a request of the former membership is under way."""
+    if session.tasks not in {TaskState.LOST, TaskState.STALE} or session.lost_at is not None:
+        return session
+    if session.stale_leave_pending or session.in_flight is not None or session.rebalance_in_flight is not None:
+        return session
+    session = replace(
+        session,
+        tasks=TaskState.RUNNING,
+        offered=NOTHING,
+        member_id="",
+        polled_at_ms=now_ms,
+        partitions=frozenset(),
+        sources_missing_since_ms=None,
+        sources_missing_told=False,
+        statuses=(),
+    )
+    return _joining(session, "the member joins anew", now_ms)
+
+
+def _fatal(session: Session, error: StreamsError) -> Change:
+    if session.leave is not None:
+        return _end(session, (LeftGroup(),))
+    session = replace(session, group=GroupState.FATAL, ended=True, in_flight=None, rebalance_in_flight=None)
+    return Change(session, (MembershipFailed(error),))
+
+
+def _end(session: Session, events: tuple[Event, ...]) -> Change:
+    ended = replace(session, group=GroupState.OUT, ended=True, in_flight=None, rebalance_in_flight=None)
+    return Change(ended, events)
+
+
+def _after_leave(session: Session, now_ms: int) -> Change:
+    if session.tasks is not TaskState.STALE:
+        return _end(session, (LeftGroup(),))
+    return Change(replace(session, stale_leave_pending=False, member_id=""))
+
+
+# -------------------------------------------------------------------------------------------------------------- times
+
+
+def _tick(session: Session, _: Tick, now_ms: int) -> Change:
+    return Change(session)
+
+
+def _check_times(session: Session, now_ms: int) -> tuple[Session, tuple[Event, ...]]:
+    events: tuple[Event, ...] = ()
+    since = session.sources_missing_since_ms
+    patience_ms = session.membership.missing_source_topics_timeout_ms
+    if since is not None and not session.sources_missing_told and now_ms >= since + patience_ms:
+        session = replace(session, sources_missing_told=True)
+        detail = next(s.detail for s in session.statuses if s.code is StatusCode.MISSING_SOURCE_TOPICS)
+        events = (SourceTopicsMissing(detail),)
+    limit_ms = session.membership.rebalance_timeout_ms
+    if must_poll(session) and now_ms >= session.polled_at_ms + limit_ms:
+        # A static member keeps its place until its session ends: it says nothing meanwhile.
+        leaves = bool(session.member_id) and session.membership.instance_id is None
+        member_id = session.member_id
+        session = replace(
+            _without_group(session), tasks=TaskState.STALE, stale_leave_pending=leaves, member_id=member_id
+        )
+        events += (TasksLost(f"the processing thread did not poll for {limit_ms} ms (max.poll.interval.ms)"),)
+    return session, events
+
+
+_HANDLERS: dict[type, Callable[[Session, Any, int], Change]] = {
+    Join: _join,
+    ReportOwned: _report_owned,
+    OwnedReported: _owned_reported,
+    SetTaskOffsets: _set_task_offsets,
+    RequestShutdown: _request_shutdown,
+    Leave: _leave,
+    CoordinatorFound: _coordinator_found,
+    Answered: _answered,
+    RequestFailed: _request_failed,
+    RebalanceAnswered: _rebalance_answered,
+    RebalanceFailed: _rebalance_failed,
+    Refused: _refused,
+    Led: _led,
+    Wanted: _wanted,
+    Tick: _tick,
+}

@@ -1,0 +1,295 @@
+"""What a member of a classic group knows (:class:`Session`), what can happen to it, and what follows: values only.
+
+The machine over them is :mod:`streamsrt.membership.classic.session`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from streamsrt.errors import StreamsError
+from streamsrt.membership.classic.values import NO_DIGEST, NO_GENERATION, Echo
+from streamsrt.membership.state import OffsetReport
+from streamsrt.membership.values import (
+    NOTHING,
+    Command,
+    Event,
+    GroupMembership,
+    Join,
+    Leave,
+    Status,
+    Task,
+    Tasks,
+    TopicPartition,
+)
+from streamsrt.wire import types
+
+GroupRequest: TypeAlias = types.HeartbeatRequest | types.LeaveGroupRequest
+RebalanceRequest: TypeAlias = types.JoinGroupRequest | types.SyncGroupRequest
+
+
+class GroupState(Enum):
+    """Where the member stands in its group."""
+
+    OUT = "out"
+    JOINING = "joining"
+    LEADING = "leading"
+    SYNCING = "syncing"
+    IN = "in"
+    LEAVING = "leaving"
+    FATAL = "fatal"
+
+
+TAKING_PART = frozenset({GroupState.JOINING, GroupState.LEADING, GroupState.SYNCING, GroupState.IN})
+BEATING = frozenset({GroupState.IN, GroupState.LEADING})
+
+
+class TaskState(Enum):
+    """Where it stands with its tasks. LOST and STALE: nothing is sent until nothing is open."""
+
+    RUNNING = "running"
+    RELEASING = "releasing"
+    LOST = "lost"
+    STALE = "stale"
+
+
+class InFlight(Enum):
+    COORDINATOR = "coordinator"
+    HEARTBEAT = "heartbeat"
+    LEAVE = "leave"
+    JOIN = "join"
+    SYNC = "sync"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoin:
+    """The member is to join again. ``is_forced``: the group rebalances, and waits for it."""
+
+    reason: str
+    since_ms: int
+    is_forced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """All that the machine knows. ``version``: that of JoinGroup; None: the coordinator has to be found (again)."""
+
+    membership: GroupMembership
+    digest: bytes = NO_DIGEST
+    heartbeat_interval_ms: int = 3_000
+    group: GroupState = GroupState.OUT
+    tasks: TaskState = TaskState.RUNNING
+    ended: bool = False
+    member_id: str = ""
+    generation: int = NO_GENERATION
+    synced_generation: int = NO_GENERATION
+    """The last one whose assignment the member got."""
+    version: int | None = None
+    in_flight: InFlight | None = None
+    """On the lane of heartbeats; the search for the coordinator is on it, too."""
+    rebalance_in_flight: InFlight | None = None
+    back_off_until_ms: int = 0
+    rebalance_back_off_until_ms: int = 0
+    failures: int = 0
+    trouble_since_ms: int | None = None
+    fences: int = 0
+    sent_at_ms: int = 0
+
+    unique: int = 0
+    join: types.JoinGroupRequest | None = None
+    """Sent and not answered: to be repeated as it is."""
+    join_was_lost: bool = False
+    """Whether an answer to a JoinGroup did not arrive since the last one that did."""
+    sync: types.SyncGroupRequest | None = None
+    claimed: Tasks = NOTHING
+    """What the last JoinGroup said that the member holds."""
+    told_shutdown: bool = False
+    joined_of_its_own: bool = False
+    missed_sync: bool = False
+    rejoin: Rejoin | None = None
+    idle_rounds: int = 0
+    """Generations, one after the other, that the member began and that changed nothing for it."""
+    synced_at_ms: int = 0
+    rejoin_at_ms: int | None = None
+    topology_wanted: bool = False
+    gone: Tasks = NOTHING
+    """What was claimed and not given: when nothing of it is held any more, the member joins again to say so."""
+    echo: Echo | None = None
+    partitions: frozenset[TopicPartition] = frozenset()
+
+    assigned: Tasks = NOTHING
+    owned: Tasks = NOTHING
+    offered: Tasks = NOTHING
+    """The tasks of every assignment that the processing thread had not heard of when it last said what it owns, and of the
+    latest."""
+    assigned_at: int = 0
+    """The number of the last event that told what to run."""
+    told: int = 0
+    lost_at: int | None = None
+    """The number of the TasksLost that has not been answered yet."""
+    is_new: bool = True
+    """Whether no assignment was told since the member joined anew."""
+
+    recovery_lag: int = -1
+    report: OffsetReport | None = None
+    said_caught_up: frozenset[Task] = frozenset()
+    statuses: tuple[Status, ...] = ()
+    sources_missing_since_ms: int | None = None
+    sources_missing_told: bool = False
+    shutdown_application: bool = False
+    leave: Leave | None = None
+    stale_leave_pending: bool = False
+    polled_at_ms: int = 0
+
+    @property
+    def held(self) -> Tasks:
+        """What the member has open, or may open before it hears anything else."""
+        return union(self.owned, self.offered)
+
+
+def union(one: Tasks, other: Tasks) -> Tasks:
+    """Each task once, in its strongest role."""
+    active = one.active | other.active
+    standby = (one.standby | other.standby) - active
+    return Tasks(active, standby, (one.warmup | other.warmup) - active - standby)
+
+
+def not_given(claimed: Tasks, given: Tasks) -> Tasks:
+    """What has to be let go: active tasks that are active no more, others that are gone altogether."""
+    everything = given.active | given.standby | given.warmup
+    return Tasks(claimed.active - given.active, claimed.standby - everything, claimed.warmup - everything)
+
+
+def is_held(tasks: Tasks, held: Tasks) -> bool:
+    """Whether anything of ``tasks`` is held in the same role."""
+    return bool(tasks.active & held.active or tasks.standby & held.standby or tasks.warmup & held.warmup)
+
+
+# ------------------------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedReported:
+    """A ReportOwned of a processing thread that had heard of the first ``seen`` events when it sent it."""
+
+    tasks: Tasks
+    seen: int
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorFound:
+    """There is a connection to the coordinator, which serves JoinGroup up to this version."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """To a heartbeat or a LeaveGroup."""
+
+    response: types.HeartbeatResponse | types.LeaveGroupResponse
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed:
+    """No answer to a heartbeat or a LeaveGroup, or no coordinator to be found."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceAnswered:
+    """To a JoinGroup or a SyncGroup."""
+
+    response: types.JoinGroupResponse | types.SyncGroupResponse
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceFailed:
+    """No answer to a JoinGroup or a SyncGroup."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The broker can't serve this client at all."""
+
+    error: StreamsError
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """This member has led: the assignments of the generation, as bytes by member id."""
+
+    generation: int
+    assignments: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """There is a reason to join again that only the leader knows: topics came or changed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+Happening: TypeAlias = (
+    Command
+    | OwnedReported
+    | Join
+    | CoordinatorFound
+    | Answered
+    | RequestFailed
+    | RebalanceAnswered
+    | RebalanceFailed
+    | Refused
+    | Led
+    | Wanted
+    | Tick
+)
+"""What the machine hears: commands, and the events above."""
+
+
+# -------------------------------------------------------------------------------------------------------- what follows
+
+
+@dataclass(frozen=True, slots=True)
+class LedMember:
+    """A member of the generation that is to be led, with what it said."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """The broker has made this member the leader of the generation; the answer is :class:`Led`."""
+
+    generation: int
+    protocol_name: str
+    members: tuple[LedMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What follows: on each lane one request at most; a search for the coordinator goes alone.
+
+    ``wake_at_ms``: when to send a Tick.
+    """
+
+    session: Session
+    request: GroupRequest | None = None
+    rebalance_request: RebalanceRequest | None = None
+    find_coordinator: bool = False
+    lead: Lead | None = None
+    events: tuple[Event, ...] = ()
+    wake_at_ms: int | None = None
