@@ -87,6 +87,8 @@ class Broker:
         self.fsync = Fsync(configs["log.fsync"])
         self.purgatory = Purgatory()
         self.slices = Slices()
+        self.reading = Slices()
+        """For large fetches, apart from all other long work."""
         self.memory = QueuedBytes(self._memory_bytes_max())
         self.topics = TopicRegistry(
             directory,

@@ -6,8 +6,8 @@
    that contains the offset is given from its start; the client drops what lies before.
 4. Fetch sessions are not kept: a full request is answered with session id 0, which tells the client to send full
    requests always; an incremental one is refused.
-5. A fetch of many partitions is collected in slices, each partition once. While it waits, only the partitions that got
-   something are looked at.
+5. A fetch of many partitions, or of much, is collected in slices, each partition once. While it waits, only the partitions
+   that got something are looked at, and nothing is read: their sizes tell whether there is enough, as on Kafka.
 6. While too many answers wait to be sent (``queued.max.request.bytes``), a fetch gives little.
 7. ``read_committed`` stops at the last stable offset and lists the aborted transactions of what is given.
 """
@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from coordinator.broker.broker import Answer, Broker, Handler, Request
 from coordinator.broker.purgatory import Watch
 from coordinator.broker.topics import Topic
-from coordinator.log import LogError, PartitionLog
+from coordinator.log import LogError, PartitionLog, ReadResult
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.schema import ApiKey
 from streamsrt.wire.types import (
@@ -34,9 +35,12 @@ from streamsrt.wire.types import (
 TOPIC_ID_VERSION = 13
 PARTITIONS_AT_ONCE = 500
 PARTITIONS_PER_STEP = 32
+READ_AT_ONCE_BYTES = 2 << 20
 _BYTES_UNDER_PRESSURE = 1 << 16
 _READ_COMMITTED = 1
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+
+Steps: TypeAlias = "Generator[None, None, None]"
 
 
 def handle_fetch(broker: Broker, request: Request) -> Answer:
@@ -45,31 +49,62 @@ def handle_fetch(broker: Broker, request: Request) -> Answer:
     if refused is not None:
         return refused
     by_id = request.header.api_version >= TOPIC_ID_VERSION
+    _bound(broker, message)
+    looked, found = broker.purgatory.round, _Found()
+    steps = _collect(broker, message, found, by_id=by_id)
+    if sum(len(each.partitions) for each in message.topics) > PARTITIONS_AT_ONCE:
+        return _fetch_wide(broker, message, steps, found, by_id=by_id)
+    if not _at_once(steps, found):
+        return _fetch_much(broker, message, steps, looked, found, by_id=by_id)
+    if found.is_enough(message) or message.max_wait_ms <= 0:
+        return found.answer
+    return _wait(broker, message, looked, found, by_id=by_id)
+
+
+def _bound(broker: Broker, message: FetchRequest) -> None:
+    """Lets a request ask for no more than there may be."""
     message.max_bytes = min(message.max_bytes, broker.integer("fetch.max.bytes"))
     if broker.memory.is_full:
         message.max_bytes = min(message.max_bytes, _BYTES_UNDER_PRESSURE)
     message.min_bytes = min(message.min_bytes, message.max_bytes)
-    count = sum(len(each.partitions) for each in message.topics)
-    if count > PARTITIONS_AT_ONCE:
-        return _fetch_later(broker, message, by_id=by_id)
-    found = whole(_collect(broker, message, by_id=by_id))
-    if found.is_enough(message) or message.max_wait_ms <= 0:
-        return found.answer
-    return _wait(broker, message, broker.purgatory.round, found, by_id=by_id)
 
 
-async def _fetch_later(broker: Broker, message: FetchRequest, *, by_id: bool) -> FetchResponse:
+async def _fetch_wide(
+    broker: Broker, message: FetchRequest, steps: Steps, found: _Found, *, by_id: bool
+) -> FetchResponse:
     """Of many partitions."""
     async with broker.slices:
         await broker.slices.run(_fold(message))
         looked = broker.purgatory.round
-        found = await broker.slices.run(_collect(broker, message, by_id=by_id))
+        await broker.slices.run(steps)
     if found.is_enough(message) or message.max_wait_ms <= 0:
         return found.answer
     return await _wait(broker, message, looked, found, by_id=by_id)
 
 
-def _fold(message: FetchRequest) -> Generator[None, None, None]:
+async def _fetch_much(
+    broker: Broker, message: FetchRequest, steps: Steps, looked: int, found: _Found, *, by_id: bool
+) -> FetchResponse:
+    """``steps`` have begun."""
+    await _read_much(broker, message, steps)
+    if found.is_enough(message) or message.max_wait_ms <= 0:
+        return found.answer
+    return await _wait(broker, message, looked, found, by_id=by_id)
+
+
+async def _read_much(broker: Broker, message: FetchRequest, steps: Steps) -> None:
+    """One at a time: of those that wait for their turn, none holds more than a few records."""
+    async with broker.reading:
+        _bound(broker, message)
+        await broker.reading.run(steps)
+
+
+def _at_once(steps: Steps, found: _Found) -> bool:
+    """Collects what there is, but no more than can be read at once; whether that is all."""
+    return all(found.size < READ_AT_ONCE_BYTES // 2 for _ in steps)
+
+
+def _fold(message: FetchRequest) -> Steps:
     """Leaves each partition once in the request: the last of those that are the same counts, as on Kafka."""
     topics: dict[tuple[str, bytes], FetchRequest.FetchTopic] = {}
     partitions: dict[tuple[str, bytes], dict[int, FetchRequest.FetchPartition]] = {}
@@ -100,25 +135,27 @@ async def _wait(broker: Broker, message: FetchRequest, looked: int, found: _Foun
     while True:
         with broker.purgatory.watch(found.sizes) as watch:
             if broker.purgatory.round == looked:
-                woken = await _enough(broker, message, found, watch, deadline, by_id=by_id)
+                is_over = await _is_over(broker, message, found, watch, deadline, by_id=by_id)
             else:
                 # Somebody has appended since it was looked, to whatever partition: on a busy broker that is always so.
-                woken = loop.time() < deadline
-        looked = broker.purgatory.round
-        if len(found.sizes) > PARTITIONS_AT_ONCE:
+                is_over = loop.time() >= deadline
+        is_wide = len(found.sizes) > PARTITIONS_AT_ONCE
+        looked, found = broker.purgatory.round, _Found()
+        steps = _collect(broker, message, found, by_id=by_id)
+        if is_wide:
             async with broker.slices:
                 looked = broker.purgatory.round
-                found = await broker.slices.run(_collect(broker, message, by_id=by_id))
-        else:
-            found = whole(_collect(broker, message, by_id=by_id))
-        if found.is_enough(message) or not woken:
+                await broker.slices.run(steps)
+        elif not _at_once(steps, found):
+            await _read_much(broker, message, steps)
+        if is_over or found.is_enough(message):
             return found.answer
 
 
-async def _enough(
+async def _is_over(
     broker: Broker, message: FetchRequest, found: _Found, watch: Watch, deadline: float, *, by_id: bool
 ) -> bool:
-    """Waits until there seems to be enough, looking at those partitions alone that got something; False: time is over."""
+    """Waits until there is enough, or time is over; False: until it must be looked what there is."""
     loop = asyncio.get_running_loop()
     committed = message.isolation_level == _READ_COMMITTED
     wanted = {
@@ -131,15 +168,17 @@ async def _enough(
         left = deadline - loop.time()
         woken = await watch.wait(left) if left > 0 else None
         if not woken:
-            return False
+            return True
         for log in woken:
-            if log not in wanted:
-                return True
-            answer, read = _read(log, wanted[log], message.max_bytes, first=True, committed=committed)
-            if answer.error_code or answer.diverging_epoch.epoch >= 0:
-                return True
-            size += read - found.sizes.get(log, 0)
-            found.sizes[log] = read
+            if log not in wanted or _refused(log, wanted[log]) is not None:
+                return False
+            try:
+                end, most = _readable(log, committed=committed), max(0, wanted[log].partition_max_bytes)
+                available = min(most, log.available_bytes(wanted[log].fetch_offset, end, most))
+            except LogError:
+                return False
+            size += available - found.sizes.get(log, 0)
+            found.sizes[log] = available
         if size >= message.min_bytes:
             return True
 
@@ -164,8 +203,8 @@ class _Found:
     """The answer as of now. ``sizes``: the bytes of records in it, by partition; ``is_settled``: it can't wait, since a
     partition has an error to tell."""
 
-    answer: FetchResponse
-    sizes: dict[PartitionLog, int]
+    answer: FetchResponse = field(default_factory=lambda: FetchResponse(error_code=0, session_id=0, responses=[]))
+    sizes: dict[PartitionLog, int] = field(default_factory=dict)
     size: int = 0
     is_settled: bool = False
 
@@ -173,27 +212,16 @@ class _Found:
         return self.is_settled or self.size >= message.min_bytes
 
 
-def whole(steps: Generator[None, None, _Found]) -> _Found:
-    """What comes out of work that is short enough to be done at once."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            found: _Found = stop.value
-            return found
-
-
-def _collect(broker: Broker, message: FetchRequest, *, by_id: bool) -> Generator[None, None, _Found]:
-    """What there is now, a few partitions at a time."""
-    budget = message.max_bytes
+def _collect(broker: Broker, message: FetchRequest, found: _Found, *, by_id: bool) -> Steps:
+    """What there is now, a few partitions and a few megabytes at a time."""
     committed = message.isolation_level == _READ_COMMITTED
-    responses: list[FetchResponse.FetchableTopicResponse] = []
-    found = _Found(FetchResponse(error_code=0, session_id=0, responses=responses), {})
+    responses, told = found.answer.responses, 0
     for each in message.topics:
         topic = broker.topics.by_id(each.topic_id) if by_id else broker.topics.get(each.topic)
         partitions = []
         for count, data in enumerate(each.partitions):
-            if count and not count % PARTITIONS_PER_STEP:
+            if (count and not count % PARTITIONS_PER_STEP) or found.size - told >= READ_AT_ONCE_BYTES:
+                told = found.size
                 yield
             log = _log_of(topic, data.partition)
             if log is None:
@@ -203,18 +231,19 @@ def _collect(broker: Broker, message: FetchRequest, *, by_id: bool) -> Generator
                 partitions.append(_failed(data.partition, missing))
                 found.is_settled = True
                 continue
-            answer, read = _read(log, data, budget - found.size, first=found.size == 0, committed=committed)
+            before = found.size
+            answer, begun = _begin(log, data, message, found, committed=committed)
             if answer.error_code or answer.diverging_epoch.epoch >= 0:
                 found.is_settled = True
-            found.size += read
-            found.sizes[log] = read
+            if begun is not None:
+                yield from _read_on(log, data, message, found, (answer, begun), committed=committed)
+            found.sizes[log] = found.size - before
             partitions.append(answer)
         responses.append(
             FetchResponse.FetchableTopicResponse(topic=each.topic, topic_id=each.topic_id, partitions=partitions)
         )
         if len(responses) % PARTITIONS_PER_STEP == 0:
             yield
-    return found
 
 
 def _failed(partition: int, code: int, log: PartitionLog | None = None) -> FetchResponse.PartitionData:
@@ -229,33 +258,91 @@ def _failed(partition: int, code: int, log: PartitionLog | None = None) -> Fetch
     )
 
 
-def _read(
-    log: PartitionLog, data: FetchRequest.FetchPartition, budget: int, *, first: bool, committed: bool
-) -> tuple[FetchResponse.PartitionData, int]:
+def _refused(log: PartitionLog, data: FetchRequest.FetchPartition) -> FetchResponse.PartitionData | None:
+    """The answer where nothing is to be read."""
     wrong_epoch = _check_epoch(log, data.current_leader_epoch)
     if wrong_epoch:
-        return _failed(data.partition, wrong_epoch, log), 0
-    answer = _failed(data.partition, 0, log)
+        return _failed(data.partition, wrong_epoch, log)
     if data.last_fetched_epoch >= 0:
         epoch, end = log.end_offset_for_epoch(data.last_fetched_epoch)
         if epoch < 0:
-            return _failed(data.partition, ErrorCode.OFFSET_OUT_OF_RANGE, log), 0
+            return _failed(data.partition, ErrorCode.OFFSET_OUT_OF_RANGE, log)
         if epoch < data.last_fetched_epoch or end < data.fetch_offset:
+            answer = _failed(data.partition, 0, log)
             answer.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
-            return answer, 0
-    limit = max(0, min(budget, data.partition_max_bytes))
+            return answer
+    return None
+
+
+def _readable(log: PartitionLog, *, committed: bool) -> int:
+    """The offset up to which records are given."""
+    return log.last_stable_offset if committed else log.high_watermark
+
+
+def _piece(log: PartitionLog, offset: int, left: int, up_to: int, *, first: bool) -> ReadResult:
+    """As much as is read at once of ``left`` bytes; ``first``: one batch even above that."""
+    whole = first or left > READ_AT_ONCE_BYTES
+    result = log.read(offset, max(0, min(left, READ_AT_ONCE_BYTES)), min_one_batch=whole, up_to=up_to)
+    return result if first or result.size_bytes <= left else ReadResult([], 0, offset)
+
+
+def _begin(
+    log: PartitionLog, data: FetchRequest.FetchPartition, message: FetchRequest, found: _Found, *, committed: bool
+) -> tuple[FetchResponse.PartitionData, ReadResult | None]:
+    """The answer with what is read at once; and that, if there is more."""
+    refused = _refused(log, data)
+    if refused is not None:
+        return refused, None
+    answer = _failed(data.partition, 0, log)
+    left = min(message.max_bytes - found.size, data.partition_max_bytes)
+    end = _readable(log, committed=committed)
     try:
-        end = log.last_stable_offset if committed else log.high_watermark
-        result = log.read(data.fetch_offset, limit, min_one_batch=first, up_to=end)
-        answer.records = result.buffers
-        if committed:
-            answer.aborted_transactions = [
-                FetchResponse.AbortedTransaction(producer_id=producer_id, first_offset=offset)
-                for producer_id, offset in log.aborted_transactions(data.fetch_offset, result.next_offset)
-            ]
+        result = _piece(log, data.fetch_offset, left, end, first=not found.size)
     except LogError as error:
-        return _failed(data.partition, error.error_code, log), 0
-    return answer, result.size_bytes
+        return _failed(data.partition, error.error_code, log), None
+    answer.records = result.buffers
+    found.size += result.size_bytes
+    if committed:
+        answer.aborted_transactions = _aborted(log, data.fetch_offset, result.next_offset)
+    has_more = left > READ_AT_ONCE_BYTES and result.buffers and result.next_offset < end
+    return answer, result if has_more else None
+
+
+def _read_on(
+    log: PartitionLog,
+    data: FetchRequest.FetchPartition,
+    message: FetchRequest,
+    found: _Found,
+    begun: tuple[FetchResponse.PartitionData, ReadResult],
+    *,
+    committed: bool,
+) -> Steps:
+    """Reads the rest of a partition that has more than is read at once."""
+    answer, (buffers, size, offset) = begun
+    end = _readable(log, committed=committed)
+    while offset < end:
+        yield
+        left = min(message.max_bytes - found.size, data.partition_max_bytes - size)
+        try:
+            result = _piece(log, offset, left, end, first=False)
+        except LogError:
+            # What was there a moment ago is deleted: what was read of it is given.
+            break
+        if not result.size_bytes:
+            break
+        buffers += result.buffers
+        size += result.size_bytes
+        found.size += result.size_bytes
+        offset = result.next_offset
+    if committed:
+        answer.aborted_transactions = _aborted(log, data.fetch_offset, offset)
+
+
+def _aborted(log: PartitionLog, from_offset: int, to_offset: int) -> list[FetchResponse.AbortedTransaction]:
+    return [
+        FetchResponse.AbortedTransaction(producer_id=producer_id, first_offset=offset)
+        for producer_id, offset in log.aborted_transactions(from_offset, to_offset)
+    ]
 
 
 def _check_epoch(log: PartitionLog, current: int) -> int:

@@ -83,6 +83,11 @@ class QueuedBytes:
     # --------------------------------------------------------------------------------------------------------- pressure
 
     @property
+    def has_waiting(self) -> bool:
+        """Whether somebody waits for memory that requests hold."""
+        return bool(self._waiting)
+
+    @property
     def is_pressed(self) -> bool:
         """Whether somebody waits for memory that others hold."""
-        return bool(self._waiting) or self.is_full
+        return self.has_waiting or self.is_full

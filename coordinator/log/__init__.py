@@ -6,6 +6,7 @@ module              what is in it
 ``directory``       :class:`LogDirectory`: owner, format version, clean shutdown, the partitions
 ``partition_log``   :class:`PartitionLog`: append, read, look up, retention, truncation
 ``segment``         one file of batches, and reading from it
+``results``         what an append and a read give
 ``index``           the sparse offset and time index of a segment
 ``producer_state``  sequences of idempotent producers, open and aborted transactions
 ``validation``      what a producer may send: whole batches, right headers
@@ -46,8 +47,9 @@ from coordinator.log.errors import (
     UnsupportedMagicError,
 )
 from coordinator.log.fsync import Syncer
-from coordinator.log.partition_log import AppendInfo, PartitionLog, ReadResult
+from coordinator.log.partition_log import PartitionLog
 from coordinator.log.recovery import Repair, truncate_at_corruption
+from coordinator.log.results import AppendInfo, ReadResult
 
 __all__ = [
     "AppendInfo",

@@ -25,7 +25,6 @@ from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from coordinator.log import recovery
 from coordinator.log.checkpoint import Checkpoint
@@ -39,6 +38,7 @@ from coordinator.log.errors import LogClosedError, LogFailedError, OffsetOutOfRa
 from coordinator.log.files import sync_directory, with_suffix
 from coordinator.log.fsync import Syncer, SyncRequest
 from coordinator.log.producer_state import ProducerState, WrittenBatch
+from coordinator.log.results import AppendInfo, ReadResult
 from coordinator.log.segment import OFFSETS_MAX, SNAPSHOT_SUFFIX, Segment
 from coordinator.log.validation import Batch, split_batches
 from streamsrt.wire.records import find_timestamp, read_header
@@ -47,24 +47,6 @@ logger = logging.getLogger(__name__)
 
 _HEAD = struct.Struct(">qii")
 _CLOSED_SEGMENTS_OPEN_MAX = 4
-
-
-class AppendInfo(NamedTuple):
-    """Where an append went. ``log_append_time_ms`` is -1 for ``CreateTime``; a ``duplicate`` was there before."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    duplicate: bool
-
-
-class ReadResult(NamedTuple):
-    """Whole batches in order, their size, and the offset to read from next."""
-
-    buffers: list[memoryview]
-    size_bytes: int
-    next_offset: int
 
 
 class PartitionLog:
@@ -343,8 +325,7 @@ class PartitionLog:
             first = min_one_batch and not buffers
             left_bytes = max(max_bytes - size_bytes, 0)
             found = segment.read(offset, left_bytes, limit, limit_offset, whole_first=first)
-            if segment is not self._segments[-1]:
-                self._keep_open(segment)
+            self._keep_open(segment)
             if found is None:
                 break
             buffers.append(found.data)
@@ -354,9 +335,21 @@ class PartitionLog:
                 break
         return ReadResult(buffers, size_bytes, offset)
 
+    def available_bytes(self, offset: int, up_to: int, enough: int) -> int:
+        """The size of what :meth:`read` could give, counted no further than ``enough``. Raises as that does."""
+        self._check_open()
+        if not self._start <= offset <= self._end:
+            raise OffsetOutOfRangeError(offset, self._start, self._end)
+        size_bytes, i = 0, max(0, bisect_right(self._bases, offset) - 1)
+        while size_bytes < enough and i < len(self._segments):
+            size_bytes += self._segments[i].bytes_between(offset, min(up_to, self._end))
+            self._keep_open(self._segments[i])
+            i += 1
+        return size_bytes
+
     def _keep_open(self, segment: Segment) -> None:
         """Bounds how many closed segments keep their file open."""
-        if segment not in self._open_closed:
+        if segment is not self._segments[-1] and segment not in self._open_closed:
             self._open_closed.append(segment)
             if len(self._open_closed) > _CLOSED_SEGMENTS_OPEN_MAX:
                 self._open_closed.pop(0).close()

@@ -334,6 +334,10 @@ class Segment:
         base_offset: int = FRAME.unpack(os.pread(self.file.fd, FRAME.size, position))[0]
         return position, min(base_offset, offset)
 
+    def bytes_between(self, offset: int, end: int) -> int:
+        """The size of the batches from the one that holds ``offset`` on, of those before ``end``."""
+        return max(0, self.limit_at(end)[0] - self.position_of(offset)) if self.size_bytes else 0
+
     def max_timestamp_from(self, offset: int) -> int:
         """The largest timestamp of the batches that reach ``offset``, -1 without any."""
         if offset <= self.base_offset:

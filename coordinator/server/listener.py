@@ -4,8 +4,9 @@
    ``max.connections.per.ip.overrides``); one more is closed at once. With TLS they are counted before the handshake.
 2. A connection on which nothing arrives or leaves for ``connections.max.idle.ms`` is closed, but not while a request of it
    waits.
-3. While somebody waits for memory (``queued.max.request.bytes``), connections that hold some and stand still are closed;
-   while twice as much as allowed waits to be sent, those that have not read for longest.
+3. While somebody waits for memory (``queued.max.request.bytes``), connections that hold such memory and stand still are
+   closed: who reads answers slowly is not in the way of who sends requests. A time in which the broker itself was busy is
+   held against nobody. While twice as much as allowed waits to be sent, those go that have not read for longest.
 4. Draining: no new connection; what arrived is answered; what is not done in time is cut off.
 """
 
@@ -13,12 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import ssl
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from coordinator.broker.queued_bytes import QueuedBytes
 from coordinator.server.tcp import Connection, NewHandler, host_of
@@ -31,7 +34,7 @@ HANDSHAKE_TIMEOUT_S = 15.0
 BACKLOG = 1024
 ACCEPTED_PER_TURN = 8
 _DRAIN_POLL_S = 0.01
-_STALLED_CHECK_S = 0.5
+STALLED_CHECK_S = 0.5
 _REFUSALS_LOGGED_EVERY_S = 1.0
 
 
@@ -67,6 +70,7 @@ class Listener:
         self._turns: Turns | None = None
         self._refusals = 0
         self._quiet_until_s = 0.0
+        self._looked_s = self._pressed_since_s = -math.inf
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -170,10 +174,12 @@ class Listener:
         """Closes idle connections, for as long as it runs."""
         while True:
             await asyncio.sleep(idle_ms / 2000)
+            now_s = self.turns.now_s()
             for connection in list(self._connections):
+                is_unread = connection.unread_since_s(now_s) is not None
                 connection.idle_rounds = 0 if connection.was_active else connection.idle_rounds + 1
                 connection.was_active = False
-                if connection.idle_rounds > 1 and (connection.is_idle() or connection.unwritable_since_s is not None):
+                if connection.idle_rounds > 1 and (connection.is_idle() or is_unread):
                     connection.abort()
 
     async def close_stalled(self) -> None:
@@ -185,11 +191,15 @@ class Listener:
                 self.memory.pressed.clear()
                 continue
             self.cut_off_stalled(loop.time())
-            await asyncio.sleep(_STALLED_CHECK_S)
+            await asyncio.sleep(STALLED_CHECK_S)
 
     def cut_off_stalled(self, now_s: float) -> None:
-        """Closes connections that stand still."""
-        for connection in [each for each in self._connections if each.is_stalled(now_s)]:
+        """Closes connections that stand still. To be called every half second while memory is waited for."""
+        if now_s - self._looked_s > 2 * STALLED_CHECK_S:
+            # Nobody has waited, or the event loop did not turn.
+            self._pressed_since_s = now_s
+        self._looked_s = now_s
+        for connection in [each for each in self._connections if each.is_stalled(now_s, self._pressed_since_s)]:
             logger.warning(
                 "closed the connection from %s: it holds memory and does not get on (queued.max.request.bytes)",
                 connection.host,
@@ -198,8 +208,9 @@ class Listener:
 
     def relieve(self) -> None:
         """Closes connections whose answers take twice the memory that is allowed, the one that reads least first."""
-        unread = [each for each in self._connections if each.unwritable_since_s is not None]
-        for connection in sorted(unread, key=lambda each: each.unwritable_since_s or 0.0):
+        now_s = self.turns.now_s()
+        unread = [(since_s, each) for each in self._connections if (since_s := each.unread_since_s(now_s)) is not None]
+        for _, connection in sorted(unread, key=itemgetter(0)):
             if not self.memory.is_overfull:
                 return
             logger.warning(

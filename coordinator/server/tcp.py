@@ -6,6 +6,7 @@
    before is written. While one waits (a long poll, an fsync), what arrives stays as it came: one receive buffer, or one
    large frame and a receive buffer. Then reading stops.
 3. A client that does not read its answers is neither served nor read from until it does. One that is gone is not served.
+   The transport gets a large answer piece by piece: it copies what the network does not take at once.
 4. What can't be decoded ends the connection: there is no answer in a protocol that the other side does not speak.
 5. A handler that fails ends its connection, with a traceback in the log; the others are served on.
 6. A large frame is read when its whole size is granted (:class:`~coordinator.broker.queued_bytes.QueuedBytes`). While it is
@@ -19,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeAlias
 
@@ -36,7 +38,9 @@ STALLED_AFTER_S = 5.0
 STALLED_BYTES_PER_S = 256 << 10
 _FRAME_BYTES_MIN = 8
 _FIRST_BLOCK_BYTES = 5 << 18
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 20
+_PUSHED_AT_ONCE_BYTES = 2 << 20
 OTHER_FRAME_BYTES_MAX = 8 << 20
 """No request but a Produce is larger."""
 _PRODUCE = bytes(2)
@@ -115,7 +119,12 @@ class Connection(asyncio.BufferedProtocol):
         """Whether what waits is a Produce: its records are written, whether or not somebody still waits for the answer."""
         self._transport: asyncio.Transport | None = None
         self._writable = True
-        self._unwritable_since_s = 0.0
+        self._held: deque[bytes | memoryview | bytearray] = deque()
+        """What the transport gets when it has sent what it has."""
+        self._held_bytes = 0
+        self._is_closing = False
+        self._unread_since_s = 0.0
+        self._unread_bytes = 0
         self._reading = True
         self._draining = False
         self.host = ""
@@ -146,6 +155,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._door.leave(self)
         self._transport = None
+        self._held.clear()
+        self._held_bytes = 0
         self._drop_input()
         self._memory.forget(self)
         self._memory.unsent(self, 0)
@@ -154,25 +165,28 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """The client sends no more. What it has sent is worked off: with acks=0 it waits for no answer before it closes."""
-        if self._transport is None or self._transport.is_closing() or not (self.is_in_line or self._holds_frame()):
+        if self._transport is None or self._transport.is_closing():
+            return False
+        if not (self._held or self.is_in_line or self._holds_frame()):
             return False
         if self._transport.get_extra_info("sslcontext") is None:
             self._draining = True
             return True
         # A TLS connection can't be kept half open.
-        while self._task is None and self._holds_frame():
+        while self._task is None and self._may_answer() and self._holds_frame():
             self.serve()
+        self._transport.writelines(self._held)
+        self._held.clear()
         return False
 
     def pause_writing(self) -> None:
         self._writable = False
-        self._unwritable_since_s = self._turns.now_s()
+        self._unread_since_s = self._turns.now_s()
 
     def resume_writing(self) -> None:
         self._writable = True
         self.was_active = True
-        self._memory.unsent(self, 0)
-        self._work()
+        self._push_on()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._large is not None and self._large_filled < self._large_size:
@@ -307,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _work(self) -> None:
         """Has frames answered if they can be; else sees to it that reading stops and goes on in time."""
-        if self._task is None and self._writable and self._transport is not None:
+        if self._task is None and self._may_answer() and self._transport is not None:
             self._turns.serve(self)
             if self.is_in_line:
                 # More may arrive before its turn than there is room for.
@@ -325,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
         begun_s = at_s = now_s()
         self.has_more = False
         try:
-            while self._task is None and self._writable:
+            while self._task is None and self._may_answer():
                 if at_s - begun_s >= QUANTUM_S and self._holds_frame():
                     self.has_more = True
                     break
@@ -367,7 +381,7 @@ class Connection(asyncio.BufferedProtocol):
             if self.is_idle():
                 self.close()
             return
-        wanted = self._writable and not self._is_waiting_for_memory and self._has_room()
+        wanted = self._may_answer() and not self._is_waiting_for_memory and self._has_room()
         if wanted is not self._reading and not transport.is_closing():
             self._reading = wanted
             if wanted:
@@ -412,17 +426,55 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if len(parts) == 1:
+        if len(parts) == 1 and len(parts[0]) <= _PIECE_BYTES:
             transport.write(parts[0])
-        elif sum(map(len, parts)) <= RECEIVE_BUFFER_BYTES:
+        elif (size := sum(map(len, parts))) <= RECEIVE_BUFFER_BYTES:
             transport.write(b"".join(parts))
         else:
-            for part in parts:
-                transport.write(part)
-        if not self._writable:
-            self._memory.unsent(self, transport.get_write_buffer_size())
+            self._held.extend(parts)
+            self._held_bytes += size
+            self._push(transport)
+        if not self._may_answer():
+            self._note_unsent()
             if self._memory.is_overfull:
                 self._door.relieve()
+
+    def _may_answer(self) -> bool:
+        """Whether the client takes what is written."""
+        return self._writable and not self._held
+
+    def _push(self, transport: asyncio.Transport) -> None:
+        """Gives the transport as much as it takes, but not all at once: others are served in between."""
+        held, pushed = self._held, 0
+        while held and self._writable and pushed < _PUSHED_AT_ONCE_BYTES and not transport.is_closing():
+            part = held.popleft()
+            if len(part) > _PIECE_BYTES:
+                view = memoryview(part)
+                part = view[:_PIECE_BYTES]
+                held.appendleft(view[_PIECE_BYTES:])
+            pushed += len(part)
+            self._held_bytes -= len(part)
+            transport.write(part)
+        if held and self._writable:
+            asyncio.get_running_loop().call_soon(self._push_on)
+
+    def _push_on(self) -> None:
+        """Writes what is left of an answer; behind it, the next request is served."""
+        transport = self._transport
+        if transport is None:
+            return
+        self._unread_since_s = self._turns.now_s()
+        self._push(transport)
+        self._note_unsent()
+        if self._held:
+            return
+        if self._is_closing:
+            transport.close()
+        else:
+            self._work()
+
+    def _note_unsent(self) -> None:
+        self._memory.unsent(self, 0 if self._may_answer() else self.unsent_bytes)
 
     # ------------------------------------------------------------------------------------------------------------ ending
 
@@ -430,17 +482,35 @@ class Connection(asyncio.BufferedProtocol):
         """Whether every request that arrived has been answered."""
         return self._task is None and not self.is_in_line and not self._holds_frame()
 
-    def is_stalled(self, now_s: float) -> bool:
-        """Whether it holds memory and does not get on: a large frame that hardly comes, answers that nobody reads."""
-        if self._large is not None and self._large_filled < self._large_size:
-            late_s = now_s - self._large_since_s - STALLED_AFTER_S
+    def is_stalled(self, now_s: float, pressed_since_s: float) -> bool:
+        """Whether it holds memory for which others wait and does not get on.
+
+        ``pressed_since_s``: since when somebody waits, and the sockets are looked at. What a connection did not do before
+        is not held against it.
+        """
+        if self._memory.has_waiting and self._large is not None and self._large_filled < self._large_size:
+            late_s = now_s - max(self._large_since_s, pressed_since_s) - STALLED_AFTER_S
             return late_s > 0 and self._large_filled < late_s * STALLED_BYTES_PER_S
-        return not self._writable and now_s - self._unwritable_since_s > STALLED_AFTER_S
+        since_s = self.unread_since_s(now_s)
+        if since_s is None or not (self._memory.is_full or self._granted):
+            return False
+        return now_s - max(since_s, pressed_since_s) > STALLED_AFTER_S
 
     @property
-    def unwritable_since_s(self) -> float | None:
-        """Since when the client has not read its answers, by the clock of the event loop."""
-        return None if self._writable else self._unwritable_since_s
+    def unsent_bytes(self) -> int:
+        """How much of the answers the network has not taken."""
+        return 0 if self._transport is None else self._held_bytes + self._transport.get_write_buffer_size()
+
+    def unread_since_s(self, now_s: float) -> float | None:
+        """Since when the client has taken nothing of its answers, by the clock of the event loop; None: it has them all."""
+        if self._transport is None or self._may_answer():
+            return None
+        unread_bytes = self.unsent_bytes
+        if unread_bytes < self._unread_bytes:
+            self._unread_since_s = now_s
+            self.was_active = True
+        self._unread_bytes = unread_bytes
+        return self._unread_since_s
 
     def drain(self) -> None:
         """Takes no further request; closes once the ones that arrived are answered."""
@@ -452,7 +522,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Closes once what was written is sent."""
-        if self._transport is not None:
+        self._is_closing = True
+        if self._transport is not None and not self._held:
             self._transport.close()
 
     def abort(self) -> None:

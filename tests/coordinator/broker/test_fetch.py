@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.broker import slices
+from coordinator.broker import fetch, slices
 from coordinator.broker.fetch import PARTITIONS_AT_ONCE
 from coordinator.log import PartitionLog
+from coordinator.log.segment import Segment
 from streamsrt.wire import types
 from streamsrt.wire.records import ControlRecord, ControlType, encode_control_batch
 from tests.coordinator.broker.in_process import (
@@ -270,6 +271,116 @@ class TestLongPoll:
 
         asyncio.run(scenario())
         assert len(broker.broker.purgatory) == 0
+
+
+class TestMuch:
+    """More than is read at once."""
+
+    MANY = 1 << 30
+
+    @pytest.fixture(autouse=True)
+    def _little_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(fetch, "READ_AT_ONCE_BYTES", 1000)
+        monkeypatch.setattr(slices, "SLICE_S", -1.0)
+
+    def sent(self, broker: InProcessBroker, *between: types.Message, **limits: int) -> list[Data]:
+        async def scenario() -> Any:
+            answer = asyncio.ensure_future(broker.send(fetching("t", {0: 0, 1: 0}, **limits), 12))
+            await turn()
+            for message in between:
+                broker.ask(message)
+            return await asyncio.wait_for(answer, 10)
+
+        (topic,) = asyncio.run(scenario()).responses
+        return list(topic.partitions)
+
+    @pytest.fixture
+    def broker(self, broker: InProcessBroker) -> InProcessBroker:
+        broker.create("t", 2, segment_bytes="5000")
+        for i in range(100):
+            broker.produce("t", b"%03d" % i + bytes(200))
+        broker.produce("t", b"large" + bytes(3000))
+        broker.produce("t", b"other", partition=1)
+        return broker
+
+    def test_others_get_their_turn_and_it_is_given_whole(self, broker: InProcessBroker) -> None:
+        before = broker.broker.reading.turns
+        much, other = self.sent(broker)
+        assert [value[:3] for value in values_of(much.records) if value] == [b"%03d" % i for i in range(100)] + [b"lar"]
+        assert values_of(other.records) == [b"other"]
+        assert broker.broker.reading.turns - before > 25
+
+    @pytest.mark.parametrize("limit", [1500, 5000, 5001, 20_000, 29_000, 31_000])
+    def test_limits(self, broker: InProcessBroker, limit: int) -> None:
+        log = log_of(broker, "t")
+        at_once = sum(map(len, log.read(0, limit).buffers))
+        much, other = self.sent(broker, partition_max_bytes=limit)
+        assert len(much.records or b"") == at_once
+        assert values_of(other.records) == [b"other"]
+        much, other = self.sent(broker, max_bytes=limit)
+        assert len(much.records or b"") == at_once
+
+    def test_what_is_deleted_meanwhile_is_no_error(self, broker: InProcessBroker) -> None:
+        topic, partition = types.DeleteRecordsRequest.DeleteRecordsTopic, types.DeleteRecordsRequest
+        deletion = types.DeleteRecordsRequest(
+            topics=[topic(name="t", partitions=[partition.DeleteRecordsPartition(partition_index=0, offset=-1)])]
+        )
+        much, _ = self.sent(broker, deletion)
+        assert much.error_code == 0
+        assert values_of(much.records)[0] == b"000" + bytes(200)
+
+    def test_nor_is_a_topic_that_is_deleted_meanwhile(self, broker: InProcessBroker) -> None:
+        much, other = self.sent(broker, types.DeleteTopicsRequest(topics=[_named("t")]))
+        assert values_of(much.records)[0] == b"000" + bytes(200)
+        assert other.error_code
+
+    def test_while_it_waits_for_its_turn_it_holds_little(self, broker: InProcessBroker) -> None:
+        async def scenario() -> Any:
+            async with broker.broker.reading:
+                answer = asyncio.ensure_future(broker.send(fetching("t", {0: 0}), 12))
+                await turn()
+                limit = broker.broker.memory.limit_bytes
+                assert limit is not None
+                broker.broker.memory.unsent("somebody", limit)
+            return await asyncio.wait_for(answer, 10)
+
+        request_limit = fetch._BYTES_UNDER_PRESSURE
+        ((data,),) = [topic.partitions for topic in asyncio.run(scenario()).responses]
+        assert len(data.records or b"") <= request_limit
+
+    def test_a_fetch_that_waits_reads_nothing_until_there_is_enough(
+        self, broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        log, reads = log_of(broker, "t"), 0
+        size = log.available_bytes(0, log.high_watermark, self.MANY)
+        read = Segment.read
+
+        def counted(*args: Any, **options: Any) -> Any:
+            nonlocal reads
+            reads += 1
+            return read(*args, **options)
+
+        async def scenario() -> Any:
+            options = {"max_bytes": self.MANY, "partition_max_bytes": self.MANY}
+            wanted = fetching("t", {0: 0}, max_wait_ms=LONG_MS, min_bytes=size + 2000, **options)
+            answer = asyncio.ensure_future(broker.send(wanted, 12))
+            while not len(broker.broker.purgatory):
+                await turn()
+            monkeypatch.setattr(Segment, "read", counted)
+            for _ in range(8):
+                broker.produce("t", b"v" * 100)
+                await turn()
+                await turn()
+            assert (reads, answer.done()) == (0, False)
+            broker.produce("t", b"v" * 1000)
+            return await asyncio.wait_for(answer, 10)
+
+        ((data,),) = [topic.partitions for topic in asyncio.run(scenario()).responses]
+        assert len(data.records or b"") >= size + 2000
+
+
+def _named(name: str) -> types.DeleteTopicsRequest.DeleteTopicState:
+    return types.DeleteTopicsRequest.DeleteTopicState(name=name)
 
 
 class TestReadCommitted:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from coordinator.log.config import LogConfig
 from coordinator.log.fsync import Syncer
-from coordinator.log.partition_log import PartitionLog, ReadResult
+from coordinator.log.partition_log import PartitionLog
+from coordinator.log.results import ReadResult
 from streamsrt.wire.records import ControlRecord, ControlType, decode_batches, encode_batch, encode_control_batch
 
 #: Small enough that a few batches roll a segment, so that tests see several of them.

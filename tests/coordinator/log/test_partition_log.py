@@ -118,6 +118,21 @@ def test_a_read_ends_at_up_to(tmp_path: Path, syncer: Syncer) -> None:
     log.close()
 
 
+def test_what_is_available_is_what_is_read(tmp_path: Path, syncer: Syncer) -> None:
+    log = open_log(tmp_path, syncer, SMALL_SEGMENTS)
+    for i in range(60):
+        log.append(batch(b"%d" % i, b"second"), now_ms=0)
+    everything = log.available_bytes(0, log.high_watermark, 1 << 40)
+    for offset in range(0, 121, 7):
+        for end in (offset, offset + 1, 60, 61, 119, 120):
+            size = log.read(offset, 1 << 30, up_to=end).size_bytes if end >= offset else 0
+            assert log.available_bytes(offset, end, 1 << 30) == size
+    assert 1000 <= log.available_bytes(0, log.high_watermark, 1000) < everything
+    with pytest.raises(OffsetOutOfRangeError):
+        log.available_bytes(121, 121, 1)
+    log.close()
+
+
 def test_an_offset_out_of_range_says_what_there_is(tmp_path: Path, syncer: Syncer) -> None:
     log = open_log(tmp_path / "t-0", syncer)
     log.append(batch(b"a", b"b"), now_ms=1)

@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from coordinator.broker.queued_bytes import QueuedBytes
-from coordinator.server.listener import Limits, Listener
+from coordinator.server.listener import STALLED_CHECK_S, Limits, Listener
 from coordinator.server.tcp import (
     OTHER_FRAME_BYTES_MAX,
     RECEIVE_BUFFER_BYTES,
@@ -436,9 +436,10 @@ class TestMemory:
                 writer.write(framed(b"y" * self.LARGE))
                 await until(lambda: any(each._is_waiting_for_memory for each in listener._connections))
                 now_s = asyncio.get_running_loop().time()
-                listener.cut_off_stalled(now_s)
-                assert len(listener) == 2
-                listener.cut_off_stalled(now_s + STALLED_AFTER_S + 1)
+                for i in range(int(STALLED_AFTER_S / STALLED_CHECK_S) + 1):
+                    listener.cut_off_stalled(now_s + i * STALLED_CHECK_S)
+                    assert len(listener) == 2
+                listener.cut_off_stalled(now_s + STALLED_AFTER_S + 2 * STALLED_CHECK_S)
                 assert await asyncio.wait_for(idle.read(), PATIENCE_S) == b""
                 assert len(await read_frame(reader)) == self.LARGE
 
