@@ -165,11 +165,11 @@ def loops(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
     print_rows(["life", "poll", "commit_due_ms", "commit_took_ms", "commit", "tasks"], rows, as_json=as_json)
 
 
-@app.command("moves")
-def moves(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
+@app.command("assignment-changes")
+def assignment_changes(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
     """Which tasks came to one instance, left it or changed their role there, and why; the newest last."""
     body = _ask(server, "/tasks")
-    print_rows(["task_id", "change", "why"], body["moves"], as_json=as_json)
+    print_rows(["task_id", "change", "why"], body["assignment_changes"], as_json=as_json)
 
 
 @app.command("instances")

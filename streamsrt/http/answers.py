@@ -362,7 +362,7 @@ def tasks(instance: Instance) -> Answer:
         "lag_records": progress.lag_records,
         "tasks": [{**asdict(task), "counters": dict(task.counters), "why": why_task(task)} for task in progress.tasks],
         "loops": [asdict(loop) for loop in progress.loops],
-        "moves": [asdict(move) for move in progress.moves],
+        "assignment_changes": [asdict(change) for change in progress.assignment_changes],
     }
 
 

@@ -352,7 +352,7 @@ def total_of(state: State, parts: Iterable[Progress]) -> Progress:
         opened_tasks=sum(part.opened_tasks for part in parts),
         closed_tasks=sum(part.closed_tasks for part in parts),
         loops=tuple(loop for part in parts for loop in part.loops),
-        moves=tuple(move for part in parts for move in part.moves),
+        assignment_changes=tuple(change for part in parts for change in part.assignment_changes),
         memory=MemoryUse(*map(sum, zip(*(astuple(part.memory) for part in parts), strict=True))),
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 
-from streamsrt.tasks.manager.moves import TaskMove
+from streamsrt.tasks.manager.assignment_changes import AssignmentChange
 
 
 class State(Enum):
@@ -147,7 +147,7 @@ class Progress:
     memory: MemoryUse = MemoryUse()
     loops: tuple[LoopReport, ...] = ()
     """What each stream thread waits for, one entry a thread."""
-    moves: tuple[TaskMove, ...] = ()
+    assignment_changes: tuple[AssignmentChange, ...] = ()
     """Which tasks came, went and changed their role lately, and why; of each stream thread the newest last."""
 
     def thread_state(self, state: State) -> ThreadState:

@@ -61,7 +61,7 @@ class ProgressReporter:
             closed_tasks=self._manager.closed,
             memory=self._memory,
             loops=(loop,),
-            moves=self._manager.moves.latest(),
+            assignment_changes=self._manager.assignment_changes.latest(),
         )
         self._log_restore(now_ms)
         _warn(self._drops.lines([*map(_drops_of, self._manager), _refused(self._manager)], now_ms))

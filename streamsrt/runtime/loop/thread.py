@@ -248,7 +248,7 @@ class StreamThread:
             case CheckVersion():
                 self._look_for_other_versions()
             case Assign(tasks, epoch, why):
-                with self._manager.moves.assigned(epoch, why), self.meter.timing(self.meter.assigned):
+                with self._manager.assignment_changes.assigned(epoch, why), self.meter.timing(self.meter.assigned):
                     self._assign(tasks)
             case GiveUpTasks(reason):
                 self._give_up(reason)
@@ -338,7 +338,7 @@ class StreamThread:
 
     def _start_over(self, error: StreamsError) -> None:
         logger.warning("results could not be written, the tasks start over from what is committed: %s", error)
-        with self._manager.moves.because(
+        with self._manager.assignment_changes.because(
             f"results could not be written, it starts over from what is committed: {error}"
         ):
             self._manager.restart_all()
@@ -351,7 +351,7 @@ class StreamThread:
             raise error
         owned, store = found
         logger.warning("task %s starts over, its store %s is wiped and restored: %s", owned, store, error)
-        with self._manager.moves.because(f"store {store} of task {owned} is damaged: wiped and restored"):
+        with self._manager.assignment_changes.because(f"store {store} of task {owned} is damaged: wiped and restored"):
             if alone:
                 self._manager.restart(owned, owned.role, wipe=[store])
             else:
@@ -393,9 +393,9 @@ class StreamThread:
 
     def _give_up(self, reason: str) -> None:
         lost = f"this member lost its membership: {reason}"
-        with self._manager.moves.because(lost), self.meter.timing(self.meter.lost):
+        with self._manager.assignment_changes.because(lost), self.meter.timing(self.meter.lost):
             self._manager.close_all()
-        self._manager.moves.lost()
+        self._manager.assignment_changes.lost()
         self._committer.forget()
         self._member.tell(ReportOwned(NOTHING))
 
@@ -414,7 +414,7 @@ class StreamThread:
 
     def _release(self) -> None:
         self._commit_before_they_go(self._manager.running())
-        with self._manager.moves.because("this member leaves the group"):
+        with self._manager.assignment_changes.because("this member leaves the group"):
             self._manager.close_all()
         self._committer.forget()
         self._member.tell(ReportOwned(NOTHING))
@@ -437,7 +437,7 @@ class StreamThread:
                 self.on_undone()
         except StreamsError as second:
             logger.warning("what was done before could not be committed and will be done again: %s", second)
-        with self._manager.moves.because(f"it failed with {type(error).__name__}: {error}"):
+        with self._manager.assignment_changes.because(f"it failed with {type(error).__name__}: {error}"):
             self._manager.close_all()
         self._member.tell(RequestShutdown() if self.response is Response.SHUTDOWN_APPLICATION else Leave())
         self._member.tell(ReportOwned(NOTHING))

@@ -40,8 +40,8 @@ from streamsrt.membership.values import Task as TaskKey
 from streamsrt.state.directory import StateDirectory
 from streamsrt.tasks.error_policy import is_waited_out
 from streamsrt.tasks.global_state import GlobalConsumer
+from streamsrt.tasks.manager.assignment_changes import AssignmentChanges
 from streamsrt.tasks.manager.memory_shares import share_memory
-from streamsrt.tasks.manager.moves import TaskMoves
 from streamsrt.tasks.manager.owned_task import STEPS, OwnedTask, Phase, Step
 from streamsrt.tasks.manager.source_topics import LOOK_INTERVAL_MS, SourceTopics, gone_places, new_places
 from streamsrt.tasks.manager.start_positions import ADMIN_TIMEOUT_S, StartPositionFinder, StartPositions
@@ -103,7 +103,7 @@ class TaskManager:
         self._cleaned_at_ms: int | None = None
         self.restored_records = 0
         self.opened = 0
-        self.moves = TaskMoves()
+        self.assignment_changes = AssignmentChanges()
         self.closed = 0
         self._counted: Counter[str] = Counter()
         self.on_close: Callable[[OwnedTask], None] = lambda _: None
@@ -223,7 +223,7 @@ class TaskManager:
             self._stop_following(owned, promoted=True)
             if owned.phase is not Phase.CREATED:
                 owned.enter(Phase.CREATED)
-        self.moves.changed_role(str(owned), owned.role, role)
+        self.assignment_changes.changed_role(str(owned), owned.role, role)
         owned.role = role
 
     def _open(self, key: TaskKey, role: Role) -> None:
@@ -237,7 +237,7 @@ class TaskManager:
         self._tasks[key] = OwnedTask(key, role, subtopology, self._make_task(subtopology, key[1], stores), stores)
         self.opened += 1
         has_state = any(store.changelog_offset() for store in stores.values())
-        self.moves.opened(f"{key[0]}_{key[1]}", role, has_state=has_state)
+        self.assignment_changes.opened(f"{key[0]}_{key[1]}", role, has_state=has_state)
 
     def _make_task(self, subtopology: Subtopology, partition: int, stores: dict[str, Any]) -> Task:
         return Task(
@@ -303,7 +303,7 @@ class TaskManager:
                 stack.callback(store.close)
             stack.callback(owned.task.close)
         self.closed += 1
-        self.moves.closed(str(owned), owned.role, becomes)
+        self.assignment_changes.closed(str(owned), owned.role, becomes)
 
     def restart(self, owned: OwnedTask, role: Role, *, wipe: Iterable[str] = ()) -> None:
         """Throws away what the task has in memory, and opens it again."""
@@ -451,7 +451,8 @@ class TaskManager:
                     starts[place],
                     ends[place],
                 )
-                with self.moves.because(f"its store {spec.name} does not fit its changelog: wiped and restored"):
+                cause = f"its store {spec.name} does not fit its changelog: wiped and restored"
+                with self.assignment_changes.because(cause):
                     self.restart(owned, owned.role, wipe=[spec.name])
                 return
             start = starts[place] if at is None else at
@@ -514,7 +515,9 @@ class TaskManager:
             error = StoreCorruptedError(f"its changelog can't be read from there: {error}")
         if isinstance(error, StoreCorruptedError):
             logger.warning("task %s: store %s is wiped and restored from the start: %s", owned, name, error)
-            with self.moves.because(f"its store {name} can't be trusted, it is wiped and restored: {error}"):
+            with self.assignment_changes.because(
+                f"its store {name} can't be trusted, it is wiped and restored: {error}"
+            ):
                 self.restart(owned, owned.role, wipe=[name])
             return
         if isinstance(error, DecodeError):

@@ -136,9 +136,9 @@ def _check_views(one: KafkaStreams, servers: list[str]) -> None:
     assert len(found.stdout.splitlines()) == len(KEYS), found.stderr
     found = run_command("query", "tasks", "--server", servers[0])
     assert "nothing waits" in found.stdout
-    found = run_command("query", "moves", "--server", servers[0])
+    found = run_command("query", "assignment-changes", "--server", servers[0])
     assert "the group gave it to this member after it joined" in found.stdout
-    assert get(servers[0], "/tasks")[1]["moves"][0]["change"] == "opened as active"
+    assert get(servers[0], "/tasks")[1]["assignment_changes"][0]["change"] == "opened as active"
     (loop,) = get(servers[0], "/tasks")[1]["loops"]
     assert (loop["life"], loop["tasks"]) == ("runs", [])
     assert loop["poll"]

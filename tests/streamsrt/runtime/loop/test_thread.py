@@ -379,7 +379,8 @@ def test_why_tasks_came_and_went_is_told(make_rig: MakeRig) -> None:
     rig.turn(2)
     rig.member.waiting.append(TasksLost("fenced"))
     rig.turn(2)
-    told = [(move.task_id[-1], move.change, move.why.partition(" (")[0]) for move in rig.manager.moves.latest()]
+    latest = rig.manager.assignment_changes.latest()
+    told = [(each.task_id[-1], each.change, each.why.partition(" (")[0]) for each in latest]
     assert told == [
         ("0", "opened as active", "the group gave it to this member after it joined"),
         ("1", "opened as active", "the group gave it to this member after it joined"),
@@ -388,4 +389,4 @@ def test_why_tasks_came_and_went_is_told(make_rig: MakeRig) -> None:
     ]
     rig.clock_ms += 1_000
     rig.turn()
-    assert rig.thread.progress.moves == rig.manager.moves.latest()
+    assert rig.thread.progress.assignment_changes == rig.manager.assignment_changes.latest()

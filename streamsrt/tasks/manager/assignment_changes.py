@@ -1,10 +1,10 @@
 """Which tasks came, went and changed their role here, and why, as far as this member can know.
 
-1. A move is told once, in the log, and kept among the latest for whoever asks: the texts are the same everywhere.
+1. A change is told once, in the log, and kept among the latest for whoever asks: the texts are the same everywhere.
 2. KIP-1071 has no word for why a group assigns as it does. What is told is what follows from the roles that a task had and
    has, the member epochs, and whether its state was on disk; what this member did by itself (fenced, left, failed, wiped a
    store) is told as such. The bundled broker says why beside its assignment, and that is told too.
-3. A cause holds for what happens inside of it; one inside of another (results lost while an assignment is carried out) ends
+3. A cause holds for what happens inside of it; one inside of another (results lost while an assignment is applied) ends
    before it.
 """
 
@@ -20,11 +20,11 @@ from streamsrt.membership.values import Role
 
 logger = logging.getLogger(__name__)
 
-KEPT_MOVES = 100
+KEPT_CHANGES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class TaskMove:
+class AssignmentChange:
     """One task that came, went or changed its role. ``change``: what it did, in words; ``why``: its cause."""
 
     task_id: str
@@ -32,11 +32,11 @@ class TaskMove:
     why: str
 
 
-class TaskMoves:
-    """The latest moves of one member's tasks, the newest last. Belongs to the processing thread."""
+class AssignmentChanges:
+    """The latest changes of one member's tasks, the newest last. Belongs to the processing thread."""
 
     def __init__(self) -> None:
-        self._latest: deque[TaskMove] = deque(maxlen=KEPT_MOVES)
+        self._latest: deque[AssignmentChange] = deque(maxlen=KEPT_CHANGES)
         self._cause = "this member ends"
         self._epoch: int | None = None
         self._since: int | None = None
@@ -46,7 +46,7 @@ class TaskMoves:
 
     @contextmanager
     def because(self, cause: str) -> Iterator[None]:
-        """What moves inside of it does so for this reason."""
+        """What changes inside of it does so for this reason."""
         before = self._cause, self._epoch
         self._cause, self._epoch = cause, None
         try:
@@ -56,7 +56,7 @@ class TaskMoves:
 
     @contextmanager
     def assigned(self, member_epoch: int, said: str = "") -> Iterator[None]:
-        """What moves inside of it does so since the group says so, in the assignment of that epoch.
+        """What changes inside of it does so since the group says so, in the assignment of that epoch.
 
         ``said``: why, as the group coordinator says it.
         """
@@ -100,13 +100,13 @@ class TaskMoves:
 
     def _note(self, task_id: str, change: str, of_the_group: str) -> None:
         why = self._cause if self._epoch is None else self._of_the_group(of_the_group)
-        self._latest.append(TaskMove(task_id, change, why))
+        self._latest.append(AssignmentChange(task_id, change, why))
         logger.info("task %s: %s: %s", task_id, change, why)
 
     def _of_the_group(self, what: str) -> str:
         since = "" if self._since in (None, self._epoch) else f"{self._since} -> "
         return f"{what}{': ' if self._said else ''}{self._said} (member epoch {since}{self._epoch})"
 
-    def latest(self) -> tuple[TaskMove, ...]:
+    def latest(self) -> tuple[AssignmentChange, ...]:
         """The newest last."""
         return tuple(self._latest)
