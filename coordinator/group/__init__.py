@@ -1,13 +1,13 @@
 """The group coordinator's state machines: values in, values out, time as an argument.
 
+- ``builder``        a group that records are being applied to, for the group types whose state is in mappings by
+                     member
 - ``classic``        groups of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup
 - ``committed``      committed offsets as records make them: what counts now, and what counts when a transaction
                      commits
 - ``config``         settings of the group coordinator under Kafka's names, with Kafka's defaults and bounds
 - ``consumer``       consumer groups (KIP-848): the consumer rebalance protocol, and members of the classic one in the
                      same group
-- ``draft``          a group that records are being applied to, for the group types whose state is in mappings by
-                     member
 - ``expiry``         committed offsets that nobody has needed for a long time, and groups that nothing is left of
 - ``fencing``        who may commit and fetch offsets of a group: members by generation or member epoch, others while
                      it is empty

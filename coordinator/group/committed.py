@@ -71,7 +71,7 @@ def offset_tombstones(group_id: str, partitions: Mapping[str, Iterable[int]]) ->
             yield Record(types.OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
-class OffsetsDraft:
+class OffsetsBuilder:
     """Offsets of all groups while records are being applied; copies what it touches once."""
 
     def __init__(self, offsets: Offsets) -> None:
@@ -102,7 +102,7 @@ class OffsetsDraft:
         """The marker that ends a producer's transaction."""
         if entry.producer_id not in self._open_producers():
             return
-        ended = self._layer(entry.producer_id).freeze()
+        ended = self._layer(entry.producer_id).build()
         del self._layers[entry.producer_id]
         self._pending.pop(entry.producer_id, None)
         if not entry.committed:
@@ -115,15 +115,15 @@ class OffsetsDraft:
                     if known is None or known.order < offset.order:
                         target[partition] = offset
 
-    def freeze(self) -> Offsets:
+    def build(self) -> Offsets:
         pending = self._pending
         for producer_id, layer in self._layers.items():
-            left = layer.freeze()
+            left = layer.build()
             if left:
                 pending[producer_id] = left
             else:
                 pending.pop(producer_id, None)
-        return Offsets(self._committed.freeze(), pending, self._commits)
+        return Offsets(self._committed.build(), pending, self._commits)
 
     def _open_producers(self) -> set[int]:
         return self._pending.keys() | self._layers.keys()
@@ -173,7 +173,7 @@ class _Layer:
             group[topic] = dict(group.get(topic, {}))
         return group[topic]
 
-    def freeze(self) -> OffsetsByGroup:
+    def build(self) -> OffsetsByGroup:
         if not self._groups:
             return self._base
         merged: dict[str, GroupOffsets] = dict(self._base)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from coordinator.group.classic.state import RECORD_NAME as CLASSIC_RECORD_NAME
-from coordinator.group.classic.state import ClassicDraft, ClassicGroup
-from coordinator.group.committed import Offsets, OffsetsByGroup, OffsetsDraft
-from coordinator.group.consumer.state import CONSUMER_RECORD_NAMES, ConsumerDraft, ConsumerGroup
-from coordinator.group.streams.state import STREAMS_RECORD_NAMES, StreamsDraft, StreamsGroup
+from coordinator.group.classic.state import ClassicGroup, ClassicGroupBuilder
+from coordinator.group.committed import Offsets, OffsetsBuilder, OffsetsByGroup
+from coordinator.group.consumer.state import CONSUMER_RECORD_NAMES, ConsumerGroup, ConsumerGroupBuilder
+from coordinator.group.streams.state import STREAMS_RECORD_NAMES, StreamsGroup, StreamsGroupBuilder
 from coordinator.group.values import Entry, GroupRecord, PendingRecord, SoftUpdate, TransactionEnd
 from streamsrt.wire import types
 
@@ -44,23 +44,23 @@ class UnknownRecordError(Exception):
     """A record that no machine knows: written by a newer broker, or damage."""
 
 
-class _Draft(Protocol):
+class _Builder(Protocol):
     def apply(self, record: GroupRecord) -> None: ...
 
-    def freeze(self) -> Group: ...
+    def build(self) -> Group: ...
 
 
 class _GroupType(NamedTuple):
     """The classes of a group type, and which field of its records' keys is the group id."""
 
-    group: type[Any]  # of the three, and a draft takes its own: a row of a table can't tie one to the other
-    draft: Callable[[Any], _Draft]  # likewise
+    group: type[Any]  # of the three, and a builder takes its own: a row of a table can't tie one to the other
+    builder: Callable[[Any], _Builder]  # likewise
     id_field: str
 
 
-_CLASSIC = _GroupType(ClassicGroup, ClassicDraft, "group")
-_STREAMS = _GroupType(StreamsGroup, StreamsDraft, "group_id")
-_CONSUMER = _GroupType(ConsumerGroup, ConsumerDraft, "group_id")
+_CLASSIC = _GroupType(ClassicGroup, ClassicGroupBuilder, "group")
+_STREAMS = _GroupType(StreamsGroup, StreamsGroupBuilder, "group_id")
+_CONSUMER = _GroupType(ConsumerGroup, ConsumerGroupBuilder, "group_id")
 _TYPE_OF_RECORD: Mapping[str, _GroupType] = {
     CLASSIC_RECORD_NAME: _CLASSIC,
     **dict.fromkeys(STREAMS_RECORD_NAMES, _STREAMS),
@@ -75,8 +75,8 @@ def apply(state: GroupsState, entry: Entry) -> GroupsState:
 
 def apply_all(state: GroupsState, entries: Iterable[Entry]) -> GroupsState:
     """The state after these records; what they touch is copied once for all of them."""
-    drafts = _Drafts(state.groups)
-    committed = OffsetsDraft(state.all_offsets)
+    builders = _GroupBuilders(state.groups)
+    committed = OffsetsBuilder(state.all_offsets)
     for record in entries:
         if isinstance(record, PendingRecord):
             committed.apply_pending(record)
@@ -85,41 +85,41 @@ def apply_all(state: GroupsState, entries: Iterable[Entry]) -> GroupsState:
         elif isinstance(record.key, types.OffsetCommitKey):
             committed.apply(record)
         else:
-            drafts.apply(record)
-    return GroupsState(drafts.freeze(), *committed.freeze())
+            builders.apply(record)
+    return GroupsState(builders.build(), *committed.build())
 
 
-class _Drafts:
+class _GroupBuilders:
     """Groups that records are being applied to."""
 
     def __init__(self, groups: Mapping[str, Group]) -> None:
         self._groups = groups
-        self._drafts: dict[str, tuple[_GroupType, _Draft]] = {}
+        self._builders: dict[str, tuple[_GroupType, _Builder]] = {}
 
     def apply(self, record: GroupRecord) -> None:
         kind = _TYPE_OF_RECORD.get(record.key.NAME)
         if kind is None:
             raise UnknownRecordError(f"a record with the key {record.key!r} belongs to no group type of this broker")
         group_id: str = getattr(record.key, kind.id_field)
-        known = self._drafts.get(group_id)
+        known = self._builders.get(group_id)
         if known is not None and known[0] is kind:
             known[1].apply(record)
             return
-        group = known[1].freeze() if known is not None else self._groups.get(group_id)
+        group = known[1].build() if known is not None else self._groups.get(group_id)
         if not isinstance(group, kind.group):
             if record.value is None and group is not None and group.exists:
                 return
             group = kind.group(group_id)
-        draft = kind.draft(group)
-        draft.apply(record)
-        self._drafts[group_id] = (kind, draft)
+        builder = kind.builder(group)
+        builder.apply(record)
+        self._builders[group_id] = (kind, builder)
 
-    def freeze(self) -> Mapping[str, Group]:
-        if not self._drafts:
+    def build(self) -> Mapping[str, Group]:
+        if not self._builders:
             return self._groups
         groups = dict(self._groups)
-        for group_id, (_, draft) in self._drafts.items():
-            group = draft.freeze()
+        for group_id, (_, builder) in self._builders.items():
+            group = builder.build()
             if group.exists:
                 groups[group_id] = group
             else:

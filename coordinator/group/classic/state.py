@@ -136,7 +136,7 @@ class ClassicGroup:
         )
 
 
-class ClassicDraft:
+class ClassicGroupBuilder:
     """A classic group that records are being applied to."""
 
     def __init__(self, group: ClassicGroup) -> None:
@@ -159,7 +159,7 @@ class ClassicDraft:
             members={entry.member_id: _member(entry, value.protocol) for entry in value.members},
         )
 
-    def freeze(self) -> ClassicGroup:
+    def build(self) -> ClassicGroup:
         return self._group
 
 

@@ -1,6 +1,6 @@
 """State of consumer groups: what the records say (hard) and what has to be learnt again after a load (soft).
 
-1. Hard state changes by ``ConsumerDraft.apply`` of records only, live and at a load alike.
+1. Hard state changes by ``ConsumerGroupBuilder.apply`` of records only, live and at a load alike.
 2. ``owners`` says who holds a partition now: it was given and its return was not confirmed. ``names`` and ``patterns``
    count how many members subscribe to a topic by name and to a regular expression.
 3. Soft state is compared by nobody and never needed to be right: after a load it is empty.
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
 
+from coordinator.group.builder import GroupBuilder
 from coordinator.group.consumer.partitions import NONE, Partitions, Target, TopicPartition, listed, partition_set
-from coordinator.group.draft import Draft
 from coordinator.group.values import GroupRecord
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.wire import types
@@ -141,7 +141,7 @@ class ConsumerGroup:
         return set(self.names).union(*(self.regexes[each].topics for each in self.patterns if each in self.regexes))
 
 
-class ConsumerDraft(Draft[ConsumerGroup]):
+class ConsumerGroupBuilder(GroupBuilder[ConsumerGroup]):
     """A consumer group that records are being applied to."""
 
     setters: ClassVar[Mapping[str, str]] = {
@@ -230,12 +230,12 @@ def current_of(value: types.ConsumerGroupCurrentMemberAssignmentValue) -> Curren
     )
 
 
-CONSUMER_RECORD_NAMES = frozenset(ConsumerDraft.setters)
+CONSUMER_RECORD_NAMES = frozenset(ConsumerGroupBuilder.setters)
 
 
 def applied(group: ConsumerGroup, records: Iterable[GroupRecord]) -> ConsumerGroup:
     """The group after these records of it."""
-    draft = ConsumerDraft(group)
+    builder = ConsumerGroupBuilder(group)
     for record in records:
-        draft.apply(record)
-    return draft.freeze()
+        builder.apply(record)
+    return builder.build()

@@ -1,6 +1,6 @@
 """State of streams groups: what the records say (hard) and what has to be learnt again after a load (soft).
 
-1. Hard state changes by ``StreamsDraft.apply`` of records only, live and at a load alike.
+1. Hard state changes by ``StreamsGroupBuilder.apply`` of records only, live and at a load alike.
 2. ``active_owners`` and ``passive_holders`` say who holds a task now: it was given and its return was not confirmed.
 3. Soft state is compared by nobody and never needed to be right: after a load it is empty.
 """
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
+from coordinator.group.builder import GroupBuilder
 from coordinator.group.classic.state import Protocol
-from coordinator.group.draft import Draft
 from coordinator.group.values import GroupRecord
 from streamsrt.assignment.configuration import Configuration
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED, Current, MemberState
@@ -125,7 +125,7 @@ class StreamsGroup:
         return self.topology is not None and member.topology_epoch < self.topology.epoch
 
 
-class StreamsDraft(Draft[StreamsGroup]):
+class StreamsGroupBuilder(GroupBuilder[StreamsGroup]):
     """A streams group that records are being applied to."""
 
     setters: ClassVar[Mapping[str, str]] = {
@@ -239,12 +239,12 @@ def _epochs_of(wire: Iterable[types.StreamsGroupCurrentMemberAssignmentValue.Tas
     }
 
 
-STREAMS_RECORD_NAMES = frozenset(StreamsDraft.setters)
+STREAMS_RECORD_NAMES = frozenset(StreamsGroupBuilder.setters)
 
 
 def applied(group: StreamsGroup, records: Iterable[GroupRecord]) -> StreamsGroup:
     """The group after these records of it."""
-    draft = StreamsDraft(group)
+    builder = StreamsGroupBuilder(group)
     for record in records:
-        draft.apply(record)
-    return draft.freeze()
+        builder.apply(record)
+    return builder.build()

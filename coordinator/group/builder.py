@@ -1,6 +1,6 @@
 """A group that records are being applied to, for the group types whose state is in mappings by member.
 
-1. A draft copies each mapping when it first changes, so that a batch of a thousand records costs a thousand steps; the
+1. A builder copies each mapping when it first changes, so that a batch of a thousand records costs a thousand steps; the
    group itself is frozen and stays as it is.
 2. Whoever holds something (a task, a partition) stands in an order of its own, not in that of the records: a compacted
    log has the records in another one, and must give the same state.
@@ -23,8 +23,8 @@ M = TypeVar("M", bound=KnownMember)
 Thing = TypeVar("Thing")
 
 
-class Draft(Generic[G]):
-    """Applies records to ``group``; :meth:`freeze` gives the group that they make."""
+class GroupBuilder(Generic[G]):
+    """Applies records to ``group``; :meth:`build` gives the group that they make."""
 
     setters: ClassVar[Mapping[str, str]]
 
@@ -44,7 +44,7 @@ class Draft(Generic[G]):
         else:
             setter(name, record.value)
 
-    def freeze(self) -> G:
+    def build(self) -> G:
         changes = {**self._fields, **self._copies}
         return replace(self._group, **changes) if changes else self._group  # type: ignore[type-var]
 
