@@ -2,9 +2,15 @@
 
 - ``assigned``  what an answer to SyncGroup means for the member that gets it
 - ``layout``    what members of a classic group write into their subscriptions and assignments, as bytes
+- ``leading``   what the leader of a classic group does between its JoinGroup and its SyncGroup, as a pure machine
+- ``placing``   who is to run what in a classic group, and what of that each member gets in this generation
 - ``requests``  the requests of a member of a classic group: what it says when it joins
 - ``sending``   when a member of a classic group sends what: one request on each lane at most
 - ``session``   a member of a classic consumer group as a pure state machine: ``step(session, event, now_ms) -> Step``
 - ``state``     what a member of a classic group knows (``Session``), what can happen to it, and what follows
+- ``telling``   what each member of a classic group is told at the end of a generation, as bytes, and what the leader
+                keeps of it
 - ``values``    what the members of a classic group tell their leader, and what the leader tells them
+- ``verdicts``  which version of the program a group runs, which one it may go on to, and who cannot be part of it
+- ``view``      what a leader sees of its group: who has what, who was told what, and which topologies it knows
 """

@@ -1,0 +1,480 @@
+"""What the leader of a classic group does between its JoinGroup and its SyncGroup, as a pure machine.
+
+``begin(...) -> Step``, then ``step(leading, event, now_ms) -> Step`` with the answer to each effect, until there is an
+outcome.
+
+1. All that is decided follows from what the members said, the topics, and the settings of the leader: who leads makes no
+   difference, but for what its memory saves.
+2. Where the next target can't be known everybody keeps what it claims, and nobody gets anything: the text of a version is
+   missing that the target needs (one member of it is asked to send it), nobody that runs the group's version is there, a
+   static member is in doubt, or the topics can't be listed.
+3. Another version becomes the group's only when its topics are right and there. One that could not run is refused, and the
+   members that are there go on. A group that starts anew takes its version as it is, and waits for the topics.
+4. A version is the group's for the members that are told of it. So a generation whose assignments are not stored has
+   changed nothing.
+5. While topics are missing nobody has a task but stale members, whose topics are all there.
+6. At the deadline, a third of the session timeout, the leader goes on with what it has: reports without ends, a status for
+   topics that are not there, or what everybody has.
+7. Nobody is told to join again but who must send its topology, and the leader itself: after a failure, when a member is
+   away or in doubt, and now and then while tasks warm up.
+8. All subscriptions and assignments together are one record of the broker. Near its limit reasons are left out; beyond it
+   the outcome warns.
+
+``now_ms`` is any clock in milliseconds that does not go back. Source: KIP-1071 and KIP-441 for what members are told;
+``StreamsPartitionAssignor``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from streamsrt.assignment.configuration import (
+    MISSING_INTERNAL_TOPICS,
+    MISSING_SOURCE_TOPICS,
+    Configuration,
+    configure,
+)
+from streamsrt.assignment.targets import AssignedTwiceError
+from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
+from streamsrt.assignment.topics import NO_TOPIC_ID, NO_TOPICS, TopicImage, TopicsImage, TopicSpec
+from streamsrt.membership.classic.placing import changelogs_to_ask, claims_of, given, targets_of, without
+from streamsrt.membership.classic.telling import LeaderSettings, Outcome, Plan, told
+from streamsrt.membership.classic.verdicts import Refusal, Verdicts, refusals, verdicts_on
+from streamsrt.membership.classic.view import Joined, Memory, Version, View, view_of
+from streamsrt.membership.values import TopicPartition
+from streamsrt.wire.error_codes import ErrorCode
+
+FIRST_BACKOFF_MS = 1_000
+MAX_BACKOFF_MS = 30_000
+DOUBT_MS = 1_000
+"""When the leader looks again after a generation in which a member was in doubt."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListTopics:
+    """Say which of these topics there are; None: of all."""
+
+    names: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopics:
+    specs: tuple[TopicSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndOffsets:
+    """The ends of ``partitions``, and the offsets that the group has committed of ``committed``."""
+
+    partitions: frozenset[TopicPartition]
+    committed: frozenset[TopicPartition] = frozenset()
+
+
+Effect: TypeAlias = ListTopics | CreateTopics | EndOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsListed:
+    image: TopicsImage
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsUnknown:
+    """The topics can't be listed, in the words of who tried."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsCreated:
+    """The attempt is over: error code and message of each topic that could not be made."""
+
+    errors: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EndOffsetsListed:
+    """Those that are known, of both kinds; none after a failure."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+Event: TypeAlias = TopicsListed | TopicsUnknown | TopicsCreated | EndOffsetsListed | Tick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leading:
+    """A generation in the leader's hands. ``version``: the one that it tries to assign; ``candidates``: it, if it is to
+    become the group's, and others after it. ``awaits``: the effect whose answer is due."""
+
+    view: View
+    verdicts: Verdicts
+    settings: LeaderSettings
+    memory: Memory
+    leader_id: str
+    sizes: int
+    deadline_ms: int
+    candidates: tuple[Version, ...] = ()
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
+    postponed: str = ""
+    image: TopicsImage = NO_TOPICS
+    awaits: Effect | None = None
+    created: Mapping[str, int] | None = None
+    creation_detail: str = ""
+
+    @property
+    def version(self) -> Version | None:
+        return self.candidates[0] if self.candidates else self.verdicts.group
+
+    @property
+    def is_update(self) -> bool:
+        """Whether there are members to protect from a version that can't run."""
+        return bool(self.candidates) and any(
+            m.version != self.version and m.member_id not in self.refused for m in self.view.members
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What follows: an effect whose answer is the next event, or the outcome. ``wake_at_ms``: when to send a Tick."""
+
+    leading: Leading
+    effect: Effect | None = None
+    outcome: Outcome | None = None
+    wake_at_ms: int | None = None
+
+
+def begin(
+    generation: int,
+    joined: Iterable[Joined],
+    *,
+    memory: Memory,
+    settings: LeaderSettings,
+    leader_id: str,
+    now_ms: int,
+) -> Step:
+    """This member leads ``generation``, whose members said what is in ``joined``."""
+    everybody = tuple(joined)
+    view = view_of(generation, everybody, memory)
+    verdicts = verdicts_on(view, settings.group_id)
+    leading = Leading(
+        view=view,
+        verdicts=verdicts,
+        settings=settings,
+        memory=memory,
+        leader_id=leader_id,
+        sizes=sum(len(each.metadata) for each in everybody),
+        deadline_ms=now_ms + settings.session_timeout_ms // 3,
+        candidates=verdicts.candidates,
+        refused=verdicts.refused,
+    )
+    if view.in_doubt:
+        why = f"It is not known what {', '.join(view.in_doubt)} has got: nothing new is assigned until that is clear."
+        return _keep(leading, why, now_ms, rejoin_after_ms=DOUBT_MS)
+    return _choose(leading, now_ms)
+
+
+def step(leading: Leading, event: Event, now_ms: int) -> Step:
+    """What follows from an event. An answer that nobody waits for changes nothing."""
+    match event, leading.awaits:
+        case TopicsListed(image), ListTopics():
+            return _configure(replace(leading, image=_with_created(image, leading.created), awaits=None), now_ms)
+        case TopicsUnknown(reason), ListTopics():
+            return _topics_unknown(leading, reason, now_ms)
+        case TopicsCreated(errors), CreateTopics(specs):
+            return _created(replace(leading, awaits=None), specs, errors, now_ms)
+        case EndOffsetsListed(offsets), EndOffsets():
+            return _assign(replace(leading, awaits=None), offsets, now_ms)
+        case Tick(), awaited if awaited is not None and now_ms >= leading.deadline_ms:
+            return _too_late(leading, awaited, now_ms)
+    return Step(leading, wake_at_ms=leading.deadline_ms)
+
+
+def _await(leading: Leading, effect: Effect) -> Step:
+    return Step(replace(leading, awaits=effect), effect, wake_at_ms=leading.deadline_ms)
+
+
+def _too_late(leading: Leading, awaited: Effect, now_ms: int) -> Step:
+    leading = replace(leading, awaits=None)
+    match awaited:
+        case ListTopics() if leading.created is None:
+            return _topics_unknown(leading, "no answer in time", now_ms)
+        case ListTopics():
+            return _configure(replace(leading, image=_with_created(leading.image, leading.created)), now_ms)
+        case CreateTopics(specs):
+            errors = {spec.name: (int(ErrorCode.REQUEST_TIMED_OUT), "no answer in time") for spec in specs}
+            return _created(leading, specs, errors, now_ms)
+        case EndOffsets():
+            return _assign(leading, {}, now_ms)
+
+
+# ------------------------------------------------------------------------------------------------- which version runs
+
+
+def _choose(leading: Leading, now_ms: int) -> Step:
+    """Begins with the first version that may run."""
+    view, version = leading.view, leading.version
+    runners = [m.member_id for m in view.members if m.version == version and m.member_id not in leading.refused]
+    if version is None or not runners:
+        return _keep(leading, "Nobody here runs the version of the application that the group runs.", now_ms)
+    if version.digest in view.invalid:
+        refusal = Refusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, view.invalid[version.digest])
+        return _refuse(leading, runners, refusal, now_ms)
+    missing = _missing_texts(leading, version)
+    if missing:
+        why = "Waiting for the topology of another version, which a member has been asked for."
+        return _keep(leading, why, now_ms, asked=_whom_to_ask(leading, missing))
+    if leading.image is NO_TOPICS:
+        return _await(leading, ListTopics(_names(view)))
+    return _configure(leading, now_ms)
+
+
+def _refuse(leading: Leading, names: Iterable[str], refusal: Refusal, now_ms: int) -> Step:
+    """A version can't run: its members are refused, and the next one has its turn."""
+    refused = {**leading.refused, **dict.fromkeys(names, refusal)}
+    was_candidate = bool(leading.candidates)
+    leading = replace(leading, refused=refused, candidates=leading.candidates[1:], created=None, creation_detail="")
+    if was_candidate:
+        return _choose(leading, now_ms)
+    return _keep(leading, "The version of the application that the group was to run is refused.", now_ms)
+
+
+def _missing_texts(leading: Leading, version: Version) -> set[bytes]:
+    needed = {version.digest}
+    needed |= {m.version.digest for m in leading.view.members if m.held or m.previous}
+    return needed - leading.view.texts.keys()
+
+
+def _whom_to_ask(leading: Leading, digests: Iterable[bytes]) -> frozenset[str]:
+    """One member of each version, one that is certainly there if there is one."""
+    asked = set()
+    for digest in digests:
+        members = [
+            (m.is_away, m.instance_id is not None, m.member_id)
+            for m in leading.view.members
+            if m.version.digest == digest and m.member_id not in leading.refused
+        ]
+        if members:
+            asked.add(min(members)[-1])
+    return frozenset(asked)
+
+
+def _names(view: View) -> frozenset[str] | None:
+    if any(part.source_patterns for topology in view.texts.values() for part in topology.subtopologies):
+        return None
+    return frozenset().union(*(topology.topics() for topology in view.texts.values()))
+
+
+# ------------------------------------------------------------------------------------------------------------- topics
+
+
+def _topics_unknown(leading: Leading, reason: str, now_ms: int) -> Step:
+    why = f"The leader of the group can't list the topics: {reason}. Everybody keeps its tasks meanwhile."
+    leading = _failed(replace(leading, awaits=None), now_ms)
+    return _keep(leading, why, now_ms, rejoin_after_ms=leading.memory.create_at_ms - now_ms)
+
+
+def _configure(leading: Leading, now_ms: int) -> Step:
+    version = leading.version
+    assert version is not None
+    configuration = configure(leading.view.texts[version.digest], leading.image)
+    problem = configuration.problem
+    if problem is not None and problem.is_fatal and leading.is_update:
+        remedy = _CREATE_SOURCES if problem.status_code == MISSING_SOURCE_TOPICS else _FIT_PARTITIONS
+        return _refuse_update(leading, f"{problem.detail.rstrip('.')}. {remedy}", now_ms)
+    if configuration.to_create and leading.created is None and now_ms >= leading.memory.create_at_ms:
+        return _await(leading, CreateTopics(configuration.to_create))
+    if problem is not None and leading.is_update:
+        return _postpone(leading, problem.detail + leading.creation_detail, now_ms)
+    if configuration.is_ready:
+        ask = changelogs_to_ask(leading.view, version)
+        logs = {(name, task.partition, is_source) for task, names in ask.items() for name, is_source in names}
+        if logs:
+            ends = frozenset((name, partition) for name, partition, is_source in logs if not is_source)
+            committed = frozenset((name, partition) for name, partition, is_source in logs if is_source)
+            return _await(leading, EndOffsets(ends, committed))
+    return _assign(leading, {}, now_ms)
+
+
+def _refuse_update(leading: Leading, problem: str, now_ms: int) -> Step:
+    version, group = leading.version, leading.verdicts.group
+    assert version is not None
+    assert group is not None
+    refusal = Refusal(
+        ErrorCode.STREAMS_INVALID_TOPOLOGY,
+        f"Topology epoch {version.epoch} can't replace topology epoch {group.epoch} of group {leading.settings.group_id}, "
+        f"which goes on as it is. {problem}",
+    )
+    names = [m.member_id for m in leading.view.members if m.version == version]
+    return _refuse(leading, names, refusal, now_ms)
+
+
+def _postpone(leading: Leading, detail: str, now_ms: int) -> Step:
+    """The update waits for its topics: the group goes on with the version that it has."""
+    return _choose(replace(leading, candidates=(), postponed=detail, created=None, creation_detail=""), now_ms)
+
+
+def _created(
+    leading: Leading, specs: tuple[TopicSpec, ...], errors: Mapping[str, tuple[int, str]], now_ms: int
+) -> Step:
+    real = {name: error for name, error in sorted(errors.items()) if error[0] != ErrorCode.TOPIC_ALREADY_EXISTS}
+    made = {spec.name: spec.partitions for spec in specs if spec.name not in errors}
+    if not real:
+        memory = replace(leading.memory, creations=0, create_at_ms=0)
+        leading = replace(leading, created=made, memory=memory)
+        return _await(leading, ListTopics(_names(leading.view)))
+    detail = _creation_detail(real)
+    if leading.is_update and all(code in _FINAL for code, _ in real.values()):
+        return _refuse_update(leading, _cannot_be_made(real), now_ms)
+    leading = replace(
+        _failed(leading, now_ms), created=made, creation_detail=detail, image=_with_created(leading.image, made)
+    )
+    return _configure(leading, now_ms)
+
+
+def _failed(leading: Leading, now_ms: int) -> Leading:
+    failures = leading.memory.creations + 1
+    backoff_ms = min(FIRST_BACKOFF_MS * 2 ** min(failures - 1, 16), MAX_BACKOFF_MS)
+    return replace(leading, memory=replace(leading.memory, creations=failures, create_at_ms=now_ms + backoff_ms))
+
+
+def _with_created(image: TopicsImage, created: Mapping[str, int] | None) -> TopicsImage:
+    """The image with what has been made and is not everywhere known yet."""
+    new = {n: TopicImage(NO_TOPIC_ID, n, count) for n, count in (created or {}).items() if n not in image}
+    return TopicsImage({**image, **new}) if new else image
+
+
+def _creation_detail(errors: Mapping[str, tuple[int, str]]) -> str:
+    unauthorized = [name for name, (code, _) in errors.items() if code in _UNAUTHORIZED]
+    if unauthorized:
+        return f"; Unauthorized to CREATE on topics {', '.join(unauthorized)}."
+    listed = ", ".join(f"{name} ({message.rstrip('. ')})" for name, (_, message) in errors.items())
+    return f"; Creation failed: {listed}."
+
+
+def _cannot_be_made(errors: Mapping[str, tuple[int, str]]) -> str:
+    if any(code in _UNAUTHORIZED for code, _ in errors.values()):
+        return _creation_detail(errors).removeprefix("; ")
+    listed = "; ".join(f"{name}: {message.rstrip('. ')}" for name, (_, message) in errors.items())
+    return f"Internal topics can't be made: {listed}. Correct what the topology asks for and start this version again."
+
+
+_UNAUTHORIZED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
+_FINAL = _UNAUTHORIZED | {
+    ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ErrorCode.INVALID_PARTITIONS,
+    ErrorCode.INVALID_REPLICATION_FACTOR,
+    ErrorCode.INVALID_CONFIG,
+    ErrorCode.POLICY_VIOLATION,
+}
+_CREATE_SOURCES = "Create them, or correct the names in the topology, and start this version again."
+_FIT_PARTITIONS = (
+    "Topics that are joined, and internal topics that exist already, need the same number of partitions. Give the topics "
+    "the counts that they need, or the store or repartition step another name, so that it gets a topic of its own, and "
+    "start this version again."
+)
+
+
+# --------------------------------------------------------------------------------------------------- what they are told
+
+
+def _keep(
+    leading: Leading,
+    why: str,
+    now_ms: int,
+    *,
+    asked: frozenset[str] = frozenset(),
+    rejoin_after_ms: int | None = None,
+) -> Step:
+    """Everybody keeps what it claims."""
+    view = leading.view
+    claims = claims_of(view, leading.image)
+    kept = {
+        m.member_id: without(m.held, claims.to_let_go.get(m.member_id, frozenset()))
+        for m in view.members
+        if m.member_id not in leading.refused
+    }
+    group = leading.verdicts.group if leading.verdicts.is_certain else None
+    if rejoin_after_ms is None and view.away:
+        rejoin_after_ms = leading.settings.session_timeout_ms // 3
+    plan = Plan(
+        group=group,
+        given=kept,
+        targets={m.member_id: m.previous for m in view.members if m.member_id in kept},
+        refused=leading.refused,
+        asked=asked,
+        waiting=why,
+        conflicts=claims.twice,
+        image=leading.image,
+        rejoin_after_ms=rejoin_after_ms,
+    )
+    return _done(leading, plan)
+
+
+def _assign(leading: Leading, offsets: Mapping[TopicPartition, int], now_ms: int) -> Step:
+    view, version, settings = leading.view, leading.version, leading.settings
+    assert version is not None
+    configuration = configure(view.texts[version.digest], leading.image)
+    refused = dict(leading.refused)
+    for name, refusal in refusals(view, version, settings.group_id, leading.verdicts.group).items():
+        refused.setdefault(name, refusal)
+    waiting = {m.member_id for m in view.members if m.version.epoch > version.epoch}
+    claims = claims_of(view, leading.image)
+    ends = _task_ends(view, version, offsets)
+    try:
+        made = targets_of(view, version, configuration, settings.assignor, without={*refused, *waiting}, ends=ends)
+    except AssignedTwiceError as error:
+        return _keep(leading, f"The assignor made a mistake: {error}.", now_ms)
+    told_now = {m.member_id: m for m in view.members if m.member_id not in refused}
+    targets = {name: made.get(name, NO_TASKS) for name in told_now}
+    plan = Plan(
+        group=version,
+        given={name: given(m, view, version, targets[name], claims) for name, m in told_now.items()},
+        targets=targets,
+        refused=refused,
+        configuration=configuration,
+        creation_detail=leading.creation_detail,
+        postponed=leading.postponed,
+        conflicts=claims.twice,
+        image=leading.image,
+        rejoin_after_ms=_rejoin_after(leading, configuration, targets, now_ms),
+    )
+    return _done(leading, plan)
+
+
+def _rejoin_after(
+    leading: Leading, configuration: Configuration, targets: Mapping[str, Tasks], now_ms: int
+) -> int | None:
+    """When the leader joins again though nobody else does."""
+    due = []
+    problem = configuration.problem
+    if leading.postponed or (problem is not None and problem.status_code == MISSING_INTERNAL_TOPICS):
+        due.append(max(leading.memory.create_at_ms - now_ms, FIRST_BACKOFF_MS))
+    if leading.view.away:
+        due.append(leading.settings.session_timeout_ms // 3)
+    if any(tasks.warmup for tasks in targets.values()):
+        due.append(leading.settings.probing_interval_ms)
+    return min(due, default=None)
+
+
+def _task_ends(view: View, version: Version, offsets: Mapping[TopicPartition, int]) -> dict[TaskId, int]:
+    """The ends of tasks, where those of all their changelogs are known."""
+    found = {}
+    for task, logs in changelogs_to_ask(view, version).items() if offsets else ():
+        ends = [offsets.get((name, task.partition)) for name, _ in logs]
+        known = [end for end in ends if end is not None]
+        if known and len(known) == len(ends):
+            found[task] = sum(known)
+    return found
+
+
+def _done(leading: Leading, plan: Plan) -> Step:
+    outcome = told(leading.view, plan, leading.settings, leading.memory, leading.leader_id, leading.sizes)
+    return Step(leading, outcome=outcome)

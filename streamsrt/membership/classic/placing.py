@@ -1,0 +1,200 @@
+"""Who is to run what in a classic group, and what of that each member gets in this generation.
+
+1. A task of one version and a task of another are the same where the subtopology has the same id and the same source and
+   changelog topics. What a member had of others counts for nothing in a new target.
+2. The target is what the assignor makes of the members' echoes, which returns what it is given while that is as good.
+3. A member gets an active task only if no other member claims an active task that has a source or changelog partition in
+   common with it, whatever version that belongs to. A task in any role goes only where no other member of the process has
+   it.
+4. Of two claims of one partition the one that was given later stays. If they are equally old, both go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from streamsrt.assignment.assignor import AssignorSettings
+from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.patterns import resolve
+from streamsrt.assignment.placement import AssignorMember
+from streamsrt.assignment.reconcile import Current, Holders, MemberState, reconcile
+from streamsrt.assignment.targets import targets
+from streamsrt.assignment.tasks import TaskId, Tasks
+from streamsrt.assignment.topics import TopicsImage
+from streamsrt.assignment.topology import Topology
+from streamsrt.membership.classic.verdicts import is_stale
+from streamsrt.membership.classic.view import Participant, Version, View
+from streamsrt.membership.values import TopicPartition
+
+_Resource = tuple[str, int]
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Which members claim what. ``by_resource``: source and changelog partitions of active tasks; of a task whose
+    topology is not known, the task itself. ``by_task``: tasks in any role. ``twice``: what two members claim."""
+
+    by_resource: Mapping[_Resource, frozenset[str]]
+    by_task: Mapping[TaskId, frozenset[str]]
+    to_let_go: Mapping[str, frozenset[TaskId]]
+    twice: tuple[str, ...]
+    parts: Mapping[bytes, Mapping[str, frozenset[str]]] = field(default_factory=dict)
+
+
+def claims_of(view: View, image: TopicsImage) -> Claims:
+    """What everybody claims, with the topics that patterns mean by ``image``."""
+    parts = {digest: _resources(topology, image) for digest, topology in view.texts.items()}
+    by_resource: dict[_Resource, set[str]] = {}
+    by_task: dict[TaskId, set[str]] = {}
+    contested: dict[_Resource, dict[str, TaskId]] = {}
+    for member in view.members:
+        for task in member.held.active | member.held.passive:
+            by_task.setdefault(task, set()).add(member.member_id)
+        for task in member.held.active:
+            for resource in _partitions(parts, member.version.digest, task):
+                by_resource.setdefault(resource, set()).add(member.member_id)
+                contested.setdefault(resource, {})[member.member_id] = task
+    to_let_go, twice = _conflicts(view, contested)
+    return Claims(_frozen(by_resource), _frozen(by_task), to_let_go, twice, parts)
+
+
+def targets_of(
+    view: View,
+    group: Version,
+    configuration: Configuration,
+    settings: AssignorSettings,
+    *,
+    without: Iterable[str],
+    ends: Mapping[TaskId, int],
+) -> Mapping[str, Tasks]:
+    """The target of every member but those that get nothing. ``ends``: ends of changelogs that the leader asked for."""
+    excluded = set(without)
+    topology = view.texts[group.digest]
+    # Of two members of one process the one that was told last is the one whose offsets are newer.
+    ordered = sorted(view.members, key=lambda member: (member.heard_in, member.member_id))
+    members = [
+        _assignor_member(member, view, topology, group, ends) for member in ordered if member.member_id not in excluded
+    ]
+    return targets(members, configuration, settings)
+
+
+def given(member: Participant, view: View, group: Version, target: Tasks, claims: Claims) -> Tasks:
+    """What the member is to run from this generation on, on its way to the target."""
+    held = without(member.held, claims.to_let_go.get(member.member_id, frozenset()))
+    others = {m.member_id: m.process_id for m in view.members if m.member_id != member.member_id}
+
+    def active(task: TaskId) -> bool:
+        needed = _partitions(claims.parts, group.digest, task)
+        return any(claims.by_resource.get(resource, frozenset()) & others.keys() for resource in needed)
+
+    def in_process(task: TaskId) -> bool:
+        return any(others.get(name) == member.process_id for name in claims.by_task.get(task, ()))
+
+    before = Current(view.generation - 1, view.generation - 1, MemberState.STABLE, held)
+    holders = Holders(active, in_process)
+    return reconcile(before, target=target, target_epoch=view.generation, owned=held, held=holders).assigned
+
+
+def without(tasks: Tasks, lost: frozenset[TaskId]) -> Tasks:
+    return Tasks(tasks.active - lost, tasks.standby, tasks.warmup) if lost else tasks
+
+
+def source_partitions(member: Participant, view: View, tasks: Tasks, image: TopicsImage) -> frozenset[TopicPartition]:
+    """What the member reads for these active tasks."""
+    topology = view.texts.get(member.version.digest)
+    if topology is None:
+        return member.said.owned_partitions
+    inputs = {part.id: part.input_topics for part in resolve(topology, image).topology.subtopologies}
+    return frozenset(
+        (name, task.partition)
+        for task in tasks.active
+        for name in inputs.get(task.subtopology_id, ())
+        if name in image and task.partition < image[name].partitions
+    )
+
+
+def changelogs_to_ask(view: View, group: Version) -> Mapping[TaskId, tuple[tuple[str, bool], ...]]:
+    """Tasks of which somebody reports an offset and nobody an end: their changelogs, and whether one is a source topic."""
+    parts = {part.id: part for part in view.texts[group.digest].subtopologies}
+    known = {TaskId(*task) for member in view.members for task in member.said.end_offsets}
+    found: dict[TaskId, tuple[tuple[str, bool], ...]] = {}
+    for member in view.members:
+        for name, partition in member.said.offsets:
+            task = TaskId(name, partition)
+            part = parts.get(name)
+            if part is not None and task not in known and _is_same_task(member, view, view.texts[group.digest], name):
+                found[task] = tuple((topic.name, topic.name in part.source_topics) for topic in part.changelogs)
+    return found
+
+
+def _assignor_member(
+    member: Participant, view: View, topology: Topology, group: Version, ends: Mapping[TaskId, int]
+) -> AssignorMember:
+    def same(task: tuple[str, int]) -> bool:
+        return _is_same_task(member, view, topology, task[0])
+
+    said = member.said
+    previous = Tasks(
+        *(frozenset(filter(same, r)) for r in (member.previous.active, member.previous.standby, member.previous.warmup))
+    )
+    offsets = {TaskId(*task): offset for task, offset in said.offsets.items() if same(task)}
+    end_offsets = {TaskId(*task): end for task, end in said.end_offsets.items() if same(task)}
+    end_offsets |= {task: end for task, end in ends.items() if task in offsets and task in member.held.passive}
+    return AssignorMember(
+        member.member_id,
+        member.process_id,
+        previous,
+        is_stale(member, group),
+        frozenset(filter(same, member.held.active)),
+        offsets,
+        end_offsets,
+        dict(said.client_tags),
+    )
+
+
+def _is_same_task(member: Participant, view: View, topology: Topology, name: str) -> bool:
+    """Whether tasks of that subtopology are the same in the member's version and in the group's."""
+    mine = view.texts.get(member.version.digest)
+    if mine is topology:
+        return True
+    return mine is not None and _raw_resources(mine, name) == _raw_resources(topology, name) is not None
+
+
+def _raw_resources(topology: Topology, name: str) -> tuple[frozenset[str], frozenset[str]] | None:
+    return next((part.resources for part in topology.subtopologies if part.id == name), None)
+
+
+def _resources(topology: Topology, image: TopicsImage) -> dict[str, frozenset[str]]:
+    return {part.id: frozenset().union(*part.resources) for part in resolve(topology, image).topology.subtopologies}
+
+
+def _partitions(parts: Mapping[bytes, Mapping[str, frozenset[str]]], digest: bytes, task: TaskId) -> list[_Resource]:
+    names = parts.get(digest, {}).get(task.subtopology_id)
+    if names is None:
+        return [(f"{digest.hex()} {task.subtopology_id}", task.partition)]
+    return [(name, task.partition) for name in names]
+
+
+def _conflicts(
+    view: View, claimed: Mapping[_Resource, Mapping[str, TaskId]]
+) -> tuple[dict[str, frozenset[TaskId]], tuple[str, ...]]:
+    heard_in = {member.member_id: member.heard_in for member in view.members}
+    lost: dict[str, set[TaskId]] = {}
+    twice: set[str] = set()
+    for owners in claimed.values():
+        if len(owners) == 1:
+            continue
+        newest = max(heard_in[name] for name in owners)
+        winners = [name for name in owners if heard_in[name] == newest]
+        for name, task in owners.items():
+            if len(winners) > 1 or name not in winners:
+                lost.setdefault(name, set()).add(task)
+                twice.add(f"{task.subtopology_id}_{task.partition} at {name}")
+    return {name: frozenset(tasks) for name, tasks in lost.items()}, tuple(sorted(twice))
+
+
+def _frozen(found: Mapping[K, set[str]]) -> dict[K, frozenset[str]]:
+    return {key: frozenset(names) for key, names in found.items()}

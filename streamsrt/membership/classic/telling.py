@@ -1,0 +1,258 @@
+"""What each member of a classic group is told at the end of a generation, as bytes, and what the leader keeps of it.
+
+1. Statuses are those of a streams group, in its words: the member side tells the user what to do about each.
+2. A member whose epoch is behind hears nothing of the topics that only the newer version needs.
+3. An assignment answers one subscription, which it names by process and number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from streamsrt.assignment.assignor import AssignorSettings
+from streamsrt.assignment.configuration import Configuration, metadata_hash
+from streamsrt.assignment.patterns import resolve
+from streamsrt.assignment.tasks import NO_TASKS, Tasks
+from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
+from streamsrt.assignment.topology import Topology
+from streamsrt.membership.classic.layout import encode_assignment
+from streamsrt.membership.classic.placing import source_partitions
+from streamsrt.membership.classic.values import NO_DIGEST, ClassicAssignment
+from streamsrt.membership.classic.verdicts import Refusal, is_stale
+from streamsrt.membership.classic.view import Given, Memory, Participant, Version, View, wire_tasks_of
+from streamsrt.membership.values import Status, StatusCode
+from streamsrt.wire.error_codes import ErrorCode
+
+RECORD_MAX_BYTES = 1_048_588
+"""``message.max.bytes`` of a broker that nobody has configured otherwise."""
+
+_MEMBER_OVERHEAD_BYTES = 120
+"""Member id, client id, host, timeouts, and lengths, which stand beside each member's data."""
+_NEAR = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderSettings:
+    """The leader's own settings, which hold for the generation that it leads. Times in milliseconds."""
+
+    group_id: str
+    session_timeout_ms: int = 45_000
+    num_standby_replicas: int = 0
+    num_warmup_replicas: int = 2
+    acceptable_recovery_lag: int = 10_000
+    rack_tags: tuple[str, ...] = ()
+    probing_interval_ms: int = 600_000
+    offset_interval_ms: int = 60_000
+    record_max_bytes: int = RECORD_MAX_BYTES
+
+    @property
+    def assignor(self) -> AssignorSettings:
+        return AssignorSettings(
+            num_standby_replicas=self.num_standby_replicas,
+            num_warmup_replicas=self.num_warmup_replicas,
+            acceptable_recovery_lag=self.acceptable_recovery_lag,
+            rack_tags=self.rack_tags,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is decided. ``group`` None: the group has no version yet. ``waiting``: why nothing new is assigned;
+    ``postponed``: why the next version is not taken yet; ``asked``: members that are to send their topology."""
+
+    group: Version | None
+    given: Mapping[str, Tasks]
+    targets: Mapping[str, Tasks]
+    refused: Mapping[str, Refusal]
+    asked: frozenset[str] = frozenset()
+    waiting: str = ""
+    postponed: str = ""
+    configuration: Configuration | None = None
+    creation_detail: str = ""
+    conflicts: tuple[str, ...] = ()
+    image: TopicsImage = NO_TOPICS
+    rejoin_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What of the topics the assignment rests on: another hash of the same topology calls for a new generation.
+
+    ``names``: topics to look at, None where patterns need all.
+    """
+
+    topology: Topology
+    metadata_hash: int
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        if any(part.source_patterns for part in self.topology.subtopologies):
+            return None
+        return frozenset(self.topology.topics())
+
+    def is_outdated(self, image: TopicsImage) -> bool:
+        return metadata_hash(resolve(self.topology, image).topology, image) != self.metadata_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the leader sends with its SyncGroup, by member id; what it keeps; what it logs; what it watches until then."""
+
+    assignments: Mapping[str, bytes]
+    memory: Memory
+    warnings: tuple[str, ...] = ()
+    watch: Watch | None = None
+    told: Mapping[str, ClassicAssignment] = field(default_factory=dict)
+
+
+def told(
+    view: View, plan: Plan, settings: LeaderSettings, memory: Memory, leader_id: str, subscriptions_bytes: int
+) -> Outcome:
+    why = _why(view, plan, memory)
+    everybody = {m.member_id: _assignment(m, view, plan, settings, leader_id, why) for m in view.members}
+    for name, reason in view.unreadable.items():
+        everybody[name] = _unreadable(view, name, reason, leader_id)
+    encoded = {name: encode_assignment(assignment) for name, assignment in everybody.items()}
+    size = _size(encoded, subscriptions_bytes)
+    if size > settings.record_max_bytes * _NEAR:
+        everybody = {name: replace(assignment, why="") for name, assignment in everybody.items()}
+        encoded = {name: encode_assignment(assignment) for name, assignment in everybody.items()}
+        size = _size(encoded, subscriptions_bytes)
+    warnings = []
+    if plan.conflicts:
+        warnings.append(
+            f"Group {settings.group_id}, generation {view.generation}: members claim the same partitions, and must let go "
+            f"of them: {', '.join(plan.conflicts)}."
+        )
+    if size > settings.record_max_bytes:
+        warnings.append(_too_large(view, settings, size))
+    watch = None
+    if plan.configuration is not None:
+        watch = Watch(plan.configuration.topology, plan.configuration.metadata_hash)
+    return Outcome(encoded, _memory(view, plan, memory, everybody, leader_id), tuple(warnings), watch, everybody)
+
+
+def _assignment(
+    member: Participant, view: View, plan: Plan, settings: LeaderSettings, leader_id: str, why: str
+) -> ClassicAssignment:
+    name = member.member_id
+    refusal = plan.refused.get(name)
+    tasks = plan.given.get(name, NO_TASKS)
+    return ClassicAssignment(
+        generation=view.generation,
+        group_epoch=-1 if plan.group is None else plan.group.epoch,
+        group_digest=NO_DIGEST if plan.group is None else plan.group.digest,
+        assigned_partitions=source_partitions(member, view, tasks, plan.image),
+        tasks=wire_tasks_of(tasks),
+        target=wire_tasks_of(plan.targets.get(name, NO_TASKS)),
+        statuses=_statuses(member, view, plan, settings),
+        error_code=0 if refusal is None else int(refusal.code),
+        error_text=None if refusal is None else refusal.text,
+        send_topology=name in plan.asked,
+        rejoin_after_ms=plan.rejoin_after_ms if name == leader_id else None,
+        recovery_lag=settings.acceptable_recovery_lag,
+        offset_interval_ms=settings.offset_interval_ms,
+        why=why,
+        process_id=member.process_id,
+        unique=member.said.unique,
+    )
+
+
+def _unreadable(view: View, name: str, reason: str, leader_id: str) -> ClassicAssignment:
+    return ClassicAssignment(
+        generation=view.generation,
+        error_code=int(ErrorCode.INVALID_REQUEST),
+        error_text=(
+            f"Member {leader_id}, which leads the group, can't read what member {name} said when it joined: "
+            f"{reason}. Upgrade the older of the two: both need a version of streamsrt that has this layout."
+        ),
+    )
+
+
+def _statuses(member: Participant, view: View, plan: Plan, settings: LeaderSettings) -> tuple[Status, ...]:
+    found = []
+    mine = member.version.epoch
+    is_behind = plan.group is not None and is_stale(member, plan.group)
+    if plan.group is not None and is_behind:
+        detail = f"The member's topology epoch {mine} is behind the group's topology epoch {plan.group.epoch}."
+        found.append(Status(StatusCode.STALE_TOPOLOGY, detail))
+    if plan.waiting and not member.held and not is_behind:
+        found.append(Status(StatusCode.ASSIGNMENT_DELAYED, plan.waiting))
+    problem = None if plan.configuration is None else plan.configuration.problem
+    is_ahead = plan.group is not None and member.version.epoch > plan.group.epoch
+    if is_ahead and plan.postponed:
+        found.append(Status(StatusCode.MISSING_INTERNAL_TOPICS, plan.postponed))
+    elif problem is not None and not is_ahead and not (problem.is_fatal and is_behind):
+        found.append(Status(StatusCode(problem.status_code), problem.detail + plan.creation_detail))
+    missing = [tag for tag in settings.rack_tags if tag not in member.said.client_tags]
+    if missing:
+        detail = (
+            f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. Configure them "
+            "via 'client.tag.<tagKey>' in your Streams config."
+        )
+        found.append(Status(StatusCode.MISSING_CLIENT_TAGS, detail))
+    failed = [m.member_id for m in view.members if m.said.wants_shutdown]
+    if failed:
+        detail = (
+            f"Streams group member {failed[0]} encountered a fatal error and requested a shutdown for the entire "
+            "application."
+        )
+        found.append(Status(StatusCode.SHUTDOWN_APPLICATION, detail))
+    return tuple(found)
+
+
+def _memory(
+    view: View, plan: Plan, memory: Memory, everybody: Mapping[str, ClassicAssignment], leader_id: str
+) -> Memory:
+    present = {member.version.digest for member in view.members}
+    return replace(
+        memory,
+        texts={digest: text for digest, text in view.wire_texts.items() if digest in present},
+        generation=view.generation,
+        given={m.instance_id: _given(m, everybody[m.member_id]) for m in view.members if m.instance_id is not None},
+        members={m.member_id: _name(m) for m in view.members},
+        version=plan.group,
+    )
+
+
+def _given(member: Participant, assignment: ClassicAssignment) -> Given:
+    return Given(
+        member.member_id, member.said.unique, member.process_id, member.version, assignment, member.is_in_doubt
+    )
+
+
+def _name(member: Participant) -> str:
+    where = [f"instance {member.instance_id}"] if member.instance_id is not None else []
+    endpoint = member.said.endpoint
+    if endpoint is not None:
+        where.append(f"{endpoint.host}:{endpoint.port}")
+    return f"{member.member_id} ({', '.join(where)})" if where else member.member_id
+
+
+def _why(view: View, plan: Plan, memory: Memory) -> str:
+    """Why there is a new generation, as far as its leader led the one before."""
+    if plan.waiting:
+        return plan.waiting
+    if memory.generation != view.generation - 1:
+        return ""
+    now = {m.member_id: _name(m) for m in view.members}
+    reasons = [f"member {name} is gone" for key, name in memory.members.items() if key not in now]
+    reasons += [f"member {name} joined" for key, name in now.items() if key not in memory.members]
+    if plan.group is not None and memory.version is not None and plan.group.epoch > memory.version.epoch:
+        reasons.append(f"the topology was updated to epoch {plan.group.epoch}")
+    return "; ".join(reasons)
+
+
+def _size(encoded: Mapping[str, bytes], subscriptions_bytes: int) -> int:
+    return subscriptions_bytes + sum(map(len, encoded.values())) + len(encoded) * _MEMBER_OVERHEAD_BYTES
+
+
+def _too_large(view: View, settings: LeaderSettings, size: int) -> str:
+    members = len(view.members)
+    return (
+        f"Group {settings.group_id}: its {members} members need a record of {size} bytes, and brokers refuse one "
+        f"of more than {settings.record_max_bytes} (message.max.bytes): every SyncGroup ends with "
+        "UNKNOWN_SERVER_ERROR then. Raise message.max.bytes of the brokers and max.message.bytes of "
+        "__consumer_offsets, run fewer stream threads, or use group.protocol=streams."
+    )

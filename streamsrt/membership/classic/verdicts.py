@@ -1,0 +1,91 @@
+"""Which version of the program a group runs, which one it may go on to, and who cannot be part of it.
+
+1. The group runs what the newest echo names. Where nobody echoes anything it runs the highest epoch that there is; of
+   several digests the smallest.
+2. The next epoch is a candidate to become the group's. Of several digests of it the smallest comes first; when one is taken,
+   the members of the others are refused.
+3. Whose epoch is further ahead is refused, as is who has the group's epoch with another digest.
+4. Whose epoch is behind is fenced if it claims nothing and echoes nothing. Otherwise it is stale: it keeps what it has.
+5. Nobody is refused for a version that the group does not run yet: of a group without an echo nothing is certain before it
+   has got tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from streamsrt.membership.classic.view import Participant, Version, View
+from streamsrt.wire.error_codes import ErrorCode
+
+
+class Refusal(NamedTuple):
+    """Why a member can't be part of the group: the protocol's error code, and what it is told."""
+
+    code: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """``group``: what the group runs, None of an empty view. ``is_certain``: somebody echoes it. ``candidates``: versions
+    that it may go on to, the first one first."""
+
+    group: Version | None
+    is_certain: bool
+    candidates: tuple[Version, ...]
+    refused: Mapping[str, Refusal]
+
+
+def verdicts_on(view: View, group_id: str) -> Verdicts:
+    echoed = view.echoed
+    if echoed is None:
+        versions = {member.version for member in view.members}
+        first = min(versions, key=lambda version: (-version.epoch, version.digest), default=None)
+        return Verdicts(first, False, (), {})
+    ahead = {member.version for member in view.members if member.version.epoch == echoed.epoch + 1}
+    refused = refusals(view, echoed, group_id)
+    return Verdicts(echoed, True, tuple(sorted(ahead)), refused)
+
+
+def refusals(view: View, group: Version, group_id: str, taken_from: Version | None = None) -> dict[str, Refusal]:
+    """Who is refused by a group that runs ``group``. ``taken_from``: the version that it has just left for that.
+
+    Members of the next epoch are none of them.
+    """
+    found: dict[str, Refusal] = {}
+    for member in view.members:
+        refusal = _refusal(member, group, group_id, taken_from)
+        if refusal is not None:
+            found[member.member_id] = refusal
+    return found
+
+
+def is_stale(member: Participant, group: Version) -> bool:
+    return member.version.epoch < group.epoch
+
+
+def _refusal(member: Participant, group: Version, group_id: str, taken_from: Version | None) -> Refusal | None:
+    mine = member.version
+    if mine == group or mine.epoch == group.epoch + 1:
+        return None
+    if mine.epoch == group.epoch:
+        return Refusal(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
+            f"The topology differs from the one of group {group_id}, though both have topology epoch {group.epoch}. Set "
+            f"topology.epoch to {group.epoch + 1} to update the group's topology.",
+        )
+    if mine.epoch > group.epoch:
+        return Refusal(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
+            f"Topology epoch {mine.epoch} is too far ahead of the topology epoch {group.epoch} of group {group_id}: the "
+            f"next one is {group.epoch + 1}.",
+        )
+    if member.held or member.echo is not None or mine == taken_from:
+        return None
+    return Refusal(
+        ErrorCode.STREAMS_TOPOLOGY_FENCED,
+        f"Topology epoch {mine.epoch} is behind the topology epoch {group.epoch} of group {group_id}: the group already "
+        "runs a newer topology.",
+    )

@@ -1,0 +1,239 @@
+"""What a leader sees of its group: who has what, who was told what, and which topologies it knows.
+
+It is made of what the members say when they join, so that any member can lead at any time.
+
+1. What a member says that it holds is complete, and never too small. Who did not join holds nothing, but for a static
+   member: brokers keep it in the group, with what it said when it last joined.
+2. A static member has joined if its echo is of the generation before this one. If not, the leader may know: it led that
+   generation, and the member says the same as then. Such a member is *away*: what it was given then is added to its claims,
+   and it is taken to have heard it. (It may be there and have repeated a JoinGroup whose answer was lost. Then it claims
+   too much for one generation.)
+3. Where the leader does not know either, the member is *in doubt*, and nothing new is given to anybody until another
+   generation, or the end of that member's session, has cleared it up. A group in which nobody claims or echoes anything
+   starts anew, and nobody is in doubt.
+4. A member that says nothing of an earlier generation may have come back to what the broker stored for its instance id, and
+   have gone on with that, if it is of the same process and version: it counts as away, too.
+5. An echo that is not older than this generation is of another life of the group, and does not count.
+6. Of two echoes of a task in one process, or of an active task anywhere, the newer one counts.
+7. Texts of topologies are this member's own, those that it has seen before, and those that members attach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
+from streamsrt.assignment.topology import InvalidTopologyError, Topology, check_topology, topology_of
+from streamsrt.membership.classic.layout import decode_subscription
+from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Unreadable
+from streamsrt.membership.classic.values import Topology as WireTopology
+from streamsrt.membership.values import Task
+from streamsrt.membership.values import Tasks as WireTasks
+
+
+class Version(NamedTuple):
+    """A version of the program: the epoch and the digest of its topology."""
+
+    epoch: int
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A member of the answer to the leader's JoinGroup, with what it said."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a static member was told by this leader, and by what it is known whether it has joined since. A member that was
+    in doubt is so until it joins."""
+
+    member_id: str
+    unique: int
+    process_id: str
+    version: Version
+    told: ClassicAssignment
+    was_in_doubt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a leader keeps from one generation to the next. Nothing goes wrong without it; it saves generations.
+
+    ``texts``: by digest. ``given``: by instance id, in ``generation``. ``creations``: failed attempts to create topics, one
+    after the other. ``members``: those of that generation, by member id, as people know them.
+    """
+
+    texts: Mapping[bytes, WireTopology]
+    generation: int = -1
+    given: Mapping[str, Given] = field(default_factory=dict)
+    creations: int = 0
+    create_at_ms: int = 0
+    members: Mapping[str, str] = field(default_factory=dict)
+    version: Version | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Participant:
+    """A member of the generation. ``previous`` is its echo's target, without what a newer echo says of the same task."""
+
+    member_id: str
+    instance_id: str | None
+    said: ClassicSubscription
+    held: Tasks
+    echo: Echo | None
+    previous: Tasks
+    is_away: bool = False
+    is_in_doubt: bool = False
+
+    @property
+    def version(self) -> Version:
+        return Version(self.said.topology_epoch, self.said.topology_digest)
+
+    @property
+    def process_id(self) -> str:
+        return self.said.process_id
+
+    @property
+    def heard_in(self) -> int:
+        """The generation in which it was last told anything."""
+        return -1 if self.echo is None else self.echo.generation
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A generation as its leader sees it. ``members`` in order of their ids; ``unreadable``: reasons by member id;
+    ``texts``: topologies by digest; ``invalid``: what is wrong with topologies, by digest."""
+
+    generation: int
+    members: tuple[Participant, ...]
+    unreadable: Mapping[str, str]
+    texts: Mapping[bytes, Topology]
+    wire_texts: Mapping[bytes, WireTopology]
+    invalid: Mapping[bytes, str]
+
+    @property
+    def in_doubt(self) -> list[str]:
+        return [member.member_id for member in self.members if member.is_in_doubt]
+
+    @property
+    def away(self) -> list[str]:
+        return [member.member_id for member in self.members if member.is_away]
+
+    @property
+    def echoed(self) -> Version | None:
+        """The version that the group runs, by the newest echo; None if nobody echoes anything."""
+        newest = max((m.echo for m in self.members if m.echo is not None), key=lambda e: e.generation, default=None)
+        return None if newest is None else Version(newest.group_epoch, newest.group_digest)
+
+
+def view_of(generation: int, joined: Iterable[Joined], memory: Memory) -> View:
+    """What the leader of this generation sees; the order of ``joined`` does not matter."""
+    read: list[tuple[Joined, ClassicSubscription]] = []
+    unreadable: dict[str, str] = {}
+    for each in sorted(joined, key=lambda each: each.member_id):
+        said = decode_subscription(each.metadata)
+        if isinstance(said, Unreadable):
+            unreadable[each.member_id] = said.reason
+        else:
+            read.append((each, said))
+    starts_anew = all(not said.held and said.echo is None for _, said in read)
+    members = [_participant(each, said, generation, memory, starts_anew) for each, said in read]
+    present = {said.topology_digest for _, said in read}
+    wire = {**memory.texts}
+    wire |= {said.topology_digest: said.topology for _, said in read if said.topology is not None}
+    texts, invalid = _checked({digest: wire[digest] for digest in sorted(wire.keys() & present)})
+    return View(generation, tuple(_without_outdated(members)), unreadable, texts, wire, invalid)
+
+
+def tasks_of(tasks: WireTasks) -> Tasks:
+    return Tasks(_ids(tasks.active), _ids(tasks.standby), _ids(tasks.warmup))
+
+
+def wire_tasks_of(tasks: Tasks) -> WireTasks:
+    return WireTasks(*(frozenset((t[0], t[1]) for t in role) for role in (tasks.active, tasks.standby, tasks.warmup)))
+
+
+def _ids(tasks: Iterable[Task]) -> frozenset[TaskId]:
+    return frozenset(TaskId(*task) for task in tasks)
+
+
+def _checked(wire: Mapping[bytes, WireTopology]) -> tuple[dict[bytes, Topology], dict[bytes, str]]:
+    texts: dict[bytes, Topology] = {}
+    invalid: dict[bytes, str] = {}
+    for digest, text in wire.items():
+        try:
+            topology = topology_of(text)
+            check_topology(topology)
+        except InvalidTopologyError as error:
+            invalid[digest] = str(error)
+        else:
+            texts[digest] = topology
+    return texts, invalid
+
+
+def _participant(
+    joined: Joined, said: ClassicSubscription, generation: int, memory: Memory, starts_anew: bool
+) -> Participant:
+    echo = said.echo if said.echo is not None and 0 <= said.echo.generation < generation else None
+    held = tasks_of(said.held)
+    member = Participant(joined.member_id, joined.instance_id, said, held, echo, NO_TASKS)
+    if joined.instance_id is None or (echo is not None and echo.generation == generation - 1):
+        return _with_previous(member)
+    if memory.generation == generation - 1:
+        given = memory.given.get(joined.instance_id)
+        if given is not None and _has_said_the_same(member, given) and given.was_in_doubt:
+            return _with_previous(replace(member, is_in_doubt=True))
+        if given is not None and (_has_said_the_same(member, given) or _may_have_gone_on(member, given)):
+            return _with_previous(_as_given(member, given, memory.generation))
+        return _with_previous(member)
+    return _with_previous(member if starts_anew else replace(member, is_in_doubt=True))
+
+
+def _has_said_the_same(member: Participant, given: Given) -> bool:
+    return (member.member_id, member.said.unique) == (given.member_id, given.unique)
+
+
+def _may_have_gone_on(member: Participant, given: Given) -> bool:
+    is_same = (member.process_id, member.version) == (given.process_id, given.version)
+    return is_same and member.member_id != given.member_id and member.echo is None and not member.held
+
+
+def _as_given(member: Participant, given: Given, generation: int) -> Participant:
+    told = given.told
+    more = tasks_of(told.tasks)
+    active = member.held.active | more.active
+    standby = (member.held.standby | more.standby) - active
+    held = Tasks(active, standby, (member.held.warmup | more.warmup) - active - standby)
+    echo = member.echo
+    if told.group_epoch >= 0:
+        echo = Echo(generation, told.group_epoch, told.group_digest, told.target)
+    return replace(member, held=held, echo=echo, is_away=True)
+
+
+def _with_previous(member: Participant) -> Participant:
+    return member if member.echo is None else replace(member, previous=tasks_of(member.echo.target))
+
+
+def _without_outdated(members: Iterable[Participant]) -> Iterable[Participant]:
+    """Each member with what of its echo no newer one contradicts."""
+    ordered = list(members)
+    seen_active: set[TaskId] = set()
+    seen: set[tuple[str, TaskId]] = set()
+    kept: dict[str, Tasks] = {}
+    for member in sorted(ordered, key=lambda m: (-m.heard_in, m.member_id)):
+        mine: list[frozenset[TaskId]] = []
+        for role in (member.previous.active, member.previous.standby, member.previous.warmup):
+            free = {task for task in role if (member.process_id, task) not in seen}
+            seen |= {(member.process_id, task) for task in free}
+            mine.append(frozenset(free))
+        active = mine[0] - seen_active
+        seen_active |= active
+        kept[member.member_id] = Tasks(active, mine[1], mine[2])
+    return [replace(member, previous=kept[member.member_id]) for member in ordered]

@@ -1,0 +1,89 @@
+"""Random lives of classic groups with the real leader: no partition is processed twice, and everything runs in the end."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from tests.streamsrt.membership.classic.group_model import VERSIONS, GroupModel
+from tests.streamsrt.membership.classic.life import live
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 2**32))
+@example(seed=1)
+@example(seed=3)
+@example(seed=34)
+@example(seed=105)
+@example(seed=194)
+def test_whatever_happens_no_partition_is_processed_twice_and_the_group_settles(seed: int) -> None:
+    live(Random(seed))
+
+
+@pytest.mark.parametrize("epoch", range(len(VERSIONS) - 1))
+@pytest.mark.parametrize("leader_goes_first", [True, False])
+def test_a_rolling_update_ends_with_all_tasks_of_the_new_version(epoch: int, leader_goes_first: bool) -> None:
+    random = Random(epoch)
+    model = GroupModel()
+    for process in ("01", "02", "03"):
+        model.start(VERSIONS[epoch][0], process)
+    model.calm(random)
+    for player in sorted(model.players.values(), key=lambda p: p.member_id, reverse=not leader_goes_first):
+        model.leave(player)
+        model.start(VERSIONS[epoch + 1][0], player.process)
+        model.calm(random)
+    assert {p.version.epoch for p in model.players.values()} == {epoch + 1}
+    assert not model.refusals
+    model.finish(random)
+
+
+def test_the_members_of_two_digests_of_one_epoch_end_up_with_one() -> None:
+    model = GroupModel()
+    for process, variant in (("01", 0), ("02", 1), ("03", 0), ("04", 1)):
+        model.start(VERSIONS[1][variant], process)
+    model.finish(Random(0))
+    assert len({p.version.digest for p in model.players.values()}) == 1
+    assert [code for _, _, code in model.refusals] == [131, 131]
+
+
+def test_a_version_that_is_taken_back_is_fenced_and_its_text_runs_as_the_next_epoch() -> None:
+    random = Random(0)
+    model = GroupModel()
+    # Epochs 3 and 5 have the same topology.
+    for process in ("01", "02"):
+        model.start(VERSIONS[4][0], process)
+    model.calm(random)
+    model.start(VERSIONS[3][0], "03")
+    model.calm(random)
+    assert [(epoch, code) for _, epoch, code in model.refusals] == [(3, 132)]
+    for player in list(model.players.values()):
+        model.leave(player)
+        model.start(VERSIONS[5][0], player.process)
+        model.calm(random)
+    assert len(model.refusals) == 1
+    model.finish(random)
+
+
+def test_a_stale_member_that_is_alone_keeps_its_tasks() -> None:
+    random = Random(0)
+    model = GroupModel()
+    old = model.start(VERSIONS[0][0], "01")
+    model.calm(random)
+    new = model.start(VERSIONS[1][0], "02")
+    for _ in range(200):
+        # Until the group has taken the new version, of whose death nobody knows then.
+        model.act(old)
+        model.act(new)
+        model.broker.complete(timeout=False)
+        if old.echo is not None and old.echo.group_epoch == 1:
+            break
+    has = old.told
+    model.kill(new)
+    model.calm(random)
+    assert old.told == has
+    model.kill(old)
+    model.start(VERSIONS[1][0], "01")
+    model.finish(random)

@@ -1,0 +1,510 @@
+"""What a leader makes of what its members say: one generation at a time, on the bytes that travel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from streamsrt.membership.classic import leading
+from streamsrt.membership.classic.layout import decode_assignment, encode_subscription
+from streamsrt.membership.classic.leading import Effect, Event, Step
+from streamsrt.membership.classic.telling import LeaderSettings, Outcome
+from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo
+from streamsrt.membership.classic.view import Joined, Memory
+from streamsrt.membership.values import NOTHING, Status, StatusCode, Task, Tasks
+from streamsrt.wire.error_codes import ErrorCode
+from tests.streamsrt.membership.classic.group_model import END, Cluster, Version
+
+# 1 -> 2: subtopology a goes on as it is, b reads u in the one and u and v in the other.
+OLD = Version.of(1, "a: source=t changelog=c", "b: source=u")
+NEW = Version.of(2, "a: source=t changelog=c", "b: source=u,v changelog=d")
+OTHER = Version.of(2, "a: source=t changelog=c", "b: source=u,w")
+LATER = Version.of(3, "a: source=t changelog=c")
+NOW_MS = 5_000
+
+
+def tasks(text: str) -> Tasks:
+    """``"A a0 a1 S b0 W b1"``"""
+    roles: dict[str, set[Task]] = {"A": set(), "S": set(), "W": set()}
+    role = "A"
+    for word in text.split():
+        if word in roles:
+            role = word
+        else:
+            roles[role].add((word[:-1], int(word[-1])))
+    return Tasks(*(frozenset(roles[each]) for each in "ASW"))
+
+
+@dataclass
+class Member:
+    """A member that remembers what it was told."""
+
+    name: str
+    version: Version = OLD
+    process: str = ""
+    instance_id: str | None = None
+    held: Tasks = NOTHING
+    echo: Echo | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def joined(self) -> Joined:
+        said = ClassicSubscription(
+            process_id=f"00000000-0000-0000-0000-{self.process or self.name:0>12}".replace("m", "a"),
+            topology_epoch=self.version.epoch,
+            topology_digest=self.version.digest,
+            held=self.held,
+            echo=self.echo,
+            **self.extra,
+        )
+        return Joined(self.name, self.instance_id, encode_subscription(said))
+
+    def hears(self, told: ClassicAssignment) -> None:
+        """Opens and closes what it is told, and forgets what it had to say once."""
+        self.held = told.tasks
+        if told.group_epoch >= 0:
+            self.echo = Echo(told.generation, told.group_epoch, told.group_digest, told.target)
+        self.extra = {"topology": self.version.wire} if told.send_topology else {}
+
+
+class Group:
+    """Members, generation by generation."""
+
+    def __init__(self, *members: Member, leader: str = "", **settings: Any) -> None:
+        self.members = {member.name: member for member in members}
+        self.settings = LeaderSettings(group_id="app", **settings)
+        self.cluster = Cluster()
+        self.leader = leader or members[0].name
+        self.memories: dict[str, Memory] = {}
+        self.generation = 1
+        self.effects: list[Effect] = []
+
+    def lead(self, *, answers: Mapping[type, Event] | None = None) -> Outcome:
+        """The next generation as its leader makes it; nobody has heard of it yet. ``answers``: instead of the cluster's."""
+        self.generation += 1
+        step = self.begin(self.leader, [member.joined() for member in self.members.values()])
+        self.effects = []
+        while step.outcome is None:
+            assert step.effect is not None
+            self.effects.append(step.effect)
+            event = (answers or {}).get(type(step.effect)) or self.cluster.answer(step.effect)
+            step = leading.step(step.leading, event, NOW_MS + 15_000)
+        self.memories[self.leader] = step.outcome.memory
+        return step.outcome
+
+    def begin(self, leader: str, joined: list[Joined]) -> Step:
+        version = self.members[leader].version
+        memory = self.memories.get(leader) or Memory(texts={version.digest: version.wire})
+        return leading.begin(
+            self.generation, joined, memory=memory, settings=self.settings, leader_id=leader, now_ms=NOW_MS
+        )
+
+    def round(self, **arguments: Any) -> dict[str, ClassicAssignment]:
+        """A generation of which everybody hears."""
+        told = read(self.lead(**arguments))
+        for name, each in told.items():
+            self.members[name].hears(each)
+        return told
+
+
+def read(outcome: Outcome) -> dict[str, ClassicAssignment]:
+    return dict(_read(outcome))
+
+
+def _read(outcome: Outcome) -> Iterator[tuple[str, ClassicAssignment]]:
+    for name, data in outcome.assignments.items():
+        told = decode_assignment(data)
+        assert isinstance(told, ClassicAssignment)
+        yield name, told
+
+
+def codes(told: ClassicAssignment) -> list[int]:
+    return [int(status.code) for status in told.statuses]
+
+
+def detail(told: ClassicAssignment, code: StatusCode) -> str:
+    (found,) = [status.detail for status in told.statuses if isinstance(status, Status) and status.code is code]
+    return found
+
+
+def settled(*members: Member, **arguments: Any) -> Group:
+    group = Group(*members, **arguments)
+    for _ in range(4):
+        group.round()
+    return group
+
+
+# ------------------------------------------------------------------------------------------------- from what it is said
+
+
+def test_a_first_generation_creates_the_topics_and_spreads_the_tasks() -> None:
+    group = Group(Member("m1"), Member("m2"))
+    told = group.round()
+    assert [type(effect).__name__ for effect in group.effects] == ["ListTopics", "CreateTopics", "ListTopics"]
+    assert group.cluster.topics["c"] == 3
+    assert told["m1"].tasks.active | told["m2"].tasks.active == tasks("a0 a1 a2 b0 b1 b2").active
+    assert (told["m1"].group_epoch, told["m1"].group_digest) == (1, OLD.digest)
+    assert told["m1"].assigned_partitions == {
+        ("t" if name == "a" else "u", partition) for name, partition in told["m1"].tasks.active
+    }
+
+
+def test_the_same_is_said_whoever_leads_and_in_whatever_order() -> None:
+    group = settled(Member("m1"), Member("m2"), Member("m3"), num_standby_replicas=1)
+    group.members["m4"] = Member("m4")
+    group.generation += 1
+    group.memories = {}
+    made = set()
+    for joined in permutations([member.joined() for member in group.members.values()]):
+        for leader in group.members:
+            step = group.begin(leader, list(joined))
+            while step.outcome is None:
+                assert step.effect is not None
+                step = leading.step(step.leading, group.cluster.answer(step.effect), NOW_MS)
+            told = {name: decode_assignment(data) for name, data in step.outcome.assignments.items()}
+            made.add(repr({name: (each.tasks, each.target) for name, each in sorted(told.items())}))  # type: ignore[union-attr]
+    assert len(made) == 1
+
+
+def test_a_generation_without_a_reason_moves_nothing() -> None:
+    group = settled(Member("m1"), Member("m2"), Member("m3"), num_standby_replicas=1)
+    before = {name: member.held for name, member in group.members.items()}
+    group.leader = "m3"
+    assert {name: told.tasks for name, told in group.round().items()} == before
+
+
+def test_who_cannot_be_read_is_refused_and_stops_nobody() -> None:
+    group = Group(Member("m1"))
+    group.generation += 1
+    step = group.begin("m1", [group.members["m1"].joined(), Joined("m2", None, b"\x00\x03what")])
+    while step.outcome is None:
+        assert step.effect is not None
+        step = leading.step(step.leading, group.cluster.answer(step.effect), NOW_MS)
+    told = read(step.outcome)
+    assert len(told["m1"].tasks.active) == 6
+    assert told["m2"].error_code == ErrorCode.INVALID_REQUEST
+    assert "m1, which leads the group, can't read" in (told["m2"].error_text or "")
+
+
+def test_a_member_that_wants_everything_to_stop_is_named_to_all() -> None:
+    group = settled(Member("m1"), Member("m2"))
+    group.members["m2"].extra = {"wants_shutdown": True}
+    for told in group.round().values():
+        assert detail(told, StatusCode.SHUTDOWN_APPLICATION).startswith("Streams group member m2 encountered a fatal")
+
+
+def test_missing_client_tags_are_told() -> None:
+    told = Group(Member("m1", extra={"client_tags": {"zone": "a"}}), Member("m2"), rack_tags=("zone",)).round()
+    assert codes(told["m1"]) == []
+    assert "[zone]" in detail(told["m2"], StatusCode.MISSING_CLIENT_TAGS)
+
+
+def test_of_two_claims_the_one_that_was_given_later_stays() -> None:
+    one = Member("m1", held=tasks("a0 a1"), echo=Echo(7, 1, OLD.digest, tasks("a0 a1")))
+    two = Member("m2", held=tasks("a1 a2"), echo=Echo(8, 1, OLD.digest, tasks("a1 a2")))
+    group = Group(one, two)
+    group.generation = 8
+    outcome = group.lead()
+    told = read(outcome)
+    assert ("a", 1) in told["m2"].tasks.active
+    assert ("a", 1) not in told["m1"].tasks.active
+    assert "a_1 at m1" in outcome.warnings[0]
+
+
+def test_two_claims_of_the_same_age_are_both_let_go() -> None:
+    both = [Member(name, held=tasks("a1"), echo=Echo(8, 1, OLD.digest, tasks("a1"))) for name in ("m1", "m2")]
+    group = Group(*both)
+    group.generation = 8
+    assert not any(("a", 1) in told.tasks.active for told in read(group.lead()).values())
+
+
+# ---------------------------------------------------------------------------------------------------------- versions
+
+
+def test_an_update_that_an_old_member_leads() -> None:
+    group = settled(Member("m1"), Member("m2"))
+    group.members["m2"] = Member("m3", NEW)
+    group.members = {member.name: member for member in group.members.values()}
+    before = group.members["m1"].held
+    told = group.round()
+    assert told["m1"].tasks == before, "everybody keeps what it has until the text is there"
+    assert told["m3"].send_topology
+    assert not told["m3"].tasks
+    assert (told["m3"].group_epoch, codes(told["m3"])) == (1, [StatusCode.ASSIGNMENT_DELAYED])
+    told = group.round()
+    assert (told["m1"].group_epoch, told["m1"].group_digest) == (2, NEW.digest)
+    assert {name for name, _ in told["m1"].tasks.active} == {"a"}, "b is another task now"
+    assert codes(told["m1"]) == [StatusCode.STALE_TOPOLOGY]
+    had_b = {p for name, p in before.active if name == "b"}
+    assert not {p for name, p in told["m3"].tasks.active if name == "b"} & had_b, "m1 still reads these partitions of u"
+    group.round()
+    told = group.round()
+    assert told["m1"].tasks.active | told["m3"].tasks.active == tasks("a0 a1 a2 b0 b1 b2").active
+    del group.members["m1"]
+    group.members["m4"] = Member("m4", NEW)
+    group.leader = "m3"
+    for _ in range(4):
+        told = group.round()
+    assert told["m3"].tasks.active | told["m4"].tasks.active == tasks("a0 a1 a2 b0 b1 b2").active
+    assert told["m4"].tasks.warmup
+
+
+def test_who_cannot_be_part_of_the_group_is_told_why() -> None:
+    group = settled(Member("m1", NEW), Member("m2", NEW))
+    for newcomer, code, words in (
+        (Member("m3", OLD), ErrorCode.STREAMS_TOPOLOGY_FENCED, "Topology epoch 1 is behind the topology epoch 2"),
+        (Member("m3", OTHER), ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH, "Set topology.epoch to 3"),
+        (Member("m3", Version.of(4, "a: source=t")), ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH, "too far ahead"),
+    ):
+        group.members["m3"] = newcomer
+        told = group.round()
+        assert told["m3"].error_code == code
+        assert words in (told["m3"].error_text or "")
+        assert not told["m3"].tasks
+        assert told["m1"].tasks.active | told["m2"].tasks.active == tasks("a0 a1 a2 b0 b1 b2").active
+
+
+def test_the_newest_echo_says_what_the_group_runs() -> None:
+    told = tasks("a0")
+    stale = Member("m1", OLD, held=told, echo=Echo(5, 2, NEW.digest, told))
+    group = Group(stale, Member("m2", OLD), leader="m1")
+    group.generation = 5
+    heard = group.round()
+    assert heard["m2"].error_code == ErrorCode.STREAMS_TOPOLOGY_FENCED
+    assert heard["m1"].tasks == told, "nobody runs version 2: the stale member keeps what it has"
+    assert codes(heard["m1"]) == [StatusCode.STALE_TOPOLOGY]
+
+
+def test_an_echo_of_another_life_of_the_group_does_not_count() -> None:
+    group = Group(Member("m1", LATER), Member("m2", LATER, echo=Echo(57, 1, OLD.digest, NOTHING)))
+    assert {told.group_epoch for told in group.round().values()} == {3}
+
+
+def test_an_update_whose_source_topics_are_missing_is_refused_and_the_group_goes_on() -> None:
+    group = settled(Member("m1"))
+    before = group.members["m1"].held
+    group.members["m2"] = Member("m2", Version.of(2, "a: source=nowhere"))
+    group.round()
+    told = group.round()
+    assert told["m2"].error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert "can't replace topology epoch 1 of group app, which goes on as it is." in (told["m2"].error_text or "")
+    assert "Source topics nowhere are missing" in (told["m2"].error_text or "")
+    assert told["m1"].tasks == before
+    assert (told["m1"].group_epoch, codes(told["m1"])) == (1, [])
+
+
+def test_an_update_whose_topics_may_not_be_made_is_refused() -> None:
+    group = settled(Member("m1"))
+    group.cluster.refuses = {"d"}
+    group.members["m2"] = Member("m2", NEW)
+    group.round()
+    told = group.round()
+    assert told["m2"].error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert (told["m2"].error_text or "").endswith("Unauthorized to CREATE on topics d.")
+    assert len(told["m1"].tasks.active) == 6
+
+
+def test_an_update_waits_for_topics_that_cannot_be_made_at_the_moment() -> None:
+    group = settled(Member("m1"))
+    group.members["m2"] = Member("m2", NEW)
+    group.round()
+    busy = leading.TopicsCreated({"d": (int(ErrorCode.REQUEST_TIMED_OUT), "timed out")})
+    told = group.round(answers={leading.CreateTopics: busy})
+    assert (told["m2"].error_code, told["m2"].group_epoch) == (0, 1)
+    assert "d (timed out)" in detail(told["m2"], StatusCode.MISSING_INTERNAL_TOPICS)
+    assert len(told["m1"].tasks.active) == 6
+    assert told["m1"].rejoin_after_ms == 1_000
+    group.memories["m1"] = Memory(group.memories["m1"].texts)
+    assert group.round()["m1"].group_epoch == 2
+
+
+def test_a_topology_that_breaks_a_rule_is_refused() -> None:
+    group = settled(Member("m1"))
+    group.members["m2"] = Member("m2", Version.of(2, "a: source=t", "b: source=t"))
+    group.round()
+    told = group.round()
+    assert told["m2"].error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert "Topic t belongs to subtopologies a and b" in (told["m2"].error_text or "")
+    assert len(told["m1"].tasks.active) == 6
+
+
+# ------------------------------------------------------------------------------------------------------------ warm-up
+
+
+def test_a_task_moves_when_its_state_is_where_it_goes_to() -> None:
+    group = Group(Member("m1", Version.of(1, "a: source=t changelog=c")), num_warmup_replicas=3)
+    group.round()
+    group.members["m2"] = Member("m2", group.members["m1"].version)
+    told = group.round()
+    assert told["m1"].tasks == tasks("a0 a1 a2")
+    ((name, partition),) = told["m2"].tasks.warmup
+    assert told["m1"].rejoin_after_ms == group.settings.probing_interval_ms
+    assert told["m2"].recovery_lag == 10_000
+    moving = (name, partition)
+    group.members["m2"].extra = {"offsets": {moving: END - 20_000}}
+    told = group.round()
+    assert leading.EndOffsets(frozenset({("c", partition)})) in group.effects
+    assert told["m2"].tasks.warmup == {moving}, "20,000 records behind"
+    group.members["m2"].extra = {"offsets": {moving: END - 5}}
+    told = group.round()
+    assert moving not in told["m1"].tasks.active
+    assert told["m2"].tasks.warmup == {moving}
+    assert told["m2"].target.active == {moving}
+    told = group.round()
+    assert told["m2"].tasks.active == {moving}
+    assert not told["m2"].tasks.warmup
+
+
+def test_what_a_member_reports_an_end_of_is_not_asked_for() -> None:
+    version = Version.of(1, "a: source=t changelog=c")
+    group = settled(Member("m1", version))
+    group.members["m2"] = Member("m2", version, extra={"offsets": {("a", 0): 5}, "end_offsets": {("a", 0): END}})
+    group.round()
+    assert not [effect for effect in group.effects if isinstance(effect, leading.EndOffsets)]
+
+
+def test_of_a_source_topic_that_serves_as_changelog_the_committed_offset_counts() -> None:
+    version = Version.of(1, "a: source=t changelog=t")
+    group = settled(Member("m1", version))
+    group.members["m2"] = Member("m2", version, extra={"offsets": {("a", 0): 5}})
+    group.round()
+    assert leading.EndOffsets(frozenset(), frozenset({("t", 0)})) in group.effects
+
+
+# ----------------------------------------------------------------------------------------------------- static members
+
+
+def statics() -> Group:
+    return settled(Member("m1", instance_id="i1"), Member("m2", instance_id="i2", process="9"))
+
+
+def test_a_static_member_that_is_away_keeps_what_this_leader_gave_it() -> None:
+    group = Group(Member("m1"), Member("m2", instance_id="i2"))
+    away = group.members["m2"]
+    told = read(group.lead())
+    group.members["m1"].hears(told["m1"])
+    assert told["m2"].tasks.active
+    assert not away.held
+    again = group.round()
+    assert again["m2"].tasks == told["m2"].tasks
+    assert again["m1"].tasks == told["m1"].tasks
+    assert again["m1"].rejoin_after_ms == 15_000
+
+
+def test_nothing_new_is_given_while_a_static_member_is_in_doubt() -> None:
+    group = settled(Member("m1"), Member("m2", instance_id="i2"))
+    had = {name: member.held for name, member in group.members.items()}
+    absent = group.members["m2"]
+    echo = absent.echo
+    group.round()
+    absent.echo = echo
+    group.members["m3"] = Member("m3")
+    group.leader = "m3"
+    told = group.round()
+    assert {name: each.tasks for name, each in told.items()} == {**had, "m3": NOTHING}
+    assert "It is not known what m2 has got" in detail(told["m3"], StatusCode.ASSIGNMENT_DELAYED)
+    assert told["m3"].rejoin_after_ms == leading.DOUBT_MS
+    absent.echo = echo
+    assert not group.round()["m3"].tasks, "still in doubt: it has not joined since"
+    absent.extra = {"unique": 5}
+    assert group.round()["m3"].target
+
+
+def test_a_static_member_that_has_joined_is_not_in_doubt() -> None:
+    group = statics()
+    group.memories = {}
+    assert all(told.tasks for told in group.round().values())
+
+
+def test_a_static_member_of_the_same_process_may_have_gone_on() -> None:
+    group = Group(Member("m1"), Member("m2", instance_id="i2"))
+    first = group.round()
+    group.members["m2"] = Member("m9", instance_id="i2", process="m2")
+    group.members = {member.name: member for member in group.members.values()}
+    assert group.round()["m9"].tasks == first["m2"].tasks
+    group.members["m9"] = Member("m8", NEW, instance_id="i2", process="m2")
+    group.members = {member.name: member for member in group.members.values()}
+    assert not group.round()["m8"].tasks, "another version in the same process has gone on with nothing"
+
+
+# ----------------------------------------------------------------------------------------------------------- failures
+
+
+def test_while_topics_can_not_be_listed_everybody_keeps_its_tasks() -> None:
+    group = settled(Member("m1"), Member("m2"))
+    had = {name: member.held for name, member in group.members.items()}
+    group.members["m3"] = Member("m3")
+    unknown: Mapping[type, Event] = {leading.ListTopics: leading.TopicsUnknown("no broker answers")}
+    told = group.round(answers=unknown)
+    assert {name: each.tasks for name, each in told.items()} == {**had, "m3": NOTHING}
+    assert told["m1"].rejoin_after_ms == 1_000
+    assert "can't list the topics: no broker answers" in detail(told["m3"], StatusCode.ASSIGNMENT_DELAYED)
+    assert group.round(answers=unknown)["m1"].rejoin_after_ms == 2_000
+
+
+@pytest.mark.parametrize("effect", [leading.ListTopics, leading.CreateTopics, leading.EndOffsets])
+def test_at_the_deadline_the_leader_goes_on_with_what_it_has(effect: type) -> None:
+    group = Group(Member("m1", extra={"offsets": {("a", 0): 5}}))
+    told = group.round(answers={effect: leading.Tick()})
+    if effect is leading.EndOffsets:
+        assert len(told["m1"].tasks.active) == 6
+    elif effect is leading.CreateTopics:
+        assert "c (no answer in time)" in detail(told["m1"], StatusCode.MISSING_INTERNAL_TOPICS)
+    else:
+        assert codes(told["m1"]) == [StatusCode.ASSIGNMENT_DELAYED]
+
+
+def test_before_the_deadline_a_tick_changes_nothing() -> None:
+    group = Group(Member("m1"))
+    step = group.begin("m1", [group.members["m1"].joined()])
+    again = leading.step(step.leading, leading.Tick(), NOW_MS + 14_999)
+    assert (again.leading, again.effect, again.outcome, again.wake_at_ms) == (step.leading, None, None, NOW_MS + 15_000)
+
+
+def test_topics_that_may_not_be_made_are_told_with_the_right_that_is_missing() -> None:
+    group = Group(Member("m1"), Member("m2"))
+    group.cluster.refuses = {"c"}
+    for told in group.round().values():
+        assert detail(told, StatusCode.MISSING_INTERNAL_TOPICS).endswith("Unauthorized to CREATE on topics c.")
+        assert not told.tasks
+
+
+def test_missing_source_topics_are_told_and_watched() -> None:
+    group = Group(Member("m1"))
+    del group.cluster.topics["t"]
+    outcome = group.lead()
+    assert "Source topics t are missing" in detail(read(outcome)["m1"], StatusCode.MISSING_SOURCE_TOPICS)
+    assert outcome.watch is not None
+    assert outcome.watch.names == frozenset({"t", "c", "u"})
+    assert not outcome.watch.is_outdated(group.cluster.image)
+    group.cluster.topics["t"] = 3
+    assert outcome.watch.is_outdated(group.cluster.image)
+
+
+def test_while_topics_are_missing_only_stale_members_go_on() -> None:
+    stale = Member("m1", OLD, held=tasks("a0"), echo=Echo(5, 2, NEW.digest, tasks("a0")), extra={"topology": OLD.wire})
+    new = Member("m2", NEW, held=tasks("a1"), echo=Echo(5, 2, NEW.digest, tasks("a1")))
+    group = Group(stale, new, leader="m2")
+    group.generation = 5
+    group.cluster.topics |= {"c": 3}
+    del group.cluster.topics["v"]
+    told = group.round()
+    assert (told["m1"].tasks, codes(told["m1"])) == (tasks("a0"), [StatusCode.STALE_TOPOLOGY])
+    assert (told["m2"].tasks, codes(told["m2"])) == (NOTHING, [StatusCode.MISSING_SOURCE_TOPICS])
+
+
+def test_reasons_are_left_out_of_a_record_that_is_nearly_too_large_and_more_is_warned_of() -> None:
+    group = settled(Member("m1"), Member("m2"))
+    group.members["m3"] = Member("m3")
+    size = sum(len(data) for data in group.lead().assignments.values())
+    group = settled(Member("m1"), Member("m2"))
+    group.members["m3"] = Member("m3")
+    assert "member m3 joined" in read(group.lead())["m1"].why
+    small = settled(Member("m1"), Member("m2"), record_max_bytes=size)
+    small.members["m3"] = Member("m3")
+    outcome = small.lead()
+    assert read(outcome)["m1"].why == ""
+    assert "Raise message.max.bytes" in outcome.warnings[0]
