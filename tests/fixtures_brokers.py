@@ -2,7 +2,7 @@
 
 ``bootstrap_servers`` runs a test once over each; its Apache Kafka half carries the mark ``kafka``. Without Java or Maven
 that half is skipped, but where the environment says ``CI=true`` it fails: what CI proves must not depend on what is
-installed. ``any_version`` runs a test over the bundled broker and over Apache Kafka of older versions, the oldest with
+installed. ``any_version`` runs a test over the bundled broker and over several versions of Apache Kafka, the oldest with
 ``--full`` only.
 """
 
@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.kafka_server import KafkaServer, free_ports, missing_tools
+from tests.kafka_server import VERSION, KafkaServer, free_ports, missing_tools
 from tests.tcp_proxy import TcpProxy
 
 QUICK_GROUPS = {
@@ -174,6 +174,7 @@ def older_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OlderKafka
 @pytest.fixture(
     params=[
         "bundled",
+        pytest.param(VERSION, marks=pytest.mark.kafka),
         pytest.param("3.9.1", marks=pytest.mark.kafka),
         pytest.param("2.8.2", marks=[pytest.mark.kafka, pytest.mark.full]),
     ]
@@ -183,5 +184,9 @@ def any_version(request: pytest.FixtureRequest) -> str:
     if request.param == "bundled":
         bundled: BundledBroker = request.getfixturevalue("bundled_broker")
         return bundled.bootstrap_servers
-    server: KafkaServer = request.getfixturevalue("older_kafka")(request.param)
+    server: KafkaServer
+    if request.param == VERSION:
+        server = request.getfixturevalue("apache_kafka")
+    else:
+        server = request.getfixturevalue("older_kafka")(request.param)
     return server.bootstrap_servers
