@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from streamsrt.cli.described_group import check_group, described_group
+from streamsrt.cli.group_members import remove_members
 from streamsrt.cli.group_offsets import delete_offsets, reset_offsets
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
@@ -21,6 +22,7 @@ from streamsrt.wire.private_tags import REBALANCES_TAG
 app = typer.Typer(help="Inspect and change streams groups, one per application.", no_args_is_help=True)
 app.command("reset-offsets")(reset_offsets)
 app.command("delete-offsets")(delete_offsets)
+app.command("remove-members")(remove_members)
 
 Group = Annotated[str, typer.Argument(help="application id")]
 
@@ -202,7 +204,8 @@ def forget_topology(
         if error is not None:
             raise ConfigError(
                 f"group {group!r} was not deleted: {error} Nothing was changed; stop all members first. Those with a "
-                "group.instance.id stay in the group until their sessions have ended, unless they ran with `--leave`"
+                "group.instance.id stay in the group until their sessions have ended, unless they ran with `--leave` or are "
+                f"removed: `streamsrt groups remove-members {group} --all --execute`"
             )
         if offsets:
             network.admin.commit(group, offsets)

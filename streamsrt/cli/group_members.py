@@ -1,0 +1,156 @@
+"""``streamsrt groups remove-members``: static members that are away leave the group before their sessions end.
+
+1. A streams group tells who is away: its member epoch is -2. Such a member is removed by the heartbeat that it would have
+   sent with ``--leave``; who still runs is not touched.
+2. A classic group does not tell. Its members are removed by LeaveGroup, static ones by their instance id, whether or not
+   they run: one that does joins again, or ends as fenced (KIP-571).
+
+Source: KIP-571, KIP-1071, ``KafkaAdminClient.removeMembersFromConsumerGroup``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import typer
+
+from streamsrt.cli.described_group import described_group, no_such_group
+from streamsrt.cli.output import note, print_rows
+from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
+from streamsrt.client.network import NetworkThread
+from streamsrt.errors import ConfigError
+from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode, error_name
+
+_TIMEOUT_S = 30.0
+_LEAVE_EPOCH = -1
+_AWAY_EPOCH = -2
+_REASON = "removed by streamsrt groups remove-members"
+_GONE = frozenset({ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID})
+"""Who is not in the group any more need not be removed."""
+
+
+class Member(NamedTuple):
+    """One member. ``is_away`` None: its protocol does not tell."""
+
+    member_id: str
+    instance_id: str | None
+    is_away: bool | None
+
+
+def remove_members(
+    group: Annotated[str, typer.Argument(help="application id")],
+    bootstrap_servers: BootstrapServers = None,
+    instances: Annotated[
+        list[str] | None, typer.Option("--instance", help="group.instance.id of a member; again for more")
+    ] = None,
+    everyone: Annotated[
+        bool, typer.Option("--all", help="all static members that are away; of a classic group, all members")
+    ] = False,
+    execute: Execute = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove static members that are away, so that their tasks move at once and not when their sessions end."""
+    if everyone is bool(instances):
+        raise ConfigError("say whom to remove: either --instance ID, again for more, or --all")
+    with cluster(bootstrap_servers) as network:
+        found = _members(network, group)
+        chosen = _all(found) if everyone else _named(group, found, instances or ())
+        rows: list[dict[str, object]] = [
+            {"group": group, "instance": each.instance_id or "-", "member": each.member_id} for each in chosen
+        ]
+        print_rows(["group", "instance", "member"], rows, as_json=as_json)
+        if not execute:
+            note("nothing is changed: say --execute to do it")
+            return
+        failed = _remove(network, group, chosen)
+    if failed:
+        raise ConfigError("; ".join(failed))
+    note(f"removed {len(chosen)} member{'' if len(chosen) == 1 else 's'} of group {group}")
+
+
+def _members(network: NetworkThread, group: str) -> list[Member]:
+    kind = next((each.group_type.lower() for each in network.admin.list_groups() if each.group_id == group), None)
+    if kind is None:
+        raise no_such_group(group)
+    if kind == "streams":
+        return [
+            Member(each.member_id, each.instance_id, None if each.is_classic else each.member_epoch == _AWAY_EPOCH)
+            for each in described_group(network, group).members
+        ]
+    if kind != "classic":
+        raise ConfigError(
+            f"group {group} is a {kind} group: remove-members is for streams and classic groups. Its static members go when "
+            "their sessions end"
+        )
+    request = types.DescribeGroupsRequest(groups=[group])
+    described = network.request(request, coordinator_of=group).result(_TIMEOUT_S).groups[0]
+    if described.error_code:
+        raise ConfigError(f"group {group!r} can't be described: {error_name(described.error_code)}; try again")
+    return [Member(each.member_id, each.group_instance_id, None) for each in described.members]
+
+
+def _all(found: Sequence[Member]) -> list[Member]:
+    """Who is away, and of those that don't tell everybody."""
+    return [each for each in found if each.is_away is not False]
+
+
+def _named(group: str, found: Sequence[Member], instances: Sequence[str]) -> list[Member]:
+    by_instance = {each.instance_id: each for each in found if each.instance_id is not None}
+    missing = sorted(set(instances) - set(by_instance))
+    if missing:
+        there = ", ".join(sorted(by_instance)) or "none"
+        raise ConfigError(
+            f"group {group} has no member with the group.instance.id {', '.join(missing)}; there: {there}"
+        )
+    chosen = [by_instance[instance] for instance in dict.fromkeys(instances)]
+    running = [str(each.instance_id) for each in chosen if each.is_away is False]
+    if running:
+        raise ConfigError(
+            f"{', '.join(running)} of group {group} is not away: stop the instance first. One that was killed counts as "
+            "running until its session ends, and goes by itself then"
+        )
+    return chosen
+
+
+def _remove(network: NetworkThread, group: str, chosen: Sequence[Member]) -> list[str]:
+    """Removes them; what went wrong."""
+    failed = []
+    for each in chosen:
+        if each.is_away is None:
+            continue
+        beat = types.StreamsGroupHeartbeatRequest(
+            group_id=group, member_id=each.member_id, member_epoch=_LEAVE_EPOCH, instance_id=each.instance_id
+        )
+        answer = network.request(beat, coordinator_of=group).result(_TIMEOUT_S)
+        if answer.error_code not in _GONE:
+            reason = answer.error_message or error_name(answer.error_code)
+            failed.append(f"{each.instance_id or each.member_id} was not removed: {reason}")
+    untold = [each for each in chosen if each.is_away is None]
+    if untold:
+        failed += _leave_group(network, group, untold)
+    return failed
+
+
+def _leave_group(network: NetworkThread, group: str, members: Sequence[Member]) -> list[str]:
+    identity = types.LeaveGroupRequest.MemberIdentity
+    request = types.LeaveGroupRequest(
+        group_id=group,
+        members=[
+            identity(
+                member_id=each.member_id if each.instance_id is None else "",
+                group_instance_id=each.instance_id,
+                reason=_REASON,
+            )
+            for each in members
+        ],
+    )
+    answer = network.request(request, coordinator_of=group).result(_TIMEOUT_S)
+    if answer.error_code:
+        return [f"nobody was removed from group {group}: {error_name(answer.error_code)}"]
+    return [
+        f"{each.group_instance_id or each.member_id} was not removed: {error_name(each.error_code)}"
+        for each in answer.members
+        if each.error_code not in _GONE
+    ]
