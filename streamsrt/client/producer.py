@@ -337,7 +337,7 @@ class Producer:
     def _replace(self, partition: _Partition, batch: _Batch, parts: list[Part]) -> None:
         """Queues the parts where the batch was. The lock is held."""
         expires_at = self._loop.time() + self._config.delivery_timeout_ms / 1000
-        new = [_Batch(data, count, (*batch.number, place), expires_at) for place, (data, count) in enumerate(parts)]
+        new = [_Batch(data, count, (*batch.number, at), expires_at) for at, (data, count) in enumerate(parts)]
         size = sum(len(data) for data, _ in parts)
         partition.queue = deque(sorted([*partition.queue, *new], key=lambda each: each.number))
         partition.queued_bytes += size

@@ -56,10 +56,10 @@ class Refusal(NamedTuple):
 
 
 def refusal_text(
-    place: TopicPartition, code: int, said: str | None, what: str = "a batch", principal: str | None = None
+    tp: TopicPartition, code: int, said: str | None, what: str = "a batch", principal: str | None = None
 ) -> str:
     """What the broker says, and what to do about it."""
-    topic, partition = place
+    topic, partition = tp
     said = f" {said.rstrip('.')}." if said else f" {error_message(code)}"
     text = f"The broker refuses {what} for {topic}-{partition} ({error_name(code)}).{said} {REMEDIES.get(code, '')}"
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -74,16 +74,16 @@ def halves(data: Buffer) -> list[Part]:
     return [_part(data, columns, range(count // 2)), _part(data, columns, range(count // 2, count))]
 
 
-def records_of(place: TopicPartition, data: Buffer, refusal: Refusal) -> list[tuple[int, RefusedRecord]]:
+def records_of(tp: TopicPartition, data: Buffer, refusal: Refusal) -> list[tuple[int, RefusedRecord]]:
     """The records that the refusal is about, with their index in the batch."""
     columns = _columns(data)
     found = []
     for index in sorted(refusal.record_errors) or range(len(columns.keys)):
         said = refusal.record_errors.get(index) or refusal.message
-        error = RecordRefusedError(said, *place, error_code=refusal.error_code, is_retriable=refusal.is_retriable)
+        error = RecordRefusedError(said, *tp, error_code=refusal.error_code, is_retriable=refusal.is_retriable)
         headers = () if columns.headers is None else tuple(columns.headers[index])
         record = RefusedRecord(
-            *place, columns.keys[index], columns.values[index], columns.timestamps[index], headers, error
+            *tp, columns.keys[index], columns.values[index], columns.timestamps[index], headers, error
         )
         found.append((index, record))
     return found

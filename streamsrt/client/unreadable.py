@@ -7,9 +7,9 @@ from streamsrt.errors import DeserializationError
 from streamsrt.wire.primitives import DecodeError
 
 
-def unreadable_batch(place: TopicPartition, offset: int, error: DecodeError) -> DeserializationError:
+def unreadable_batch(tp: TopicPartition, offset: int, error: DecodeError) -> DeserializationError:
     """The error for a batch of an input topic that begins at ``offset`` or behind it."""
-    topic, partition = place
+    topic, partition = tp
     message = (
         f"{topic}-{partition} holds a record batch behind offset {offset} that can't be read: {error}. It was written so, "
         "or the broker's log is damaged"

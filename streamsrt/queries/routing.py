@@ -22,7 +22,7 @@ from streamsrt.wire.murmur2 import partition_for_key
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
 from topology.graph.topology import Topology
 
-Places = frozenset[TopicPartition]
+Partitions = frozenset[TopicPartition]
 
 
 class SerializedKey(NamedTuple):
@@ -82,9 +82,9 @@ class StoreDirectory:
             for source in self._stores[store][0].sources
         )
 
-    def stores_of(self, places: Places) -> frozenset[str]:
+    def stores_of(self, partitions: Partitions) -> frozenset[str]:
         """The stores of the tasks that read these partitions."""
-        topics = {topic for topic, _ in places}
+        topics = {topic for topic, _ in partitions}
         return frozenset(
             name
             for name in self._stores
@@ -114,14 +114,14 @@ class Routing:
         self.stores = stores
         self.own_host = own_host
         self.partitions_of_topic = partitions_of_topic
-        self._hosts: dict[HostInfo, tuple[Places, Places]] = {}
+        self._hosts: dict[HostInfo, tuple[Partitions, Partitions]] = {}
 
-    def update(self, partitions: Mapping[Endpoint, tuple[Places, Places]]) -> None:
+    def update(self, partitions: Mapping[Endpoint, tuple[Partitions, Partitions]]) -> None:
         """What the group coordinator says: active and standby partitions by endpoint."""
-        self._hosts = {HostInfo(endpoint.host, endpoint.port): places for endpoint, places in partitions.items()}
+        self._hosts = {HostInfo(each.host, each.port): found for each, found in partitions.items()}
 
     @property
-    def hosts(self) -> Mapping[HostInfo, tuple[Places, Places]]:
+    def hosts(self) -> Mapping[HostInfo, tuple[Partitions, Partitions]]:
         """What :meth:`update` was told last."""
         return self._hosts
 
@@ -163,8 +163,8 @@ class Routing:
         if self.stores.is_global(store):
             return self.own_host, frozenset()
 
-        def has(places: Places) -> bool:
-            return any(number == partition and self.stores.reads(store, topic) for topic, number in places)
+        def has(partitions: Partitions) -> bool:
+            return any(number == partition and self.stores.reads(store, topic) for topic, number in partitions)
 
         active = [host for host, (actives, _) in self.hosts.items() if has(actives)]
         standby = frozenset(host for host, (_, standbys) in self.hosts.items() if has(standbys))

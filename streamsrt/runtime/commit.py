@@ -68,7 +68,7 @@ class Committing(Protocol):
     def commit_pending(self, member_id: str, member_epoch: int) -> None:
         """Commits the offsets that wait. What can't be committed now goes on waiting, or is dropped with the membership."""
 
-    def keep_only(self, places: Container[TopicPartition]) -> None:
+    def keep_only(self, partitions: Container[TopicPartition]) -> None:
         """Drops pending offsets of all other partitions: their new owners begin where the group's offsets are."""
 
     def forget(self) -> None:
@@ -118,8 +118,8 @@ class Committer:
                 ends = self._network.producer.flush()
             write_all(busy, ends, self._idle)
             for _, state in states:
-                for place, (offset, metadata) in state.offsets.items():
-                    self._pending[place] = OffsetAndMetadata(offset, metadata)
+                for tp, (offset, metadata) in state.offsets.items():
+                    self._pending[tp] = OffsetAndMetadata(offset, metadata)
         self.commit_pending(member_id, member_epoch)
 
     def commit_pending(self, member_id: str, member_epoch: int) -> None:
@@ -143,12 +143,12 @@ class Committer:
             logger.warning("offsets could not be committed, trying again: %s", error)
         else:
             self.commits += 1
-            self.committed_records_end.update({place: offset.offset for place, offset in offsets.items()})
+            self.committed_records_end.update({tp: offset.offset for tp, offset in offsets.items()})
             self._pending.clear()
 
-    def keep_only(self, places: Container[TopicPartition]) -> None:
+    def keep_only(self, partitions: Container[TopicPartition]) -> None:
         """Drops pending offsets of all other partitions: their new owners begin where the group's offsets are."""
-        self._pending = {place: offset for place, offset in self._pending.items() if place in places}
+        self._pending = {tp: offset for tp, offset in self._pending.items() if tp in partitions}
 
     def forget(self) -> None:
         """Drops what waits to be sent or committed: the tasks are others' by now, or do their work again."""
@@ -182,7 +182,7 @@ def changelog_ends(owned: OwnedTask, ends: dict[TopicPartition, int]) -> dict[st
     """By store, the offset after its last acknowledged changelog record of this flush."""
     found = {}
     for spec in owned.subtopology.stores:
-        place = owned.task.restore_target(spec.name)
-        if place is not None and place in ends:
-            found[spec.name] = ends[place]
+        tp = owned.task.restore_target(spec.name)
+        if tp is not None and tp in ends:
+            found[spec.name] = ends[tp]
     return found

@@ -118,15 +118,15 @@ class ExactlyOnceCommitter:
         if not busy and not self._transactions.is_open:
             return
         offsets = {
-            place: OffsetAndMetadata(offset, metadata)
+            tp: OffsetAndMetadata(offset, metadata)
             for _, state in states
-            for place, (offset, metadata) in state.offsets.items()
+            for tp, (offset, metadata) in state.offsets.items()
         }
         with self._idle:
             ends = self._commit_transaction(offsets)
         write_all(busy, ends, self._idle)
         self.commits += 1
-        self.committed_records_end.update({place: at.offset for place, at in offsets.items()})
+        self.committed_records_end.update({tp: at.offset for tp, at in offsets.items()})
 
     def _commit_transaction(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, int]:
         for _ in range(_EPOCH_ATTEMPTS):
@@ -153,7 +153,7 @@ class ExactlyOnceCommitter:
     def commit_pending(self, member_id: str, member_epoch: int) -> None:
         """Nothing waits: offsets are committed with the results or not at all."""
 
-    def keep_only(self, places: Container[TopicPartition]) -> None:
+    def keep_only(self, partitions: Container[TopicPartition]) -> None:
         """Nothing waits."""
 
     # ----------------------------------------------------------------------------------------------------------- undo

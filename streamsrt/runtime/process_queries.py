@@ -32,7 +32,7 @@ from streamsrt.queries.errors import QueryTimedOutError, StreamsRebalancingError
 from streamsrt.queries.gate import DEFAULT_TIMEOUT_S
 from streamsrt.queries.preparation import Prepared, prepare
 from streamsrt.queries.readers import RawRow
-from streamsrt.queries.routing import Places, Routing, SerializedKey, StoreDirectory
+from streamsrt.queries.routing import Partitions, Routing, SerializedKey, StoreDirectory
 from streamsrt.queries.store_queries import CHUNK_ROWS, StoreQueries
 from streamsrt.queries.values import HostInfo, PositionBound, PrefixQuery, Query, QueryResult, StoreSize
 from streamsrt.runtime.metrics import Metric
@@ -202,7 +202,7 @@ class _ProcessRouting(Routing):
         self._asked_s = 0.0
 
     @property
-    def hosts(self) -> Mapping[HostInfo, tuple[Places, Places]]:
+    def hosts(self) -> Mapping[HostInfo, tuple[Partitions, Partitions]]:
         if time.monotonic() - self._asked_s > _HOSTS_FOR_S:
             self._hosts = self._queries.first_answer(Hosts())
             self._asked_s = time.monotonic()

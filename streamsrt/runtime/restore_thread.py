@@ -136,20 +136,20 @@ class RestoreThread:
         self.start()
 
     def release(self, changelogs: Iterable[TopicPartition]) -> list[Applied]:
-        places = [place for place in changelogs if place in self._followed]
-        if not places:
+        partitions = [tp for tp in changelogs if tp in self._followed]
+        if not partitions:
             return []
-        self._followed.difference_update(places)
-        self._fetcher.remove_partitions(places)
-        if not self._let_go.issuperset(places):
+        self._followed.difference_update(partitions)
+        self._fetcher.remove_partitions(partitions)
+        if not self._let_go.issuperset(partitions):
             with self.standing_still:
                 self._begin_new()
-                return self._released(places)
-        return self._released(places)
+                return self._released(partitions)
+        return self._released(partitions)
 
-    def _released(self, places: list[TopicPartition]) -> list[Applied]:
-        self._let_go.difference_update(places)
-        return [left for place in places if (left := self._work.release(place)) is not None]
+    def _released(self, partitions: list[TopicPartition]) -> list[Applied]:
+        self._let_go.difference_update(partitions)
+        return [left for tp in partitions if (left := self._work.release(tp)) is not None]
 
     def position(self, changelog: TopicPartition) -> int | None:
         return self._work.position(changelog)
@@ -174,8 +174,8 @@ class RestoreThread:
 
     def doing(self) -> str:
         """What it is at, in words."""
-        place = self._work.working_on
-        return "it is between two changelogs" if place is None else f"it applies the changelog {place[0]}-{place[1]}"
+        tp = self._work.working_on
+        return "it is between two changelogs" if tp is None else f"it applies the changelog {tp[0]}-{tp[1]}"
 
     def close(self) -> None:
         self._is_over = True

@@ -65,8 +65,8 @@ class Results:
         found: dict[str, list[ResultRecord]] = {topic: [] for topic in self._topics}
         with self._connected() as network:
             ends = self._ends(network)
-            left = {place for place, end in ends.items() if self._from.get(place, 0) < end}
-            network.fetcher.add_partitions({place: self._from.get(place, 0) for place in left})
+            left = {tp for tp, end in ends.items() if self._from.get(tp, 0) < end}
+            network.fetcher.add_partitions({tp: self._from.get(tp, 0) for tp in left})
             while left:
                 for fetched in network.fetcher.poll(1.0):
                     if fetched.error is not None:
@@ -76,10 +76,10 @@ class Results:
                     except DecodeError as error:
                         at = fetched.topic, fetched.partition
                         raise unreadable_batch(at, fetched.offset, error) from error
-                    place = (fetched.topic, fetched.partition)
-                    if fetched.next_offset >= ends[place] and place in left:
-                        left.discard(place)
-                        network.fetcher.remove_partitions([place])
+                    tp = (fetched.topic, fetched.partition)
+                    if fetched.next_offset >= ends[tp] and tp in left:
+                        left.discard(tp)
+                        network.fetcher.remove_partitions([tp])
         for records in found.values():
             records.sort(key=lambda record: record[:2])
         return found
@@ -120,9 +120,9 @@ class Results:
             raise MissingTopicError(
                 f"no such topic: {', '.join(missing)} (streamsrt topics create {missing[0]} --partitions N makes it)"
             )
-        places = [(topic, index) for topic in self._topics for index in range(counts[topic])]
-        found = network.admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
-        return {place: at.offset for place, at in found.items()}
+        partitions = [(topic, index) for topic in self._topics for index in range(counts[topic])]
+        found = network.admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
+        return {tp: at.offset for tp, at in found.items()}
 
 
 def _decoded(serde: Serde[Any] | None, data: bytes | None) -> Any:

@@ -130,7 +130,7 @@ class _Worker:
 
 
 @dataclass(slots=True)
-class _Place:
+class _Slot:
     """What is remembered of the workers with an index: when the next one may start."""
 
     start_at_s: float = 0.0
@@ -155,7 +155,7 @@ class Supervisor:
         self._interval_s = progress_interval_s
         self._leaving = leaving
         self._workers: dict[int, _Worker] = {}
-        self._places: dict[int, _Place] = {}
+        self._slots: dict[int, _Slot] = {}
         self._stopping: GroupMembershipOperation | None = None
         self._stop_at_s = 0.0
         self._is_paused = False
@@ -190,8 +190,8 @@ class Supervisor:
     def _fill(self) -> None:
         now_s = time.monotonic()
         for index in range(1, self._threads + 1):
-            place = self._places.setdefault(index, _Place())
-            if index not in self._workers and now_s >= place.start_at_s:
+            slot = self._slots.setdefault(index, _Slot())
+            if index not in self._workers and now_s >= slot.start_at_s:
                 self._start(index)
         for index in [index for index in self._workers if index > self._threads]:
             self._end(self._workers[index], GroupMembershipOperation.LEAVE_GROUP)
@@ -284,12 +284,12 @@ class Supervisor:
         if worker.told_why or worker.stopping or self._stopping is not None:
             return
         self._failed += 1
-        place = self._places[worker.index]
+        slot = self._slots[worker.index]
         now_s = time.monotonic()
         if now_s - worker.started_s > _STABLE_S:
-            place.pause_s = 0.0
-        place.start_at_s = now_s + place.pause_s
-        place.pause_s = min(_PAUSE_MAX_S, max(0.5, 2 * place.pause_s))
+            slot.pause_s = 0.0
+        slot.start_at_s = now_s + slot.pause_s
+        slot.pause_s = min(_PAUSE_MAX_S, max(0.5, 2 * slot.pause_s))
         logger.error("stream thread %d (process %d) %s: it is replaced", worker.index, worker.pid, _ending(status))
 
     def _end(self, worker: _Worker, membership: GroupMembershipOperation) -> None:

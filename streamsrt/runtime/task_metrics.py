@@ -114,7 +114,7 @@ def _topics(board: MetricList, of_task: Mapping[str, str], owned: OwnedTask) -> 
     for topic, source in list(meter.sources.items()):
         node = meter.source_nodes[topic].name
         by_node[node] += source.records
-        fetched = sum(buffer.fetched_bytes for place, buffer in owned.inputs.items() if place[0] == topic)
+        fetched = sum(buffer.fetched_bytes for tp, buffer in owned.inputs.items() if tp[0] == topic)
         of_topic = {**of_task, "processor-node-id": node, "topic": topic}
         board.add(TOPIC, "records-consumed-total", source.records, of_topic, "records consumed")
         board.add(TOPIC, "bytes-consumed-total", fetched, of_topic, "bytes consumed, as they were fetched")

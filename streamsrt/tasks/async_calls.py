@@ -38,7 +38,7 @@ class AsyncCalls:
         self._is_over = False
 
     def begin(self, first: int, arguments: Sequence[tuple[Any, ...]]) -> None:
-        """Calls the function with each of the arguments; their places count from ``first``. Returns at once."""
+        """Calls the function with each of the arguments; they are numbered from ``first`` on. Returns at once."""
         self._loop.call_soon_threadsafe(self._add, first, arguments)
 
     def cancel(self) -> None:
@@ -67,19 +67,19 @@ class AsyncCalls:
 
     async def _work_off(self) -> None:
         while self._waiting:
-            place, arguments = self._waiting.popleft()
+            number, arguments = self._waiting.popleft()
             try:
                 value = await _call(self._op, arguments)
             except Exception as error:  # noqa: BLE001  # a user's function may raise anything
-                self._tell(Outcome(place, None, error))
+                self._tell(Outcome(number, None, error))
             except BaseException as error:
                 if self._is_over:
                     raise
                 # Else whoever waits for the outcome would wait for ever.
                 failure = RuntimeError(f"the call ended with {type(error).__name__}: {error}")
-                self._tell(Outcome(place, None, failure))
+                self._tell(Outcome(number, None, failure))
             else:
-                self._tell(Outcome(place, value, None))
+                self._tell(Outcome(number, value, None))
 
 
 async def _call(op: MapAsync, arguments: tuple[Any, ...]) -> Any:

@@ -291,7 +291,7 @@ class GlobalConsumer:
     def is_ready(self) -> bool:
         """Whether everything was read that was there when it began."""
         ends = self._ends
-        return ends is not None and all(self._positions[place] >= end for place, end in ends.items())
+        return ends is not None and all(self._positions[tp] >= end for tp, end in ends.items())
 
     @property
     def has_begun(self) -> bool:
@@ -300,7 +300,7 @@ class GlobalConsumer:
     def positions(self, store: str) -> dict[TopicPartition, int]:
         """For each partition of a store's topic the offset behind the last record that the store holds."""
         topic = self.state.topic_of(store)
-        return {place: at for place, at in self._positions.items() if place[0] == topic}
+        return {tp: at for tp, at in self._positions.items() if tp[0] == topic}
 
     def begin(self) -> None:
         """Starts to read. Raises MissingTopicError, and BrokerError where the cluster does not answer: try again."""
@@ -311,16 +311,16 @@ class GlobalConsumer:
                 f"the application needs its global topics: {', '.join(missing)}. Create them (streamsrt topics create "
                 "NAME --partitions N) and start it again."
             )
-        places = [(topic, partition) for topic, count in sorted(counts.items()) for partition in range(count)]
-        starts = self._network.admin.list_offsets(dict.fromkeys(places, EARLIEST), timeout_s=_ADMIN_TIMEOUT_S)
-        ends = self._network.admin.list_offsets(dict.fromkeys(places, LATEST), timeout_s=_ADMIN_TIMEOUT_S)
+        partitions = [(topic, partition) for topic, count in sorted(counts.items()) for partition in range(count)]
+        starts = self._network.admin.list_offsets(dict.fromkeys(partitions, EARLIEST), timeout_s=_ADMIN_TIMEOUT_S)
+        ends = self._network.admin.list_offsets(dict.fromkeys(partitions, LATEST), timeout_s=_ADMIN_TIMEOUT_S)
         for store in self.state.specs:
             topic = self.state.topic_of(store)
-            own = {place: (starts[place].offset, ends[place].offset) for place in places if place[0] == topic}
+            own = {tp: (starts[tp].offset, ends[tp].offset) for tp in partitions if tp[0] == topic}
             self._positions.update(self._start_of(store, own))
-        self._ends = {place: ends[place].offset for place in places}
+        self._ends = {tp: ends[tp].offset for tp in partitions}
         self._network.restorer.add_partitions(dict(self._positions))
-        logger.info("global stores %s: reading %d partitions", ", ".join(self.state.specs), len(places))
+        logger.info("global stores %s: reading %d partitions", ", ".join(self.state.specs), len(partitions))
 
     def _start_of(self, store: str, bounds: dict[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, int]:
         """Where the partitions of a store's topic are to be read from."""
@@ -331,15 +331,15 @@ class GlobalConsumer:
         if any(known.get(partition, 0) > end for (_, partition), (_, end) in bounds.items()):
             topic = next(iter(bounds))[0]
             raise self._untrusted(store, f"has read more than topic {topic!r} has: the topic was deleted and made anew")
-        return {place: max(start, known.get(place[1], 0)) for place, (start, _) in bounds.items()}
+        return {tp: max(start, known.get(tp[1], 0)) for tp, (start, _) in bounds.items()}
 
     def take(self, fetched: Fetched) -> bool:
         """Applies what was fetched of a global topic; False where it is of another one. Raises RecordError, BrokerError."""
-        place = (fetched.topic, fetched.partition)
-        if place not in self._positions:
+        tp = (fetched.topic, fetched.partition)
+        if tp not in self._positions:
             return False
         if isinstance(fetched.error, OffsetOutOfRangeError):
-            store = next(name for name in self._stores if self.state.topic_of(name) == place[0])
+            store = next(name for name in self._stores if self.state.topic_of(name) == tp[0])
             raise self._untrusted(store, f"can't be read on from where it is: {fetched.error}") from fetched.error
         if fetched.error is not None:
             raise fetched.error
@@ -347,15 +347,15 @@ class GlobalConsumer:
             for columns in iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted):
                 if columns.keys:
                     self._changed = True
-                    self.state.apply(*place, columns)
+                    self.state.apply(*tp, columns)
         except DecodeError as error:
             raise DeserializationError(
-                f"the global topic {place[0]}-{place[1]} holds a corrupt batch behind offset {fetched.offset}: {error}. "
+                f"the global topic {tp[0]}-{tp[1]} holds a corrupt batch behind offset {fetched.offset}: {error}. "
                 "Repair the broker's log, or write the topic anew",
-                *place,
+                *tp,
                 fetched.offset,
             ) from error
-        self._positions[place] = fetched.next_offset
+        self._positions[tp] = fetched.next_offset
         return True
 
     def keep(self, now_ms: int) -> None:

@@ -86,9 +86,9 @@ class InProcessFetcher:
 
     def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
-            for place in partitions:
-                self.positions.pop(place, None)
-                self.paused.discard(place)
+            for tp in partitions:
+                self.positions.pop(tp, None)
+                self.paused.discard(tp)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         self.paused.update(partitions)
@@ -101,32 +101,32 @@ class InProcessFetcher:
             return [] if self._network.is_away else self._poll(max_batches)
 
     def _poll(self, max_batches: int) -> list[Fetched]:
-        found = [self._fetch(place, offset) for place, offset in list(self.positions.items()) if self._may(place)]
+        found = [self._fetch(tp, offset) for tp, offset in list(self.positions.items()) if self._may(tp)]
         taken = [fetched for fetched in found if fetched is not None][:max_batches]
         for fetched in taken:
-            place = (fetched.topic, fetched.partition)
+            tp = (fetched.topic, fetched.partition)
             if fetched.error is None:
-                self.positions[place] = fetched.next_offset
+                self.positions[tp] = fetched.next_offset
             else:
-                del self.positions[place]
+                del self.positions[tp]
         return taken
 
-    def _may(self, place: TopicPartition) -> bool:
-        return place not in self.paused
+    def _may(self, tp: TopicPartition) -> bool:
+        return tp not in self.paused
 
-    def _fetch(self, place: TopicPartition, offset: int) -> Fetched | None:
-        log = self._network.logs[place]
-        error = self.errors.pop(place, None)
+    def _fetch(self, tp: TopicPartition, offset: int) -> Fetched | None:
+        log = self._network.logs[tp]
+        error = self.errors.pop(tp, None)
         if error is None and not log.start <= offset <= log.end:
             error = OffsetOutOfRangeError(
-                f"{place[0]}-{place[1]}: offset {offset} is not in the log, which begins at {log.start} and ends at "
+                f"{tp[0]}-{tp[1]}: offset {offset} is not in the log, which begins at {log.start} and ends at "
                 f"{log.end}.",
                 OUT_OF_RANGE,
             )
         batch, next_offset = (b"", offset) if error is not None else log.read(offset, self.batches_at_once)
         if error is None and not batch:
             return None
-        return Fetched(*place, memoryview(batch), offset, next_offset, log.end, log.end, log.start, None, error)
+        return Fetched(*tp, memoryview(batch), offset, next_offset, log.end, log.end, log.start, None, error)
 
     @property
     def buffered_bytes(self) -> int:
@@ -150,10 +150,10 @@ class InProcessProducer:
         if self.fails_with:
             raise self.fails_with.pop(0)
         ends = {}
-        for place, batch, count in sent:
-            log = self._network.logs[place]
+        for tp, batch, count in sent:
+            log = self._network.logs[tp]
             log.append(batch, count)
-            ends[place] = log.end
+            ends[tp] = log.end
         return ends
 
 
@@ -187,31 +187,27 @@ class InProcessAdmin:
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         self._answer()
         logs = self._network.logs
-        return {
-            place: OffsetAndTimestamp(logs[place].find(which), -1, -1)
-            for place, which in partitions.items()
-            if place in logs
-        }
+        return {tp: OffsetAndTimestamp(logs[tp].find(which), -1, -1) for tp, which in partitions.items() if tp in logs}
 
     def committed(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None, **_settings: Any
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         self._answer()
-        return {place: at for place, at in self.offsets.items() if partitions is None or place in partitions}
+        return {tp: at for tp, at in self.offsets.items() if partitions is None or tp in partitions}
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], **_settings: Any) -> None:
         self._answer()
         if self.refusals:
             raise self.refusals.pop(0)
         self.offsets.update(offsets)
-        self.commits.append({place: at.offset for place, at in offsets.items()})
+        self.commits.append({tp: at.offset for tp, at in offsets.items()})
 
     def delete_records(
         self, before: Mapping[TopicPartition, int], *, timeout_s: float = 30.0
     ) -> dict[TopicPartition, int]:
         self._answer()
-        for place, offset in before.items():
-            self._network.logs[place].start = offset
+        for tp, offset in before.items():
+            self._network.logs[tp].start = offset
         return dict(before)
 
 
@@ -260,11 +256,11 @@ class InProcessNetwork:
         return {name: names.count(name) for name in names}
 
     def write(
-        self, place: TopicPartition, rows: Iterable[tuple[bytes | None, bytes | None]], timestamp: int = 1_000
+        self, tp: TopicPartition, rows: Iterable[tuple[bytes | None, bytes | None]], timestamp: int = 1_000
     ) -> None:
         """Appends one batch."""
         keys, values = zip(*rows, strict=True)
-        self.logs[place].append(encode_batch(list(keys), list(values), [timestamp] * len(keys)), len(keys))
+        self.logs[tp].append(encode_batch(list(keys), list(values), [timestamp] * len(keys)), len(keys))
         self.restorer.arrived.set()
 
     def read(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """What came of the call with that place among the arguments: a value, or what it raised."""
+    """What came of the call with that number: a value, or what it raised."""
 
-    place: int
+    number: int
     value: Any
     error: Exception | None
 

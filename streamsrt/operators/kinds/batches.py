@@ -228,13 +228,13 @@ def make_map_async(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNo
             if not op.ordered:
                 finish(found)
                 return
-            ready[found.place] = found
+            ready[found.number] = found
             while following in ready:
                 finish(ready.pop(following))
                 following += 1
 
     def finish(found: Outcome) -> None:
-        record = waiting.pop(found.place)
+        record = waiting.pop(found.number)
         if found.error is not None:
             batch.failed(record, found.error)
         else:

@@ -191,7 +191,7 @@ class _SideBySide(_Lookup):
     def _settle(self, outcome: Outcome) -> None:
         error = outcome.error
         found = _checked(outcome.value, self.name) if error is None else _Failed(error)
-        for key, answer in self.answers(self._keys_of.pop(outcome.place), found, self.env.system_time_ms):
+        for key, answer in self.answers(self._keys_of.pop(outcome.number), found, self.env.system_time_ms):
             self._asked.pop(key).value = answer
         with self.batch.apart():
             self._go_on()

@@ -362,11 +362,11 @@ class StreamThread:
         """Deletes what was read from repartition topics and committed: nobody reads it again."""
         done = self._committer.committed_records_end
         before = {
-            place: done[place]
+            tp: done[tp]
             for owned in self._manager.running()
             for topic in owned.subtopology.repartition_source_topics
-            for place in owned.inputs
-            if place[0].endswith(f"-{topic.name}") and place in done
+            for tp in owned.inputs
+            if tp[0].endswith(f"-{topic.name}") and tp in done
         }
         if not before:
             return
@@ -380,7 +380,7 @@ class StreamThread:
     def _assign(self, tasks: Tasks) -> None:
         opened = self._manager.assign(tasks, self._revoke)
         self._committer.keep_only(
-            {place for owned in self._manager if owned.is_active for place in owned.task.source_partitions}
+            {tp for owned in self._manager if owned.is_active for tp in owned.task.source_partitions}
         )
         self._member.tell(ReportOwned(opened))
 
@@ -481,9 +481,11 @@ class StreamThread:
         """What it does at this moment, for whoever wonders why it does not come around. For any thread."""
         with suppress(RuntimeError):
             # The tasks may change while another thread looks.
-            places = [where for owned in list(self._manager) if (where := owned.task.processing)]
+            processing = [where for owned in list(self._manager) if (where := owned.task.processing)]
             line = where_is(self._thread_id)
-            return " ".join(([f"it processes {places[0]}"] if places else []) + ([f"at {line}"] if line else []))
+            return " ".join(
+                ([f"it processes {processing[0]}"] if processing else []) + ([f"at {line}"] if line else [])
+            )
         return ""
 
     def now_ms(self) -> int:
@@ -523,4 +525,4 @@ class StreamThread:
             ends = self._network.admin.list_offsets(dict.fromkeys(positions, LATEST), timeout_s=_ADMIN_TIMEOUT_S)
         except BrokerError:
             return False
-        return all(positions[place] >= end.offset for place, end in ends.items())
+        return all(positions[tp] >= end.offset for tp, end in ends.items())

@@ -61,7 +61,7 @@ class SourceTopics:
                 owned.task.add_source_topic(source.name, name)
 
 
-def new_places(owned: OwnedTask, topics: Mapping[str, TopicInfo]) -> list[TopicPartition]:
+def new_partitions(owned: OwnedTask, topics: Mapping[str, TopicInfo]) -> list[TopicPartition]:
     """Partitions that exist and that the task should read but does not."""
     return [
         (topic, partition)
@@ -70,10 +70,8 @@ def new_places(owned: OwnedTask, topics: Mapping[str, TopicInfo]) -> list[TopicP
     ]
 
 
-def gone_places(owned: OwnedTask, topics: Mapping[str, TopicInfo], unless: Container[str]) -> list[TopicPartition]:
+def gone_partitions(owned: OwnedTask, topics: Mapping[str, TopicInfo], unless: Container[str]) -> list[TopicPartition]:
     """Partitions that the task reads of topics that are no more, and has processed; ``unless``: topics that it names."""
     return [
-        place
-        for place in owned.inputs
-        if place[0] not in topics and place[0] not in unless and not owned.task.buffered_of(*place)
+        tp for tp in owned.inputs if tp[0] not in topics and tp[0] not in unless and not owned.task.buffered_of(*tp)
     ]

@@ -24,7 +24,7 @@ ADMIN_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class TaskPartitions:
     """Partitions that tasks read."""
 
     changelogs: list[TopicPartition]
@@ -50,19 +50,19 @@ class StartPositionFinder:
 
     def find(self, created: list[OwnedTask], member_id: str, member_epoch: int, now_ms: int) -> StartPositions:
         """Where these tasks begin. Raises NotThereYetError, MissingTopicError, UserError."""
-        places = self._places(created)
+        partitions = self._partitions(created)
         # Offsets first, the ends after them: what was committed together with an offset is below the end then, even
         # while its transaction markers are still under way.
-        positions = self.source_positions(places.sources, member_id, member_epoch, now_ms)
-        starts = self.list_offsets(places.changelogs, EARLIEST)
-        ends = self.list_offsets(places.changelogs, LATEST)
-        missing = [*_without(places.changelogs, starts), *_without(places.changelogs, ends)]
-        missing += _without(places.sources, positions)
+        positions = self.source_positions(partitions.sources, member_id, member_epoch, now_ms)
+        starts = self.list_offsets(partitions.changelogs, EARLIEST)
+        ends = self.list_offsets(partitions.changelogs, LATEST)
+        missing = [*_without(partitions.changelogs, starts), *_without(partitions.changelogs, ends)]
+        missing += _without(partitions.sources, positions)
         if missing:
             raise NotThereYetError(missing)
         return StartPositions(starts, ends, positions)
 
-    def _places(self, created: list[OwnedTask]) -> Places:
+    def _partitions(self, created: list[OwnedTask]) -> TaskPartitions:
         """What these tasks read. All topics that they read or write are there, and known with their partition counts."""
         active = [owned for owned in created if owned.is_active]
         if any(self._source_topics.has_patterns(owned.subtopology) for owned in active):
@@ -70,12 +70,12 @@ class StartPositionFinder:
             for owned in active:
                 self._source_topics.match(owned, present)
         changelogs = [
-            place
+            tp
             for owned in created
             for spec in owned.subtopology.stores
-            if (place := owned.task.restore_target(spec.name)) is not None
+            if (tp := owned.task.restore_target(spec.name)) is not None
         ]
-        sources = [place for owned in active for place in owned.task.source_partitions]
+        sources = [tp for owned in active for tp in owned.task.source_partitions]
         outputs = {topic for owned in active for topic in self._output_topics(owned.subtopology)}
         topics = {topic for topic, _ in (*changelogs, *sources)} | outputs
         counts = self._network.admin.partitions_for(topics, timeout_s=ADMIN_TIMEOUT_S) if topics else {}
@@ -93,7 +93,9 @@ class StartPositionFinder:
             # Asked for now, so that nobody has to wait for the cluster in the middle of a batch.
             self._settings.partitions_of_topic(topic)
         # A topic may have fewer partitions than another one of the same subtopology.
-        return Places(changelogs, [(topic, partition) for topic, partition in sources if partition < counts[topic]])
+        return TaskPartitions(
+            changelogs, [(topic, partition) for topic, partition in sources if partition < counts[topic]]
+        )
 
     def _output_topics(self, subtopology: Subtopology) -> set[str]:
         names = {
@@ -107,61 +109,61 @@ class StartPositionFinder:
             if spec.logging and spec.source_topic is None
         }
 
-    def list_offsets(self, places: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
-        wanted = dict.fromkeys(places, which)
+    def list_offsets(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(partitions, which)
         if not wanted:
             return {}
         found = self._network.admin.list_offsets(wanted, timeout_s=ADMIN_TIMEOUT_S)
-        return {place: at.offset for place, at in found.items()}
+        return {tp: at.offset for tp, at in found.items()}
 
     def source_positions(
-        self, places: list[TopicPartition], member_id: str, member_epoch: int, now_ms: int
+        self, partitions: list[TopicPartition], member_id: str, member_epoch: int, now_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        if not places:
+        if not partitions:
             return {}
         committed = self._network.admin.committed(
             self._settings.application_id,
-            places,
+            partitions,
             member_id=member_id,
             member_epoch=member_epoch,
             timeout_s=ADMIN_TIMEOUT_S,
         )
         refuse_running_backfill(self._settings.application_id, committed)
-        found = self._first_positions([place for place in places if place not in committed], now_ms)
-        return {**committed, **{place: OffsetAndMetadata(offset) for place, offset in found.items()}}
+        found = self._first_positions([tp for tp in partitions if tp not in committed], now_ms)
+        return {**committed, **{tp: OffsetAndMetadata(offset) for tp, offset in found.items()}}
 
     def _first_positions(self, fresh: list[TopicPartition], now_ms: int) -> dict[TopicPartition, int]:
         """Where partitions begin for which nothing is committed. Raises UserError where that is not to be."""
         by_policy: dict[str, list[TopicPartition]] = defaultdict(list)
-        for place in fresh:
-            by_policy[self.reset_policy(place)].append(place)
+        for tp in fresh:
+            by_policy[self.reset_policy(tp)].append(tp)
         if "none" in by_policy:
             listed = ", ".join(f"{topic}-{partition}" for topic, partition in by_policy["none"])
             raise UserError(
                 f"no offset is committed for {listed}, and its offset_reset is none: commit one, or set another policy"
             )
         found: dict[TopicPartition, int] = {}
-        for policy, places in by_policy.items():
+        for policy, partitions in by_policy.items():
             named = {"earliest": EARLIEST, "latest": LATEST}
             at = named[policy] if policy in named else max(0, now_ms - int(policy.rpartition(":")[2]))
-            offsets = self.list_offsets(places, at)
+            offsets = self.list_offsets(partitions, at)
             # Nothing is that young: what comes next is.
-            offsets.update(self.list_offsets([place for place in places if offsets.get(place, 0) < 0], LATEST))
+            offsets.update(self.list_offsets([tp for tp in partitions if offsets.get(tp, 0) < 0], LATEST))
             found.update(offsets)
         return found
 
-    def reset_policy(self, place: TopicPartition) -> str:
+    def reset_policy(self, tp: TopicPartition) -> str:
         for subtopology in self._settings.subtopologies.values():
             for source in subtopology.sources:
-                if place[0] in source.topics and source.offset_reset is not None:
+                if tp[0] in source.topics and source.offset_reset is not None:
                     return source.offset_reset
-            matched = self._source_topics.source_of(subtopology, place[0])
+            matched = self._source_topics.source_of(subtopology, tp[0])
             if matched is not None and matched.offset_reset is not None:
                 return matched.offset_reset
-            if any(place[0].endswith(f"-{topic.name}") for topic in subtopology.repartition_source_topics):
+            if any(tp[0].endswith(f"-{topic.name}") for topic in subtopology.repartition_source_topics):
                 return "earliest"
         return self._settings.auto_offset_reset
 
 
-def _without(places: Iterable[TopicPartition], found: Mapping[TopicPartition, object]) -> list[TopicPartition]:
-    return [place for place in places if place not in found]
+def _without(partitions: Iterable[TopicPartition], found: Mapping[TopicPartition, object]) -> list[TopicPartition]:
+    return [tp for tp in partitions if tp not in found]

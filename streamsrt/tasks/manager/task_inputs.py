@@ -30,10 +30,10 @@ logger = logging.getLogger(__name__)
 
 def set_positions(owned: OwnedTask, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
     """Lets a task begin at these positions; nothing is fetched yet."""
-    for place, position in positions.items():
-        owned.inputs[place] = InputBuffer(position.offset)
-        owned.task.start_at(*place, position.offset)
-        owned.task.restore_partition_time(*place, position.metadata)
+    for tp, position in positions.items():
+        owned.inputs[tp] = InputBuffer(position.offset)
+        owned.task.start_at(*tp, position.offset)
+        owned.task.restore_partition_time(*tp, position.metadata)
 
 
 class TaskInputs:
@@ -43,66 +43,66 @@ class TaskInputs:
         self._network = network
         self._finder = finder
         self._buffer_bytes = buffer_bytes
-        self._by_place: dict[TopicPartition, OwnedTask] = {}
+        self._by_partition: dict[TopicPartition, OwnedTask] = {}
 
-    def start(self, owned: OwnedTask, places: Iterable[TopicPartition] | None = None) -> None:
-        """Fetches for a task that runs from now on; ``places``: these only."""
-        wanted = list(owned.inputs if places is None else places)
-        self._by_place.update(dict.fromkeys(wanted, owned))
-        self._network.fetcher.add_partitions({place: owned.inputs[place].position for place in wanted})
+    def start(self, owned: OwnedTask, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Fetches for a task that runs from now on; ``partitions``: these only."""
+        wanted = list(owned.inputs if partitions is None else partitions)
+        self._by_partition.update(dict.fromkeys(wanted, owned))
+        self._network.fetcher.add_partitions({tp: owned.inputs[tp].position for tp in wanted})
 
-    def stop(self, owned: OwnedTask, places: Iterable[TopicPartition] | None = None) -> None:
-        """Fetches no more for a task, and drops what it has not processed; ``places``: of these only."""
-        leaving = list(owned.inputs if places is None else places)
+    def stop(self, owned: OwnedTask, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Fetches no more for a task, and drops what it has not processed; ``partitions``: of these only."""
+        leaving = list(owned.inputs if partitions is None else partitions)
         if leaving:
             self._network.fetcher.remove_partitions(leaving)
-        for place in leaving:
-            self._by_place.pop(place, None)
-            owned.inputs.pop(place, None)
-            owned.paused.discard(place)
+        for tp in leaving:
+            self._by_partition.pop(tp, None)
+            owned.inputs.pop(tp, None)
+            owned.paused.discard(tp)
 
     def take(self, fetched: Fetched) -> None:
         """Takes over what the main fetcher brought. Raises what the broker said where a partition can't be read."""
-        place = (fetched.topic, fetched.partition)
-        owned = self._by_place.get(place)
+        tp = (fetched.topic, fetched.partition)
+        owned = self._by_partition.get(tp)
         if owned is None:
             return
         if fetched.error is not None:
-            self._reset_position(owned, place, fetched)
+            self._reset_position(owned, tp, fetched)
             return
-        buffer = owned.inputs[place]
+        buffer = owned.inputs[tp]
         buffer.add(fetched)
-        owned.task.note_high_watermark(*place, fetched.readable_end)
-        if buffer.buffered_bytes > self._buffer_bytes and place not in owned.paused:
-            owned.paused.add(place)
-            self._network.fetcher.pause([place])
+        owned.task.note_high_watermark(*tp, fetched.readable_end)
+        if buffer.buffered_bytes > self._buffer_bytes and tp not in owned.paused:
+            owned.paused.add(tp)
+            self._network.fetcher.pause([tp])
 
-    def _reset_position(self, owned: OwnedTask, place: TopicPartition, fetched: Fetched) -> None:
+    def _reset_position(self, owned: OwnedTask, tp: TopicPartition, fetched: Fetched) -> None:
         error = fetched.error
         if not isinstance(error, OffsetOutOfRangeError):
             assert error is not None
             raise error
-        policy = EARLIEST if self._finder.reset_policy(place) == "earliest" else LATEST
-        found = self._finder.list_offsets([place], policy)
-        if place not in found:
+        policy = EARLIEST if self._finder.reset_policy(tp) == "earliest" else LATEST
+        found = self._finder.list_offsets([tp], policy)
+        if tp not in found:
             raise error
-        logger.warning("task %s: %s It goes on at offset %d, as auto.offset.reset says", owned, error, found[place])
-        owned.inputs[place].jump(fetched, found[place])
-        owned.paused.discard(place)
+        logger.warning("task %s: %s It goes on at offset %d, as auto.offset.reset says", owned, error, found[tp])
+        owned.inputs[tp].jump(fetched, found[tp])
+        owned.paused.discard(tp)
         self._network.fetcher.add_partitions(found)
 
     def refill(self, owned: OwnedTask) -> None:
         """Gives the task a batch of each partition of which it has none. Raises DeserializationError."""
         task = owned.task
-        for place, buffer in owned.inputs.items():
-            while task.buffered_of(*place) == 0:
+        for tp, buffer in owned.inputs.items():
+            while task.buffered_of(*tp) == 0:
                 try:
                     columns = buffer.next_columns()
                 except DecodeError as error:
-                    raise unreadable_batch(place, buffer.position, error) from error
+                    raise unreadable_batch(tp, buffer.position, error) from error
                 if columns is None:
                     break
-                task.add_batch(*place, columns)
-            if place in owned.paused and buffer.buffered_bytes <= self._buffer_bytes // 2:
-                owned.paused.discard(place)
-                self._network.fetcher.resume([place])
+                task.add_batch(*tp, columns)
+            if tp in owned.paused and buffer.buffered_bytes <= self._buffer_bytes // 2:
+                owned.paused.discard(tp)
+                self._network.fetcher.resume([tp])

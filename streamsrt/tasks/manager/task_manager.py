@@ -43,7 +43,7 @@ from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.manager.assignment_changes import AssignmentChanges
 from streamsrt.tasks.manager.memory_shares import share_memory
 from streamsrt.tasks.manager.owned_task import STEPS, OwnedTask, Phase, Step
-from streamsrt.tasks.manager.source_topics import LOOK_INTERVAL_MS, SourceTopics, gone_places, new_places
+from streamsrt.tasks.manager.source_topics import LOOK_INTERVAL_MS, SourceTopics, gone_partitions, new_partitions
 from streamsrt.tasks.manager.start_positions import ADMIN_TIMEOUT_S, StartPositionFinder, StartPositions
 from streamsrt.tasks.manager.task_inputs import TaskInputs, set_positions
 from streamsrt.tasks.manager.task_offsets import DormantState, TaskOffsets, task_offsets
@@ -337,14 +337,14 @@ class TaskManager:
             logger.info("store %s of partition %d is deleted: its task has been elsewhere for long", store, partition)
 
     def _stop_following(self, owned: OwnedTask, *, promoted: bool = False) -> None:
-        places = [progress.changelog for progress in owned.changelogs.values()]
+        partitions = [progress.changelog for progress in owned.changelogs.values()]
         with ExitStack() as stack:
             # A listener that raises keeps nothing from being let go.
-            for place in reversed(places):
-                stack.callback(self._restorer.remove, place, promoted=promoted)
-                self._by_changelog.pop(place, None)
+            for tp in reversed(partitions):
+                stack.callback(self._restorer.remove, tp, promoted=promoted)
+                self._by_changelog.pop(tp, None)
             stack.callback(owned.changelogs.clear)
-            for left in self.restoring.release(places):
+            for left in self.restoring.release(partitions):
                 self._restorer.applied(left)
 
     # --------------------------------------------------------------------------------------------------------- starting
@@ -401,27 +401,27 @@ class TaskManager:
             topics = self._network.admin.topics(timeout_s=ADMIN_TIMEOUT_S)
             for owned in following:
                 self._source_topics.match(owned, topics)
-            places = {place: owned for owned in following for place in new_places(owned, topics)}
-            positions = self._finder.source_positions(list(places), member_id, member_epoch, now_ms)
+            partitions = {tp: owned for owned in following for tp in new_partitions(owned, topics)}
+            positions = self._finder.source_positions(list(partitions), member_id, member_epoch, now_ms)
         except BrokerError as error:
             logger.warning("topics can't be looked at, trying again: %s", error)
             self._look_at_ms = now_ms + RETRY_BACKOFF_MS
             return
         for owned in following:
             self._drop_inputs(owned, topics)
-        for place, position in positions.items():
-            owned = places[place]
-            set_positions(owned, {place: position})
-            self._inputs.start(owned, [place])
-            logger.info("task %s: reads %s-%d as well, from offset %d on", owned, *place, position.offset)
+        for tp, position in positions.items():
+            owned = partitions[tp]
+            set_positions(owned, {tp: position})
+            self._inputs.start(owned, [tp])
+            logger.info("task %s: reads %s-%d as well, from offset %d on", owned, *tp, position.offset)
 
     def _drop_inputs(self, owned: OwnedTask, topics: Mapping[str, TopicInfo]) -> None:
         named = {topic for source in owned.subtopology.sources for topic in source.topics}
-        gone = gone_places(owned, topics, unless=named)
+        gone = gone_partitions(owned, topics, unless=named)
         self._inputs.stop(owned, gone)
-        for place in gone:
-            logger.warning("task %s: %s is gone and not read any more", owned, place[0])
-            owned.task.note_high_watermark(*place, -1)
+        for tp in gone:
+            logger.warning("task %s: %s is gone and not read any more", owned, tp[0])
+            owned.task.note_high_watermark(*tp, -1)
 
     def _begin(
         self,
@@ -431,40 +431,40 @@ class TaskManager:
     ) -> None:
         starts, ends, positions = found.starts, found.ends, found.sources
         for spec in owned.subtopology.stores:
-            place = owned.task.restore_target(spec.name)
-            if place is None or (spec.source_topic is not None and not owned.is_active):
+            tp = owned.task.restore_target(spec.name)
+            if tp is None or (spec.source_topic is not None and not owned.is_active):
                 # A standby that followed a source topic would be ahead of what the active task has processed of it.
                 continue
-            end = ends[place]
+            end = ends[tp]
             if spec.source_topic is not None:
                 # What comes behind it is input that the task has yet to process.
-                end = min(end, positions[place].offset) if place in positions else starts[place]
+                end = min(end, positions[tp].offset) if tp in positions else starts[tp]
             at = owned.stores[spec.name].changelog_offset()
-            if at is not None and not starts[place] <= at <= ends[place]:
+            if at is not None and not starts[tp] <= at <= ends[tp]:
                 logger.warning(
                     "task %s: store %s is at offset %d of its changelog %s-%d, which holds %d to %d: it is wiped and "
                     "restored from the start",
                     owned,
                     spec.name,
                     at,
-                    *place,
-                    starts[place],
-                    ends[place],
+                    *tp,
+                    starts[tp],
+                    ends[tp],
                 )
                 cause = f"its store {spec.name} does not fit its changelog: wiped and restored"
                 with self.assignment_changes.because(cause):
                     self.restart(owned, owned.role, wipe=[spec.name])
                 return
-            start = starts[place] if at is None else at
+            start = starts[tp] if at is None else at
             owned.changelogs[spec.name] = ChangelogProgress(
-                spec.name, place, start, start, end if owned.is_active else None, end
+                spec.name, tp, start, start, end if owned.is_active else None, end
             )
             owned.changelogs[spec.name].started_at_ms = now_ms
         self._follow(owned)
         if not owned.is_active:
             owned.enter(Phase.STANDBY)
             return
-        set_positions(owned, {place: positions[place] for place in owned.task.source_partitions if place in positions})
+        set_positions(owned, {tp: positions[tp] for tp in owned.task.source_partitions if tp in positions})
         owned.enter(Phase.RESTORING)
         self._run_if_restored(owned)
 
@@ -510,7 +510,7 @@ class TaskManager:
             self._run_if_restored(known[0])
 
     def _handle_failed_restore(self, owned: OwnedTask, name: str, failed: Failed) -> None:
-        error, place = failed.error, failed.changelog
+        error, tp = failed.error, failed.changelog
         if isinstance(error, OffsetOutOfRangeError):
             error = StoreCorruptedError(f"its changelog can't be read from there: {error}")
         if isinstance(error, StoreCorruptedError):
@@ -522,9 +522,9 @@ class TaskManager:
             return
         if isinstance(error, DecodeError):
             raise DeserializationError(
-                f"the changelog {place[0]}-{place[1]} of store {name} holds a corrupt batch behind offset "
+                f"the changelog {tp[0]}-{tp[1]} of store {name} holds a corrupt batch behind offset "
                 f"{failed.offset}: {error}. Delete the topic to start the store anew, or repair the broker's log",
-                *place,
+                *tp,
                 failed.offset,
             ) from error
         raise error
@@ -564,4 +564,4 @@ class TaskManager:
 
     def positions(self) -> dict[TopicPartition, int]:
         """For each input of the running tasks, the offset up to which everything was handed to the task."""
-        return {place: buffer.position for owned in self.running() for place, buffer in owned.inputs.items()}
+        return {tp: buffer.position for owned in self.running() for tp, buffer in owned.inputs.items()}

@@ -39,7 +39,7 @@ class DormantState:
         self._known: dict[tuple[str, int], int] | None = None
 
     @property
-    def _places(self) -> dict[tuple[str, int], int]:
+    def _offsets(self) -> dict[tuple[str, int], int]:
         if self._known is None:
             logged = {name for names in self._stores.values() for name in names}
             self._known = {
@@ -54,17 +54,17 @@ class DormantState:
         for name in self._stores.get(owned.key[0], ()):
             offset = owned.stores[name].changelog_offset() if owned.stores[name].is_open else None
             if offset is not None:
-                self._places[name, owned.key[1]] = offset
+                self._offsets[name, owned.key[1]] = offset
 
     def deleted(self, store: str, partition: int) -> None:
         """The store is gone from the disk."""
-        self._places.pop((store, partition), None)
+        self._offsets.pop((store, partition), None)
 
     def offsets(self, unless: Iterable[TaskKey]) -> dict[TaskKey, int]:
         """The sum for every task with state on disk, but for those that are open."""
         found: dict[TaskKey, int] = {}
         names = {name: key for key, listed in self._stores.items() for name in listed}
-        for (name, partition), offset in self._places.items():
+        for (name, partition), offset in self._offsets.items():
             task = (names[name], partition)
             found[task] = found.get(task, 0) + offset
         for task in unless:

@@ -26,7 +26,7 @@ from streamsrt.wire.primitives import EncodeError
 from streamsrt.wire.records import Headers, encode_batch
 
 Keys = Sequence[bytes | None]
-Places = int | Sequence[Any] | None
+Partitions = int | Sequence[Any] | None
 """One partition for all records, or for each what a partitioner returned (:mod:`streamsrt.tasks.output.placement`)."""
 Sink = Callable[[str, int, bytes, int], None]
 
@@ -41,7 +41,7 @@ class Collector(Protocol):
         values: Keys,
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None = None,
-        partition: Places = None,
+        partition: Partitions = None,
         partition_keys: Keys | None = None,
     ) -> None: ...
 
@@ -160,7 +160,7 @@ class RecordCollector:
         values: Keys,
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None = None,
-        partition: Places = None,
+        partition: Partitions = None,
         partition_keys: Keys | None = None,
     ) -> None:
         """Takes records over. ``partition``: of all of them, or of each; None: by ``partition_keys`` or by key.
@@ -206,8 +206,8 @@ class RecordCollector:
         self.unplaced_records += len(keys) - len(set(at))
         if at:
             some = None if headers is None else picked(headers, at)
-            places = None if partition_keys is None else picked(partition_keys, at)
-            self.add(topic, picked(keys, at), picked(values, at), picked(timestamps, at), some, partitions, places)
+            placed_by = None if partition_keys is None else picked(partition_keys, at)
+            self.add(topic, picked(keys, at), picked(values, at), picked(timestamps, at), some, partitions, placed_by)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -263,19 +263,19 @@ class RecordCollector:
         headers: Sequence[Headers] | None,
         partitions: Sequence[int],
     ) -> None:
-        places: list[list[int]] = [[] for _ in known.columns]
-        add_place = [place.append for place in places]
+        indexes: list[list[int]] = [[] for _ in known.columns]
+        add = [chosen.append for chosen in indexes]
         for index, partition in enumerate(partitions):
-            add_place[partition](index)
-        for columns, place in zip(known.columns, places, strict=True):
-            if len(place) == len(keys):
+            add[partition](index)
+        for columns, chosen in zip(known.columns, indexes, strict=True):
+            if len(chosen) == len(keys):
                 columns.extend(keys, values, timestamps, headers)
-            elif len(place) > 1:
+            elif len(chosen) > 1:
                 # One call in C per column, instead of three appends per record.
-                pick = itemgetter(*place)
+                pick = itemgetter(*chosen)
                 columns.extend(pick(keys), pick(values), pick(timestamps), None if headers is None else pick(headers))
-            elif place:
-                at = slice(place[0], place[0] + 1)
+            elif chosen:
+                at = slice(chosen[0], chosen[0] + 1)
                 columns.extend(keys[at], values[at], timestamps[at], None if headers is None else headers[at])
 
     def _send_if_full(self, topic: str, known: _Topic, partition: int) -> None:

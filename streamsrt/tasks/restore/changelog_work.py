@@ -218,11 +218,11 @@ class ChangelogWork:
         """Takes over what was fetched just now. The result: the partitions of which something is passed on."""
         passed = set()
         for each in fetched:
-            place = (each.topic, each.partition)
-            life = self._lives.get(place)
+            tp = (each.topic, each.partition)
+            life = self._lives.get(tp)
             if life is None:
                 self.reports.add(each)
-                passed.add(place)
+                passed.add(tp)
             else:
                 self._waiting.append((life, each))
         return passed
@@ -344,10 +344,10 @@ class InlineRestoring:
             self._fetcher.add_partitions({each.changelog: each.position for each in wanted})
 
     def release(self, changelogs: Iterable[TopicPartition]) -> list[Applied]:
-        places = list(changelogs)
-        if places:
-            self._fetcher.remove_partitions(places)
-        return [left for place in places if (left := self._work.release(place)) is not None]
+        partitions = list(changelogs)
+        if partitions:
+            self._fetcher.remove_partitions(partitions)
+        return [left for tp in partitions if (left := self._work.release(tp)) is not None]
 
     def position(self, changelog: TopicPartition) -> int | None:
         return self._work.position(changelog)

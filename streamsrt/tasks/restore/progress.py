@@ -84,13 +84,13 @@ class Restorer:
 
     def add(self, progress: ChangelogProgress, task_id: str = "") -> None:
         """A changelog is followed from ``progress.position`` on."""
-        place = progress.changelog
-        self._changelogs[place] = Changelog(progress, task_id)
+        tp = progress.changelog
+        self._changelogs[tp] = Changelog(progress, task_id)
         if progress.end_offset is None:
-            _tell(self._on_standby.on_update_start, place, progress.store, progress.start_offset)
+            _tell(self._on_standby.on_update_start, tp, progress.store, progress.start_offset)
         else:
             start, end = progress.start_offset, progress.end_offset
-            _tell(self._on_restore.on_restore_start, place, progress.store, start, end)
+            _tell(self._on_restore.on_restore_start, tp, progress.store, start, end)
 
     def remove(self, changelog: TopicPartition, *, promoted: bool = False) -> ChangelogProgress | None:
         """It is followed no more; how far it had come. ``promoted``: to go on as an active task."""
@@ -126,12 +126,12 @@ class Restorer:
 
     def _tell_batch(self, known: Changelog, records: int) -> None:
         progress = known.progress
-        place, store, at = progress.changelog, progress.store, progress.position
+        tp, store, at = progress.changelog, progress.store, progress.position
         if progress.end_offset is None:
             end = progress.high_watermark
-            _tell(self._on_standby.on_batch_loaded, place, store, known.task_id, at, records, end)
+            _tell(self._on_standby.on_batch_loaded, tp, store, known.task_id, at, records, end)
         else:
-            _tell(self._on_restore.on_batch_restored, place, store, at, records)
+            _tell(self._on_restore.on_batch_restored, tp, store, at, records)
 
 
 def _tell(listen: Callable[..., None], *news: object) -> None:

@@ -44,7 +44,7 @@ def test_records_and_what_is_known_of_them(any_version: str, connect: Connect, n
     network.fetcher.add_partitions({(name, 0): 0, (name, 1): 990})
     assert collect(network.fetcher, 1_010) == {(name, 0): list(range(1_000)), (name, 1): list(range(990, 1_000))}
     listed = network.admin.list_offsets({(name, 0): EARLIEST, (name, 1): LATEST})
-    assert {place: each.offset for place, each in listed.items()} == {(name, 0): 0, (name, 1): 1_000}
+    assert {tp: each.offset for tp, each in listed.items()} == {(name, 0): 0, (name, 1): 1_000}
     assert network.admin.describe_topic_configs([name])[name]["cleanup.policy"] == "compact,delete"
     assert network.admin.partitions_for([name]) == {name: 2}
     assert network.admin.delete_topics([name]) == {name: None}

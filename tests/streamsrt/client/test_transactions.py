@@ -60,8 +60,8 @@ def committed_values(network: NetworkThread, topic: str, count: int, partition: 
 
 
 def commit(network: NetworkThread, group: str = "", **offsets: int) -> dict[tuple[str, int], int]:
-    places = {(topic.replace("_", "-"), 0): OffsetAndMetadata(offset, "m") for topic, offset in offsets.items()}
-    return network.transactions.commit(group, places, member_id="", member_epoch=-1, timeout_s=WAIT_S)
+    partitions = {(topic.replace("_", "-"), 0): OffsetAndMetadata(offset, "m") for topic, offset in offsets.items()}
+    return network.transactions.commit(group, partitions, member_id="", member_epoch=-1, timeout_s=WAIT_S)
 
 
 def test_what_is_committed_is_read_once_and_in_order(bootstrap_servers: str, connect: Connect, name: str) -> None:
@@ -118,29 +118,29 @@ def test_librdkafka_reads_what_was_committed_and_nothing_else(
 def test_offsets_count_when_the_transaction_is_committed(bootstrap_servers: str, connect: Connect, name: str) -> None:
     network = producer(connect, bootstrap_servers, name)
     create(network, name)
-    place = (name, 0)
-    network.producer.send(*place, batch(1), 1)
+    tp = (name, 0)
+    network.producer.send(*tp, batch(1), 1)
     network.transactions.commit(
-        name, {place: OffsetAndMetadata(7, "seven")}, member_id="", member_epoch=-1, timeout_s=WAIT_S
+        name, {tp: OffsetAndMetadata(7, "seven")}, member_id="", member_epoch=-1, timeout_s=WAIT_S
     )
-    assert network.admin.committed(name, [place]) == {place: OffsetAndMetadata(7, "seven")}
+    assert network.admin.committed(name, [tp]) == {tp: OffsetAndMetadata(7, "seven")}
 
-    pending = {place: OffsetAndMetadata(8, "eight")}
+    pending = {tp: OffsetAndMetadata(8, "eight")}
     network._call(network.transactions._send_offsets(name, pending, "", -1, WAIT_S), WAIT_S)
-    assert network.admin.committed(name, [place], require_stable=False)[place].offset == 7
+    assert network.admin.committed(name, [tp], require_stable=False)[tp].offset == 7
     network.transactions.abort(WAIT_S)
-    assert network.admin.committed(name, [place])[place].offset == 7
+    assert network.admin.committed(name, [tp])[tp].offset == 7
 
 
 @pytest.mark.requirement("GA-063")
 def test_offsets_alone_make_a_transaction(bootstrap_servers: str, connect: Connect, name: str) -> None:
     network = producer(connect, bootstrap_servers, name)
     create(network, name)
-    places = {(name, partition): OffsetAndMetadata(partition + 1) for partition in (0, 1)}
-    assert network.transactions.commit(name, places, member_id="", member_epoch=-1, timeout_s=WAIT_S) == {}
+    partitions = {(name, partition): OffsetAndMetadata(partition + 1) for partition in (0, 1)}
+    assert network.transactions.commit(name, partitions, member_id="", member_epoch=-1, timeout_s=WAIT_S) == {}
     # By name: what waits for its marker is waited for. A listing of all only has what is there.
-    committed = network.admin.committed(name, list(places))
-    assert {place: at.offset for place, at in committed.items()} == {(name, 0): 1, (name, 1): 2}
+    committed = network.admin.committed(name, list(partitions))
+    assert {tp: at.offset for tp, at in committed.items()} == {(name, 0): 1, (name, 1): 2}
 
 
 def test_a_second_producer_with_the_same_id_fences_the_first(

@@ -68,7 +68,7 @@ class InProcessTransactions:
             raise self.refusals.pop(0)
         ends = self._network.producer.flush(timeout_s)
         self._network.admin.offsets.update(offsets)
-        self.commits.append((member_epoch, {place: at.offset for place, at in offsets.items()}))
+        self.commits.append((member_epoch, {tp: at.offset for tp, at in offsets.items()}))
         return ends
 
     def abort(self, timeout_s: float) -> None:
@@ -95,7 +95,7 @@ class ExactlyOnceRig:
         self.rig.turn()
 
     def committed(self) -> dict[TopicPartition, int]:
-        return {place: at.offset for place, at in self.network.admin.offsets.items()}
+        return {tp: at.offset for tp, at in self.network.admin.offsets.items()}
 
 
 @pytest.fixture

@@ -115,9 +115,9 @@ def test_partitions_say_why_they_do_not_answer(scene: Scene) -> None:
 def test_another_instance_is_named(scene: Scene) -> None:
     with pytest.raises(InvalidStateStorePartitionError, match="try again"):
         scene.store().get(of(2)[0])
-    places = {Endpoint("there", 80): (frozenset({("in", 2)}), frozenset[tuple[str, int]]())}
+    partitions = {Endpoint("there", 80): (frozenset({("in", 2)}), frozenset[tuple[str, int]]())}
     for worker in scene.workers:
-        worker.rig.thread._hear(EndpointsChanged(places))
+        worker.rig.thread._hear(EndpointsChanged(partitions))
     fresh = ProcessQueries(scene.channel, scene.stores, lambda: 2)
     with pytest.raises(InvalidStateStorePartitionError, match="ask there:80") as raised:
         LocalKeyValueStore(fresh, fresh.routing, "counts").get(of(2)[0])

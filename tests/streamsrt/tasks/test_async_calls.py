@@ -26,5 +26,5 @@ def test_calls_that_are_added_just_as_the_workers_end_are_made(concurrency: int)
 
     calls = AsyncCalls(MapAsync(fn=answer, concurrency=concurrency), told.put)
     calls.begin(0, [(value,) for value in range(concurrency)])
-    places = sorted(told.get(timeout=PATIENCE_S).place for _ in range(concurrency + 1))
-    assert places == list(range(concurrency + 1))
+    numbers = sorted(told.get(timeout=PATIENCE_S).number for _ in range(concurrency + 1))
+    assert numbers == list(range(concurrency + 1))

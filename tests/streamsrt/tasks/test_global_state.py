@@ -101,7 +101,7 @@ def test_a_restart_reads_only_what_is_missing(tmp_path: Path, in_memory: bool) -
     expected = {("countries", 0): 0, ("countries", 1): 0, ("countries", 2): 0}
     if not in_memory:
         expected = {("countries", 0): 1, ("countries", 1): 1, ("countries", 2): 0}
-    assert {place: network.restorer.positions[place] for place in expected} == expected
+    assert {tp: network.restorer.positions[tp] for tp in expected} == expected
     network.write(("in", 0), text(("a", "de"), ("b", "at")))
     rig.give(Tasks(active=rig.tasks(0, 1)))
     rig.turn(6)

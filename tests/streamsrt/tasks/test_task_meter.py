@@ -57,8 +57,8 @@ def test_records_are_counted_at_their_source_and_at_their_sink() -> None:
     while task.process(300, NOW_MS):
         pass
     (source,) = task.meter.sources.values()
-    ((place, sink),) = task.meter.sinks.items()
-    assert place[1] == "out"
+    ((tp, sink),) = task.meter.sinks.items()
+    assert tp[1] == "out"
     assert (source.records, sink.records) == (700, 600)
     assert task.meter.process.items == 700
     out.flush()

@@ -58,8 +58,8 @@ def test_topics_that_come_and_grow_are_read_from_their_start(make_rig: MakeRig) 
     assert read_by(rig) == {0: {"in-a", "named"}, 1: {"named"}}
     rig.network.make_topic("in-b", 2)
     rig.network.make_topic("in-a", 2)
-    for place in (("in-b", 0), ("in-b", 1), ("in-a", 1)):
-        rig.network.write(place, row(f"{place[0]}-{place[1]}"))
+    for tp in (("in-b", 0), ("in-b", 1), ("in-a", 1)):
+        rig.network.write(tp, row(f"{tp[0]}-{tp[1]}"))
     rig.manager.follow_sources(rig.clock_ms + 1, "member", 1)
     look(rig)
     assert read_by(rig) == {0: {"in-a", "in-b", "named"}, 1: {"in-a", "in-b", "named"}}

@@ -17,16 +17,16 @@ class Stores:
         self.offsets: dict[tuple[str, int], list[int]] = {A: [], B: []}
         self.broken: set[tuple[str, int]] = set()
 
-    def follow(self, work: ChangelogWork, place: tuple[str, int], position: int = 0, end: int | None = None) -> None:
+    def follow(self, work: ChangelogWork, tp: tuple[str, int], position: int = 0, end: int | None = None) -> None:
         def apply(columns: RecordColumns) -> None:
-            if place in self.broken:
+            if tp in self.broken:
                 raise StateError("disk full")
-            self.offsets[place] += [columns.offset_at(index) for index in range(len(columns))]
+            self.offsets[tp] += [columns.offset_at(index) for index in range(len(columns))]
 
-        work.follow(Followed(place, position, end, apply))
+        work.follow(Followed(tp, position, end, apply))
 
 
-def fetch(place: tuple[str, int], *batches: tuple[int, int], offset: int | None = None) -> Fetched:
+def fetch(tp: tuple[str, int], *batches: tuple[int, int], offset: int | None = None) -> Fetched:
     """Batches as (first offset, how many records)."""
     data = b""
     for first, count in batches:
@@ -34,7 +34,7 @@ def fetch(place: tuple[str, int], *batches: tuple[int, int], offset: int | None 
         batch[:8] = first.to_bytes(8, "big")
         data += bytes(batch)
     end = batches[-1][0] + batches[-1][1]
-    return Fetched(*place, memoryview(data), batches[0][0] if offset is None else offset, end, 99, 99, 0)
+    return Fetched(*tp, memoryview(data), batches[0][0] if offset is None else offset, end, 99, 99, 0)
 
 
 def ended(work: ChangelogWork) -> tuple[str, int] | None:
@@ -130,8 +130,8 @@ def test_many_changelogs_are_at_work_at_once() -> None:
     stores.follow(work, A, end=4)
     stores.follow(work, B, end=2)
     work.take([fetch(A, (0, 2)), fetch(B, (0, 2)), fetch(A, (2, 2))])
-    places = [ended(work) for _ in range(6)]
-    assert [place for place in places if place is not None] == [B, A], "the one does not wait for the other"
+    partitions = [ended(work) for _ in range(6)]
+    assert [tp for tp in partitions if tp is not None] == [B, A], "the one does not wait for the other"
     assert stores.offsets == {A: [0, 1, 2, 3], B: [0, 1]}
 
 
