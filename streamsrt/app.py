@@ -566,7 +566,8 @@ class KafkaStreams(Queryable):
             self._check_topics(network)
             # Before joining: a member in the group would keep the backfill from ending.
             refuse_running_backfill(config.application_id, network.admin.committed(config.application_id))
-            check_group(config.application_id, self.topology, network.admin)
+            if config.group_protocol == "streams":
+                check_group(config.application_id, self.topology, network.admin)
             loop, self._queries, _ = assemble(
                 config,
                 self.topology,
@@ -644,7 +645,7 @@ class KafkaStreams(Queryable):
                 f"(streamsrt topics create {' '.join(missing)} --partitions N) and start it again."
             )
         standbys = self.config.num_standby_replicas
-        if "num_standby_replicas" in self.config.model_fields_set:
+        if "num_standby_replicas" in self.config.model_fields_set and self.config.group_protocol == "streams":
             network.admin.alter_group_configs(
                 self.config.application_id, {"streams.num.standby.replicas": str(standbys)}
             )

@@ -6,7 +6,8 @@
    are taken as they are. Keys in front of which stands ``topic.`` go to the internal topics that the group coordinator
    creates, keys with ``client.tag.`` in front are this instance's tags, and those with ``app.`` are the program's own.
 4. What a setting asks for and this runtime can't do is refused here, not ignored. Only what the group coordinator decides
-   (KIP-1071: assignment, sessions) is passed over, with a warning that names the setting of the group.
+   (KIP-1071: assignment, sessions) is passed over, with a warning that names the setting of the group; the members of a
+   classic group decide it themselves.
 """
 
 from __future__ import annotations
@@ -141,7 +142,17 @@ class StreamsConfig(BaseModel):
     http_max_rows: int = Field(default=10_000, ge=1)
     """The most rows that an answer over HTTP has; it says whether there are more."""
     group_instance_id: str | None = None
-    group_protocol: Literal["streams"] = "streams"
+    group_protocol: Literal["streams", "classic"] = "streams"
+    """``classic``: a group that needs no broker newer than Kafka 2.8; its members assign the tasks themselves."""
+    session_timeout_ms: Milliseconds = Field(default=45_000, ge=1)
+    """When the group takes a member for dead that says nothing. With ``group.protocol=classic``, as the next five; in a
+    streams group they are the group's."""
+    heartbeat_interval_ms: Milliseconds = Field(default=3_000, ge=1)
+    acceptable_recovery_lag: int = Field(default=10_000, ge=0)
+    max_warmup_replicas: int = Field(default=2, ge=1)
+    probing_rebalance_interval_ms: Milliseconds = Field(default=600_000, ge=60_000)
+    rack_aware_assignment_tags: str = ""
+    """Names of client tags, with commas between, over whose values standby tasks are spread."""
     state_dir: Path = Path(".streamsrt/state")
 
     # How the topology runs
@@ -287,6 +298,11 @@ class StreamsConfig(BaseModel):
 
     @model_validator(mode="after")
     def _refuse_what_cannot_be_done(self) -> StreamsConfig:
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ValueError(
+                f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be below session.timeout.ms="
+                f"{self.session_timeout_ms}, at most a third of it: the group would take this member for dead between two"
+            )
         if self.processing_guarantee == "exactly_once_v2":
             if self.isolation_level != "read_committed":
                 raise ValueError(
@@ -359,7 +375,10 @@ class StreamsConfig(BaseModel):
             elif source is not None:
                 merged.update({_canonical(key): value for key, value in source.items()})
         merged.update({_canonical(key): value for key, value in values.items() if value is not None})
-        for key in sorted(_OF_THE_GROUP.keys() & merged.keys()):
+        of_the_group = _OF_THE_GROUP.keys() & merged.keys()
+        if merged.get("group.protocol") == "classic":
+            of_the_group -= {_dotted(name) for name in cls.model_fields}
+        for key in sorted(of_the_group):
             del merged[key]
             name = _OF_THE_GROUP[key]
             instead = (

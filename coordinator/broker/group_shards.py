@@ -22,6 +22,7 @@ import orjson
 from coordinator.broker.config_definitions import InvalidConfigError
 from coordinator.broker.keyed_log import KeyedLog, loading
 from coordinator.broker.topics import OFFSETS_TOPIC, TopicRefusedError, TopicRegistry
+from coordinator.group.classic.state import ClassicGroup
 from coordinator.group.config import GroupConfig
 from coordinator.group.config import InvalidConfigError as InvalidGroupConfigError
 from coordinator.group.machine import failure
@@ -153,6 +154,11 @@ class GroupShards:
         """The streams group of this name as it is now."""
         group = self._shard_of(group_id).state.groups.get(group_id)
         return group if isinstance(group, StreamsGroup) else None
+
+    def classic_group(self, group_id: str) -> ClassicGroup | None:
+        """The group of the classic protocol of this name as it is now."""
+        group = self._shard_of(group_id).state.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
 
     def committed(self, group_id: str) -> dict[tuple[str, int], int]:
         """The offsets of a group that count, by topic and partition."""

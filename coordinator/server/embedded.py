@@ -12,11 +12,13 @@ connection to the files on the disk. What differs:
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.broker.broker import Broker, Surroundings
+from coordinator.group.classic.state import CONSUMER, ClassicGroup
 from coordinator.group.streams.describe import state_name
 from coordinator.log import LogDirectory
 from coordinator.log.fsync import OnSynced, Syncable, Syncer
@@ -25,14 +27,20 @@ from coordinator.server.listener import Listener
 from coordinator.server.main import serve
 from coordinator.server.security import handlers, limits_of
 from coordinator.server.settings import read_configs
+from streamsrt.wire.messages import decode, decode_consumer_protocol
+from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.types import ConsumerProtocolAssignment, StreamsrtAssignment
 
 _READ_BYTES_MAX = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A streams group as its coordinator has it now. ``owners``: by task, the members that have it as an active task or
-    have not confirmed yet that they closed it. ``epochs``: by member, the epoch that it has reached."""
+    """A streams group as its coordinator has it now, or a classic one of our members as its leader has assigned it.
+
+    ``owners``: by task, the members that have it as an active task or have not confirmed yet that they closed it.
+    ``epochs``: by member, the epoch that it has reached, or the generation.
+    """
 
     state: str
     epoch: int
@@ -51,6 +59,34 @@ class Stored:
     end: int
     stable_end: int
     aborted: tuple[tuple[int, int], ...]
+
+
+def _classic_view(group: ClassicGroup | None) -> GroupView | None:
+    """A classic group of our members: who has what, as its leader has assigned it in this generation."""
+    if group is None or group.live.protocol_type != CONSUMER:
+        return None
+    live = group.live
+    owners: dict[tuple[str, int], tuple[str, ...]] = {}
+    epoch = -1
+    for name, member in sorted(live.members.items()):
+        told = _own_assignment(member.assignment)
+        if told is None or told.generation != live.generation:
+            continue
+        epoch = max(epoch, told.group_epoch)
+        for tasks in told.tasks.active:
+            for partition in tasks.partitions:
+                task = (tasks.subtopology_id, partition)
+                owners[task] = (*owners.get(task, ()), name)
+    return GroupView(live.state, live.generation, epoch, dict.fromkeys(live.members, live.generation), owners)
+
+
+def _own_assignment(assignment: bytes) -> StreamsrtAssignment | None:
+    """What our leader wrote for a member; None before that, and where it is somebody else's."""
+    try:
+        data = decode_consumer_protocol(ConsumerProtocolAssignment, assignment).user_data or b""
+        return decode(StreamsrtAssignment, 0, zlib.decompress(data[1:]) if data[:1] == b"\1" else data[1:])
+    except (DecodeError, zlib.error):
+        return None
 
 
 class _NoSyncer(Syncer):
@@ -153,7 +189,7 @@ class EmbeddedBroker:
         """None: there is none."""
         group = self._broker.groups.streams_group(group_id)
         if group is None:
-            return None
+            return _classic_view(self._broker.groups.classic_group(group_id))
         return GroupView(
             state_name(group, self._broker.topics.image()),
             group.epoch,

@@ -54,6 +54,20 @@ class TopicsImage(Mapping[str, TopicImage]):
 NO_TOPICS = TopicsImage()
 
 
+@dataclass(frozen=True, slots=True)
+class TopicErrors:
+    """What became of an attempt to create topics: error code and message of each that could not be made."""
+
+    errors: Mapping[str, tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The offsets that are known, by partition."""
+
+    offsets: Mapping[tuple[str, int], int]
+
+
 class TopicSpec(NamedTuple):
     """A topic to create; a replication factor of -1 is the broker's default."""
 

@@ -3,12 +3,15 @@
 - ``admin``                     what an operator or the start of an application asks of a cluster
 - ``blocking``                  how one thread waits for another: the processing thread for what the network's loop
                                 does
+- ``classic_group``             runs the machine of a member of a classic group: two lanes, and the work of a leader
 - ``cluster``                   the brokers of a cluster: addresses, connections by purpose, group coordinators
 - ``connection``                one connection to one broker: any message of the wire package, version by version
 - ``fetcher``                   fetches raw record batches, partition by partition
 - ``group``                     runs the machine of a group protocol on the network thread: finds the coordinator,
                                 sends, waits, wakes
 - ``interface``                 what the processing thread may ask of the network: the contract of ``NetworkThread``
+- ``leading``                   what the leader of a classic group asks of the cluster: topics that there are, topics to
+                                make, ends and commits
 - ``metadata``                  which topics there are, and which broker leads which partition
 - ``network``                   all network of an application on a thread of its own, beside the thread that processes
                                 records

@@ -55,6 +55,7 @@ class Purpose(Enum):
     RESTORE = "restore"
     PRODUCE = "produce"
     GROUP = "group"
+    REBALANCE = "rebalance"
     TRANSACTION = "transaction"
 
 
@@ -235,15 +236,22 @@ class Cluster:
         message: Request[R],
         *,
         kind: CoordinatorKind = CoordinatorKind.GROUP,
+        purpose: Purpose | None = None,
         version_min: int = 0,
         version_max: int = 1000,
+        timeout_ms: int | None = None,
     ) -> R:
         """Send once to the coordinator of a group or transactional id; forgets it when it can't be reached."""
         node = await self.find_coordinator(key, kind)
-        purpose = Purpose.GROUP if kind is CoordinatorKind.GROUP else Purpose.TRANSACTION
+        purpose = purpose or (Purpose.GROUP if kind is CoordinatorKind.GROUP else Purpose.TRANSACTION)
         try:
             return await self.send(
-                message, node=node, purpose=purpose, version_min=version_min, version_max=version_max
+                message,
+                node=node,
+                purpose=purpose,
+                version_min=version_min,
+                version_max=version_max,
+                timeout_ms=timeout_ms,
             )
         except TRANSPORT_ERRORS:
             self.forget_coordinator(key, kind)

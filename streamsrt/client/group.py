@@ -40,8 +40,9 @@ class GroupMachine(Protocol):
 
     request_type: type[Message]
     group_id: str
-    member_id: str
 
+    @property
+    def member_id(self) -> str: ...
     @property
     def member_epoch(self) -> int: ...
     @property
@@ -177,6 +178,9 @@ class GroupDriver:
             self._take(self._machine.responded, response)
 
     def _failed(self, error: StreamsError) -> None:
+        self._tell_failure(error, self._machine.request_failed)
+
+    def _tell_failure(self, error: StreamsError, failed: Callable[[str, int], Todo]) -> None:
         final = isinstance(error, UnsupportedBrokerError)
         if isinstance(error, RequestFailedError):
             final = not is_retriable(error.error_code)
@@ -184,4 +188,4 @@ class GroupDriver:
             self._take(self._machine.refused, error)
         else:
             code = f" ({error_name(error.error_code)})" if isinstance(error, RequestFailedError) else ""
-            self._take(self._machine.request_failed, f"{error}{code}")
+            self._take(failed, f"{error}{code}")

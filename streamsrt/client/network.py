@@ -18,9 +18,11 @@ from typing import Any, TypeVar
 
 from streamsrt.client.admin import Admin
 from streamsrt.client.blocking import THREADS, Blocking
+from streamsrt.client.classic_group import ClassicDriver, ClassicMachine
 from streamsrt.client.cluster import Cluster, Purpose, backoff_s
 from streamsrt.client.fetcher import Fetcher
 from streamsrt.client.group import GroupDriver, GroupMachine
+from streamsrt.client.leading import LeaderWork
 from streamsrt.client.metadata import Metadata
 from streamsrt.client.offsets import commit, committed
 from streamsrt.client.producer import Producer
@@ -235,8 +237,18 @@ class NetworkThread:
         return self._call(self._join(machine), ANSWER_SLACK_S)
 
     async def _join(self, machine: GroupMachine) -> GroupDriver:
+        return self._start(GroupDriver(machine, self._cluster, self._signal, self.blocking))
+
+    def join_classic_group(self, machine: ClassicMachine) -> GroupDriver:
+        """As :meth:`join_group`, for a member of a classic group, which may have to lead it."""
+        return self._call(self._join_classic(machine), ANSWER_SLACK_S)
+
+    async def _join_classic(self, machine: ClassicMachine) -> GroupDriver:
+        work = LeaderWork(self._cluster, self.admin.on_loop, machine.group_id)
+        return self._start(ClassicDriver(machine, work, self._cluster, self._signal, self.blocking))
+
+    def _start(self, driver: GroupDriver) -> GroupDriver:
         self._groups = [group for group in self._groups if not group.has_ended]
-        driver = GroupDriver(machine, self._cluster, self._signal, self.blocking)
         self._groups.append(driver)
         driver.start()
         return driver

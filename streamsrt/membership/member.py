@@ -92,28 +92,29 @@ class Member:
         step = machine.step(self.session, event, now_ms)
         self.session = step.session
         for told in step.events:
-            self._log(told, known)
+            log_event(self.group_id, self.member_id, told, known)
         return step
 
-    def _log(self, event: Event, known: set[Status]) -> None:
-        group, member = self.group_id, self.member_id
-        match event:
-            case StatusChanged(statuses):
-                for status in statuses:
-                    if status not in known:
-                        level = logging.INFO if passes_by_itself(status) else logging.WARNING
-                        log.log(level, "Group %s: %s", group, status_text(status))
-            case UnknownStatus(code, detail):
-                log.warning("Group %s: status %d, which this version does not know: %s", group, code, detail)
-            case HeartbeatTrouble(reason):
-                log.warning("Group %s, member %s: heartbeats fail, trying on: %s", group, member, reason)
-            case HeartbeatRecovered(outage_ms):
-                log.info("Group %s, member %s: heartbeats succeed again after %d ms", group, member, outage_ms)
-            case InstanceIdTaken(wait_ms):
-                log.warning("Group %s, member %s: %s", group, member, instance_id_taken_text(wait_ms))
-            case TasksLost(reason):
-                log.warning("Group %s, member %s: all tasks are lost: %s", group, member, reason)
-            case MembershipFailed(error):
-                log.error("%s", error)
-            case _:
-                pass
+
+def log_event(group: str, member: str, event: Event, known: set[Status]) -> None:
+    """The log line that an event of a membership deserves, if any. ``known``: statuses that were told before."""
+    match event:
+        case StatusChanged(statuses):
+            for status in statuses:
+                if status not in known:
+                    level = logging.INFO if passes_by_itself(status) else logging.WARNING
+                    log.log(level, "Group %s: %s", group, status_text(status))
+        case UnknownStatus(code, detail):
+            log.warning("Group %s: status %d, which this version does not know: %s", group, code, detail)
+        case HeartbeatTrouble(reason):
+            log.warning("Group %s, member %s: heartbeats fail, trying on: %s", group, member, reason)
+        case HeartbeatRecovered(outage_ms):
+            log.info("Group %s, member %s: heartbeats succeed again after %d ms", group, member, outage_ms)
+        case InstanceIdTaken(wait_ms):
+            log.warning("Group %s, member %s: %s", group, member, instance_id_taken_text(wait_ms))
+        case TasksLost(reason):
+            log.warning("Group %s, member %s: all tasks are lost: %s", group, member, reason)
+        case MembershipFailed(error):
+            log.error("%s", error)
+        case _:
+            pass

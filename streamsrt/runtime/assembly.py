@@ -17,6 +17,8 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig, FetchConfig, ProducerConfig, SecurityConfig
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, MissingTopicError, StreamsError
+from streamsrt.membership.classic.member import ClassicMember
+from streamsrt.membership.classic.telling import LeaderSettings
 from streamsrt.membership.member import Member
 from streamsrt.membership.topology_metadata import topology_metadata
 from streamsrt.membership.values import DEFAULT_SESSION_TIMEOUT_MS, Endpoint, GroupMembership, SetTaskOffsets
@@ -108,9 +110,7 @@ def assemble(
     routing = Routing(stores, partitions, own_host(config))
     on_disk = SetTaskOffsets(*manager.task_offsets())
     membership = _membership(config, topology, str(directory.process_id), surroundings.new_id())
-    if config.group_instance_id is not None:
-        membership = replace(membership, session_timeout_ms=_session_timeout_ms(config.application_id, network))
-    member = network.join_group(Member(membership, on_disk))
+    member = _joined(config, membership, on_disk, network, surroundings)
     loop = StreamThread(
         LoopSettings(
             commit_interval_ms=config.commit_interval_ms,
@@ -132,7 +132,7 @@ def assemble(
         routing=routing,
         memory=lambda: memory_use(config, manager, directory.rocksdb),
         blocking=network.blocking,
-        check_version=lambda: check_group(config.application_id, topology, network.admin),
+        check_version=_version_check(config, topology, network),
     )
     loop.on_work = spans_of(config)
     if not config.is_exactly_once:
@@ -230,6 +230,48 @@ def _membership(config: StreamsConfig, topology: Topology, process_id: str, memb
         retry_backoff_max_ms=config.retry_backoff_max_ms,
         principal=client_config(config).security.principal,
     )
+
+
+def _joined(
+    config: StreamsConfig,
+    membership: GroupMembership,
+    on_disk: SetTaskOffsets,
+    network: NetworkThread,
+    surroundings: Surroundings,
+) -> GroupMember:
+    if config.group_protocol == "classic":
+        return network.join_classic_group(
+            ClassicMember(
+                replace(membership, session_timeout_ms=config.session_timeout_ms),
+                leader_settings(config),
+                on_disk,
+                heartbeat_interval_ms=config.heartbeat_interval_ms,
+                unique=surroundings.new_id().int & 0x3FFF_FFFF,
+            )
+        )
+    if config.group_instance_id is not None:
+        membership = replace(membership, session_timeout_ms=_session_timeout_ms(config.application_id, network))
+    return network.join_group(Member(membership, on_disk))
+
+
+def leader_settings(config: StreamsConfig) -> LeaderSettings:
+    """What this instance decides by while it leads a classic group."""
+    return LeaderSettings(
+        group_id=config.application_id,
+        session_timeout_ms=config.session_timeout_ms,
+        num_standby_replicas=config.num_standby_replicas,
+        num_warmup_replicas=config.max_warmup_replicas,
+        acceptable_recovery_lag=config.acceptable_recovery_lag,
+        rack_tags=tuple(tag.strip() for tag in config.rack_aware_assignment_tags.split(",") if tag.strip()),
+        probing_interval_ms=config.probing_rebalance_interval_ms,
+    )
+
+
+def _version_check(config: StreamsConfig, topology: Topology, network: NetworkThread) -> Callable[[], None]:
+    """The leader of a classic group compares versions itself, by their digests."""
+    if config.group_protocol == "classic":
+        return lambda: None
+    return lambda: check_group(config.application_id, topology, network.admin)
 
 
 def _session_timeout_ms(group_id: str, network: NetworkThread) -> int:

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from streamsrt.config import _OF_THE_GROUP, StreamsConfig, known_keys
 from streamsrt.errors import ConfigError
-from streamsrt.runtime.assembly import client_config, topology_settings
+from streamsrt.runtime.assembly import client_config, leader_settings, topology_settings
 from topology import serdes
 
 APP = {"application.id": "app"}
@@ -103,7 +103,11 @@ def test_all_mistakes_are_told_at_once() -> None:
             "exactly_once_v2 needs isolation.level=read_committed",
         ),
         ({"http.listen": "0.0.0.0:8080"}, "set application.server to HOST:PORT as they reach it"),
-        ({"group.protocol": "classic"}, "group.protocol='classic'"),
+        ({"group.protocol": "consumer"}, "group.protocol='consumer'"),
+        (
+            {"group.protocol": "classic", "session.timeout.ms": 6_000, "heartbeat.interval.ms": 6_000},
+            "heartbeat.interval.ms=6000 must be below session.timeout.ms=6000",
+        ),
         ({"num.standby.replicas": 3}, "num.standby.replicas=3"),
         ({"application.id": "no spaces"}, "application.id='no spaces'"),
         ({"compression.type": "rar"}, "compression.type='rar'"),
@@ -210,6 +214,29 @@ def test_what_the_group_coordinator_decides_has_no_effect(
 ) -> None:
     assert StreamsConfig.of({"application.id": "a", key: "7"}) == StreamsConfig.of({"application.id": "a"})
     assert f"{key} has no effect: the group coordinator decides; {instead}" in caplog.text
+
+
+@pytest.mark.requirement("SG-286")
+def test_the_members_of_a_classic_group_decide_it_themselves(caplog: pytest.LogCaptureFixture) -> None:
+    config = StreamsConfig.of(
+        {
+            "application.id": "a",
+            "group.protocol": "classic",
+            "session.timeout.ms": "6000",
+            "heartbeat.interval.ms": "500",
+            "acceptable.recovery.lag": "7",
+            "max.warmup.replicas": "3",
+            "probing.rebalance.interval.ms": "60000",
+            "rack.aware.assignment.tags": "zone, rack",
+            "task.assignor.class": "x",
+        }
+    )
+    assert (config.session_timeout_ms, config.heartbeat_interval_ms) == (6_000, 500)
+    assert StreamsConfig.of(config) == config
+    settings = leader_settings(config)
+    assert (settings.num_warmup_replicas, settings.acceptable_recovery_lag) == (3, 7)
+    assert (settings.probing_interval_ms, settings.rack_tags) == (60_000, ("zone", "rack"))
+    assert [record.message.partition(" ")[0] for record in caplog.records] == ["task.assignor.class"]
 
 
 @pytest.mark.parametrize("key", ["default.key.serde", "default_value_serde"])

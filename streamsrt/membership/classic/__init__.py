@@ -3,6 +3,8 @@
 - ``assigned``  what an answer to SyncGroup means for the member that gets it
 - ``layout``    what members of a classic group write into their subscriptions and assignments, as bytes
 - ``leading``   what the leader of a classic group does between its JoinGroup and its SyncGroup, as a pure machine
+- ``member``    a membership of a classic group in progress: the member's machine, the leader's while it leads, and the
+                log lines
 - ``placing``   who is to run what in a classic group, and what of that each member gets in this generation
 - ``requests``  the requests of a member of a classic group: what it says when it joins
 - ``sending``   when a member of a classic group sends what: one request on each lane at most

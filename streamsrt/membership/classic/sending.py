@@ -38,7 +38,7 @@ def act(session: Session, events: tuple[Event, ...], lead: Lead | None, now_ms: 
         find_coordinator=find_coordinator,
         lead=lead,
         events=events,
-        wake_at_ms=_wake_at_ms(session),
+        wake_at_ms=wake_at_ms(session),
     )
 
 
@@ -94,7 +94,7 @@ def _group_due_ms(session: Session) -> int | None:
     return None
 
 
-def _wake_at_ms(session: Session) -> int | None:
+def wake_at_ms(session: Session) -> int | None:
     times = [_group_due_ms(session)]
     if session.version is not None:
         times.append(_rebalance_due_ms(session))

@@ -1,0 +1,102 @@
+"""Runs the machine of a member of a classic group: two lanes, and the work of a leader.
+
+Joins and syncs have a connection of their own: a broker reads nothing more from one while a JoinGroup waits on it, and this
+client closes one whose request was not answered in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias, cast
+
+from streamsrt.client.blocking import THREADS, Blocking
+from streamsrt.client.cluster import Cluster, Purpose
+from streamsrt.client.group import GroupDriver, GroupMachine, Todo
+from streamsrt.client.leading import LeaderAnswer, LeaderWork
+from streamsrt.client.signal import Signal
+from streamsrt.errors import StreamsError
+from streamsrt.wire.schema import Message, Request
+
+JOIN_SLACK_MS = 5_000
+"""How much longer than the rebalance timeout a join is waited for (Kafka's ``joinGroupTimeoutMs``)."""
+
+Work: TypeAlias = Callable[[LeaderWork], Awaitable[LeaderAnswer]]
+
+
+class ClassicTodo(Todo, Protocol):
+    """``work``: what the leader has to know or to make; another one replaces it."""
+
+    @property
+    def rebalance_request(self) -> Request[Message] | None: ...
+    @property
+    def work(self) -> Work | None: ...
+
+
+class ClassicMachine(GroupMachine, Protocol):
+    """A member of a classic group as a machine (:class:`streamsrt.membership.classic.member.ClassicMember`)."""
+
+    @property
+    def rebalance_timeout_ms(self) -> int: ...
+    def rebalance_responded(self, response: Message, now_ms: int) -> Todo: ...
+    def rebalance_failed(self, reason: str, now_ms: int) -> Todo: ...
+    def worked(self, answer: LeaderAnswer, now_ms: int) -> Todo: ...
+    def work_failed(self, reason: str, now_ms: int) -> Todo: ...
+
+
+class ClassicDriver(GroupDriver):
+    """See the module, and :class:`streamsrt.client.group.GroupDriver`."""
+
+    def __init__(
+        self,
+        machine: ClassicMachine,
+        work: LeaderWork,
+        cluster: Cluster,
+        signal: Signal,
+        blocking: Blocking = THREADS,
+    ) -> None:
+        super().__init__(machine, cluster, signal, blocking)
+        self._classic = machine
+        self._leader_work = work
+        self._rebalance_task: asyncio.Task[None] | None = None
+        self._work_task: asyncio.Task[None] | None = None
+
+    def close(self) -> None:
+        """Stop without leaving."""
+        super().close()
+        for task in (self._rebalance_task, self._work_task):
+            if task is not None:
+                task.cancel()
+
+    def _do(self, todo: Todo) -> None:
+        super()._do(todo)
+        if self.has_ended:
+            return
+        wanted = cast(ClassicTodo, todo)
+        if wanted.rebalance_request is not None:
+            self._rebalance_task = asyncio.create_task(self._send_rebalance(wanted.rebalance_request))
+        if wanted.work is not None:
+            if self._work_task is not None and self._work_task is not asyncio.current_task():
+                self._work_task.cancel()
+            self._work_task = asyncio.create_task(self._lead(wanted.work))
+
+    async def _send_rebalance(self, request: Request[Message]) -> None:
+        try:
+            response = await self._cluster.send_to_coordinator(
+                self._classic.group_id,
+                request,
+                purpose=Purpose.REBALANCE,
+                timeout_ms=self._classic.rebalance_timeout_ms + JOIN_SLACK_MS,
+            )
+        except StreamsError as error:
+            self._tell_failure(error, self._classic.rebalance_failed)
+        else:
+            self._take(self._classic.rebalance_responded, response)
+
+    async def _lead(self, work: Work) -> None:
+        try:
+            answer = await work(self._leader_work)
+        except StreamsError as error:
+            self._take(self._classic.work_failed, str(error))
+        else:
+            self._take(self._classic.worked, answer)

@@ -1,0 +1,71 @@
+"""What the leader of a classic group asks of the cluster: topics that there are, topics to make, ends and commits.
+
+Each is tried again until it succeeds or its time is up: the leader has a deadline of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, TypeAlias
+
+from streamsrt.assignment.topics import Ends, TopicErrors, TopicImage, TopicsImage, TopicSpec
+from streamsrt.client.admin import Admin
+from streamsrt.client.cluster import Cluster
+from streamsrt.client.offsets import committed
+from streamsrt.client.values import LATEST, NewTopic, TopicPartition
+from streamsrt.errors import RequestFailedError, StreamsError
+from streamsrt.wire.error_codes import ErrorCode
+
+TIMEOUT_S: Final = 10.0
+
+
+LeaderAnswer: TypeAlias = TopicsImage | TopicErrors | Ends
+
+
+class LeaderWork:
+    """See the module. Belongs to the network thread's loop."""
+
+    def __init__(self, cluster: Cluster, admin: Admin, group_id: str) -> None:
+        self._cluster = cluster
+        self._admin = admin
+        self._group_id = group_id
+
+    async def list_topics(self, names: Collection[str] | None) -> TopicsImage:
+        """Those of ``names`` that there are, or all that are not the cluster's own."""
+        found = await self._admin.retrying(lambda: self._admin.topics(names), TIMEOUT_S)
+        return TopicsImage.of(
+            *(TopicImage(each.topic_id, each.name, each.partitions) for each in found.values() if not each.is_internal)
+        )
+
+    async def create_topics(self, specs: Collection[TopicSpec]) -> TopicErrors:
+        """Whatever is refused is an error of its topic."""
+        wanted = [
+            NewTopic(
+                name=spec.name,
+                partitions=spec.partitions,
+                replication_factor=spec.replication_factor,
+                configs=dict(spec.configs),
+            )
+            for spec in specs
+        ]
+        try:
+            results = await self._admin.retrying(lambda: self._admin.create_topics(wanted, False, TIMEOUT_S), TIMEOUT_S)
+        except StreamsError as error:
+            return TopicErrors({spec.name: (_code(error), str(error)) for spec in specs})
+        return TopicErrors({name: (_code(error), str(error)) for name, error in results.items() if error is not None})
+
+    async def end_offsets(self, partitions: Collection[TopicPartition], group: Collection[TopicPartition]) -> Ends:
+        """The ends of ``partitions``, and what the group has committed of the partitions in ``group``."""
+        found: dict[TopicPartition, int] = {}
+        if partitions:
+            wanted = dict.fromkeys(partitions, LATEST)
+            ends = await self._admin.retrying(lambda: self._admin.list_offsets(wanted, True), TIMEOUT_S)
+            found |= {place: end.offset for place, end in ends.items() if end.offset >= 0}
+        if group:
+            done = await committed(self._cluster, self._group_id, group, require_stable=False, timeout_s=TIMEOUT_S)
+            found |= {place: offset.offset for place, offset in done.items()}
+        return Ends(found)
+
+
+def _code(error: StreamsError) -> int:
+    return error.error_code if isinstance(error, RequestFailedError) else ErrorCode.REQUEST_TIMED_OUT

@@ -1,0 +1,305 @@
+"""A membership of a classic group in progress: the member's machine, the leader's while it leads, and the log lines.
+
+This is what :meth:`streamsrt.client.network.NetworkThread.join_classic_group` drives. What the leader has to know or to make
+is told as work: a function of who can do it (:class:`LeaderHands`). Between generations the leader looks at the topics that
+its assignment rests on, and joins again when they have changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from streamsrt.assignment.topics import Ends, TopicErrors, TopicsImage, TopicSpec
+from streamsrt.errors import StreamsError
+from streamsrt.membership.classic import leading as leader
+from streamsrt.membership.classic import session as machine
+from streamsrt.membership.classic import state as states
+from streamsrt.membership.classic.layout import topology_digest
+from streamsrt.membership.classic.leading import CreateTopics, EndOffsets, Leading, ListTopics
+from streamsrt.membership.classic.sending import wake_at_ms
+from streamsrt.membership.classic.state import (
+    GroupRequest,
+    GroupState,
+    Happening,
+    Lead,
+    RebalanceRequest,
+    Session,
+    TaskState,
+)
+from streamsrt.membership.classic.telling import LeaderSettings, Outcome, Watch
+from streamsrt.membership.classic.values import NO_GENERATION
+from streamsrt.membership.classic.view import Joined, Memory
+from streamsrt.membership.member import log_event
+from streamsrt.membership.state import OffsetReport
+from streamsrt.membership.values import (
+    Command,
+    Event,
+    GroupMembership,
+    Join,
+    ReportOwned,
+    SetTaskOffsets,
+    TopicPartition,
+)
+from streamsrt.wire.schema import Message
+from streamsrt.wire.types import (
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
+
+log = logging.getLogger(__name__)
+
+WATCH_INTERVAL_MS = 30_000
+"""How often a leader looks at the topics."""
+
+
+LeaderAnswer: TypeAlias = TopicsImage | TopicErrors | Ends
+
+
+class LeaderHands(Protocol):
+    """Who can do what a leader needs (:class:`streamsrt.client.leading.LeaderWork`)."""
+
+    async def list_topics(self, names: Collection[str] | None) -> TopicsImage: ...
+    async def create_topics(self, specs: Collection[TopicSpec]) -> TopicErrors: ...
+    async def end_offsets(self, partitions: Collection[TopicPartition], group: Collection[TopicPartition]) -> Ends: ...
+
+
+Work: TypeAlias = Callable[[LeaderHands], Awaitable[LeaderAnswer]]
+
+
+@dataclass(slots=True)
+class ClassicStep:
+    """What follows, on each lane; see :class:`streamsrt.client.classic_group.ClassicTodo`."""
+
+    request: GroupRequest | None = None
+    rebalance_request: RebalanceRequest | None = None
+    find_coordinator: bool = False
+    events: tuple[Event, ...] = ()
+    wake_at_ms: int | None = None
+    work: Work | None = None
+
+
+@dataclass(slots=True)
+class _Watching:
+    watch: Watch
+    look_at_ms: int
+    is_looking: bool = field(default=False)
+
+
+class ClassicMember:
+    """One member of a classic group. Not thread-safe: the network thread owns it once it has joined."""
+
+    request_type: type = JoinGroupRequest
+
+    def __init__(
+        self,
+        membership: GroupMembership,
+        settings: LeaderSettings,
+        known: SetTaskOffsets | None = None,
+        *,
+        heartbeat_interval_ms: int = 3_000,
+        unique: int = 0,
+        watch_interval_ms: int = WATCH_INTERVAL_MS,
+    ) -> None:
+        """``known``: the state that lies on disk. ``unique``: where the numbers of its subscriptions begin; another one in
+        each process, so that what a broker stored for the process before is told from what is meant."""
+        digest = topology_digest(membership.topology, membership.client_tags)
+        report = None if known is None else OffsetReport(known.offsets, known.end_offsets)
+        self.session = Session(
+            membership=membership,
+            digest=digest,
+            report=report,
+            unique=unique,
+            heartbeat_interval_ms=heartbeat_interval_ms,
+        )
+        self.group_id = membership.group_id
+        self._settings = settings
+        self._memory = Memory(texts={digest: membership.topology})
+        self._leading: Leading | None = None
+        self._leading_wake_ms: int | None = None
+        self._watching: _Watching | None = None
+        self._watch_interval_ms = watch_interval_ms
+
+    @property
+    def member_id(self) -> str:
+        return self.session.member_id
+
+    @property
+    def member_epoch(self) -> int:
+        """The generation, for commits; -1 while this is not a member."""
+        session = self.session
+        is_member = session.group in states.TAKING_PART and session.tasks in {TaskState.RUNNING, TaskState.RELEASING}
+        return session.generation if is_member and not session.ended else NO_GENERATION
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return self.session.membership.session_timeout_ms
+
+    @property
+    def ended(self) -> bool:
+        return self.session.ended
+
+    def start(self, now_ms: int) -> ClassicStep:
+        return self._on(Join(), now_ms)
+
+    def command(self, command: Command, seen: int, now_ms: int) -> ClassicStep:
+        """``seen``: how many events the processing thread had taken when it sent the command."""
+        if isinstance(command, ReportOwned):
+            return self._on(states.OwnedReported(command.tasks, seen), now_ms)
+        return self._on(command, now_ms)
+
+    def coordinator_found(self, version: int, now_ms: int) -> ClassicStep:
+        """``version``: the highest of JoinGroup that the coordinator and this client share."""
+        return self._on(states.CoordinatorFound(version), now_ms)
+
+    def responded(self, response: Message, now_ms: int) -> ClassicStep:
+        assert isinstance(response, HeartbeatResponse | LeaveGroupResponse)
+        return self._on(states.Answered(response), now_ms)
+
+    def request_failed(self, reason: str, now_ms: int) -> ClassicStep:
+        return self._on(states.RequestFailed(reason), now_ms)
+
+    def rebalance_responded(self, response: Message, now_ms: int) -> ClassicStep:
+        assert isinstance(response, JoinGroupResponse | SyncGroupResponse)
+        return self._on(states.RebalanceAnswered(response), now_ms)
+
+    def rebalance_failed(self, reason: str, now_ms: int) -> ClassicStep:
+        return self._on(states.RebalanceFailed(reason), now_ms)
+
+    def refused(self, error: StreamsError, now_ms: int) -> ClassicStep:
+        return self._on(states.Refused(error), now_ms)
+
+    def tick(self, now_ms: int) -> ClassicStep:
+        todo = self._on(states.Tick(), now_ms)
+        if self._leading is not None:
+            self._lead(leader.step(self._leading, leader.Tick(), now_ms), todo, now_ms)
+        return self._finish(todo, now_ms)
+
+    def polled(self, at_ms: int) -> None:
+        """When the processing thread was last seen alive. Called before every event."""
+        self.session = machine.alive(self.session, at_ms)
+
+    # ------------------------------------------------------------------------------------------------------- leading
+
+    def worked(self, answer: LeaderAnswer, now_ms: int) -> ClassicStep:
+        """The answer to the latest work."""
+        todo = ClassicStep()
+        if self._leading is not None:
+            self._lead(leader.step(self._leading, _heard(answer), now_ms), todo, now_ms)
+        elif self._watching is not None and isinstance(answer, TopicsImage):
+            self._watching.is_looking = False
+            if self._watching.watch.is_outdated(answer):
+                self._watching = None
+                self._hear(states.Wanted("topics have changed"), todo, now_ms)
+        return self._finish(todo, now_ms)
+
+    def work_failed(self, reason: str, now_ms: int) -> ClassicStep:
+        """The latest work came to nothing."""
+        todo = ClassicStep()
+        if self._leading is not None:
+            event = _failed(self._leading, reason)
+            if event is not None:
+                self._lead(leader.step(self._leading, event, now_ms), todo, now_ms)
+        elif self._watching is not None:
+            self._watching.is_looking = False
+            log.warning("Group %s: its leader can't look at the topics: %s", self.group_id, reason)
+        return self._finish(todo, now_ms)
+
+    def _begin(self, lead: Lead, todo: ClassicStep, now_ms: int) -> None:
+        self._watching = None
+        joined = [Joined(each.member_id, each.instance_id, each.metadata) for each in lead.members]
+        begun = leader.begin(
+            lead.generation,
+            joined,
+            memory=self._memory,
+            settings=self._settings,
+            leader_id=self.session.member_id,
+            now_ms=now_ms,
+        )
+        self._lead(begun, todo, now_ms)
+
+    def _lead(self, step: leader.Step, todo: ClassicStep, now_ms: int) -> None:
+        self._leading, self._leading_wake_ms = step.leading, step.wake_at_ms
+        if step.effect is not None:
+            todo.work = _work(step.effect)
+        if step.outcome is not None:
+            self._end_leading(step.leading.view.generation, step.outcome, todo, now_ms)
+
+    def _end_leading(self, generation: int, outcome: Outcome, todo: ClassicStep, now_ms: int) -> None:
+        self._leading, self._leading_wake_ms = None, None
+        self._memory = outcome.memory
+        if outcome.watch is not None:
+            self._watching = _Watching(outcome.watch, now_ms + self._watch_interval_ms)
+        for warning in outcome.warnings:
+            log.warning("%s", warning)
+        self._hear(states.Led(generation, outcome.assignments), todo, now_ms)
+
+    # ------------------------------------------------------------------------------------------------------- machines
+
+    def _on(self, event: Happening, now_ms: int) -> ClassicStep:
+        todo = ClassicStep()
+        self._hear(event, todo, now_ms)
+        return self._finish(todo, now_ms)
+
+    def _hear(self, event: Happening, todo: ClassicStep, now_ms: int) -> None:
+        known = set(self.session.statuses)
+        step = machine.step(self.session, event, now_ms)
+        self.session = step.session
+        for told in step.events:
+            log_event(self.group_id, self.member_id, told, known)
+        todo.events += step.events
+        todo.request = step.request or todo.request
+        todo.rebalance_request = step.rebalance_request or todo.rebalance_request
+        todo.find_coordinator = step.find_coordinator or todo.find_coordinator
+        todo.wake_at_ms = step.wake_at_ms
+        if self.session.group is not GroupState.LEADING:
+            self._leading, self._leading_wake_ms = None, None
+        if step.lead is not None:
+            self._begin(step.lead, todo, now_ms)
+
+    def _finish(self, todo: ClassicStep, now_ms: int) -> ClassicStep:
+        watching = self._watching
+        if self.session.group is not GroupState.IN or self._leading is not None:
+            watching = None
+        elif watching is not None and not watching.is_looking and now_ms >= watching.look_at_ms:
+            watching.is_looking, watching.look_at_ms = True, now_ms + self._watch_interval_ms
+            names = watching.watch.names
+            todo.work = lambda hands: hands.list_topics(names)
+        look_at_ms = None if watching is None or watching.is_looking else watching.look_at_ms
+        times = [wake_at_ms(self.session), self._leading_wake_ms, look_at_ms]
+        todo.wake_at_ms = None if self.ended else min((time for time in times if time is not None), default=None)
+        return todo
+
+
+def _work(effect: leader.Effect) -> Work:
+    match effect:
+        case ListTopics(names):
+            return lambda hands: hands.list_topics(names)
+        case CreateTopics(specs):
+            return lambda hands: hands.create_topics(specs)
+        case EndOffsets(partitions, committed):
+            return lambda hands: hands.end_offsets(partitions, committed)
+
+
+def _heard(answer: LeaderAnswer) -> leader.Event:
+    if isinstance(answer, TopicsImage):
+        return leader.TopicsListed(answer)
+    if isinstance(answer, TopicErrors):
+        return leader.TopicsCreated(answer.errors)
+    return leader.EndOffsetsListed(answer.offsets)
+
+
+def _failed(leading: Leading, reason: str) -> leader.Event | None:
+    match leading.awaits:
+        case ListTopics():
+            return leader.TopicsUnknown(reason)
+        case EndOffsets():
+            return leader.EndOffsetsListed({})
+        case CreateTopics(specs):
+            return leader.TopicsCreated({spec.name: (-1, reason) for spec in specs})
+    return None
