@@ -4,8 +4,8 @@
    entries that the operators change in place: one dictionary lookup per record, nothing is serialised before the flush.
 2. A miss loads the entry (``dict.__missing__``). An entry whose ``value`` is None is a key that has no row.
 3. A changed entry is ``dirty`` and stands once in ``dirty``, together with the value that it had when it became so
-   (``old``; :data:`UNREAD` where nobody looked it up). ``sequence`` orders entries by the run of their last change, and
-   within a run by their first: a flush goes from the least to the most recently changed one, nearly as in Kafka Streams.
+   (``old``; :data:`UNREAD` where nobody looked it up). ``sequence`` orders entries by their last change: a flush goes from
+   the least to the most recently changed one, as in Kafka Streams. What closes windows by stream time rests on it.
 4. :meth:`flush` takes the dirty entries out as columns. Their bytes are *pending* until :meth:`write`, which puts them into
    the store as one sorted batch together with the changelog offset. So the store is never ahead of its changelog, with
    caching switched on or off; what caching decides is how often changes are forwarded and logged.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from streamsrt.errors import ProcessingError, ProductionError, RecordError, StateError
 from streamsrt.operators.engine.handlers import ErrorContext, ExceptionHandler, HandlerResponse
@@ -24,6 +24,9 @@ from topology.spec.processor import PunctuationType, RecordMetadata
 
 if TYPE_CHECKING:
     from pydantic import DirectoryPath
+
+
+CHANGES_OF_A_RUN_MAX: Final = 1 << 32
 
 
 class Outcome(NamedTuple):
@@ -114,7 +117,8 @@ class Environment:
         self.task_partition = task_partition
         self.task_id = f"{plan.subtopology.id}_{task_partition}"
         self.partitions_of_topic = partitions_of_topic
-        self.sequence = count()
+        self.sequence = count(step=CHANGES_OF_A_RUN_MAX)
+        """Orders the changes of a cache. A run of records takes one number, and counts its changes on from it."""
         self.shared_states: dict[str, Any] = {}
         """What several nodes of one operator share, by a name of the operator's."""
         self.metadata: RecordMetadata | None = None

@@ -51,7 +51,7 @@ def mark_last(c: Compiler, store: str, entry: str, headers: str | None) -> None:
     if not c.plan.is_cached(store):
         return
     c.emitter.setup(f"s = {c.emitter.bind('next_sequence', c.next_sequence)}()")
-    c.emitter.line(f"{entry}.sequence = s")
+    c.emitter.line(f"{entry}.sequence = s = s + 1")
     if headers is not None:
         c.emitter.line(f"{entry}.headers = {headers}")
 

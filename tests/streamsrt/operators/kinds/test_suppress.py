@@ -11,6 +11,8 @@ from streamsrt.state.buffer import VERSION_HEADERS, Held, SuppressionBuffer
 from streamsrt.state.memory import MemoryStore
 from streamsrt.testing.topology_test_driver import TopologyTestDriver
 from streamsrt.wire.records import RecordColumns
+from tests.streamsrt.operators.programs import Piped
+from tests.streamsrt.operators.ways import Run, assert_all_ways_agree
 from topology import (
     Buffer,
     KTable,
@@ -183,3 +185,23 @@ def test_a_changelog_in_another_format_is_refused() -> None:
     buffer.restore(damaged)
     with pytest.raises(StateError, match="damaged"):
         buffer.first()
+
+
+def test_a_window_is_closed_by_what_came_after_its_last_change() -> None:
+    """A newer window changes before and after it in one batch: of the two, it is the one that changed last."""
+    builder = StreamsBuilder()
+    counted = builder.stream("t", key=serdes.string, value=serdes.string).group_by_key()
+    windows = counted.windowed_by(TimeWindows(10_000, grace=5_000)).count()
+    windows.suppress(Suppressed.until_window_closes()).to_stream(lambda w, _: f"{w.key}@{w.start_ms}").to(
+        "out", key=serdes.string, value=serdes.long
+    )
+    topology = builder.build()
+    run = Run(topology)
+    run.feed([Piped("t", "k", "x", time, ()) for time in (192_992, 197_745)])
+    run.commit()
+    rows = [Piped("t", "k", "x", time, ()) for time in (200_676, 199_571, 208_730)]
+    run.feed([*rows, Piped("t", "zz", "x", 2_000_000, ())])
+    run.commit()
+    closed = [(row[0], row[1]) for row in run.written.topics["out"]]
+    assert closed == [(b"k@190000", (3).to_bytes(8)), (b"k@200000", (2).to_bytes(8))]
+    assert_all_ways_agree(topology, rows, [7])
