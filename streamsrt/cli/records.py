@@ -68,19 +68,22 @@ def produce(
 
 
 def _line_batches(separator: str | None) -> Iterator[tuple[list[bytes | None], list[bytes | None]]]:
+    """Lines are bytes: what is not UTF-8 is written as it is."""
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
-    for number, line in enumerate(sys.stdin, 1):
-        text = line.rstrip("\n")
-        if separator is None:
+    between = separator.encode() if separator is not None else None
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        text = line.removesuffix(b"\n").removesuffix(b"\r")
+        if between is None:
             keys.append(None)
-            values.append(text.encode())
+            values.append(text)
         else:
-            key, found, value = text.partition(separator)
+            key, found, value = text.partition(between)
             if not found:
-                raise ConfigError(f"line {number} of stdin has no key separator {separator!r}: {text[:60]!r}")
-            keys.append(key.encode())
-            values.append(value.encode())
+                shown = text[:60].decode(errors="backslashreplace")
+                raise ConfigError(f"line {number} of stdin has no key separator {separator!r}: {shown!r}")
+            keys.append(key)
+            values.append(value)
         if len(keys) == _BATCH_LINES:
             yield keys, values
             keys, values = [], []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -17,6 +17,7 @@ from streamsrt.client.values import EARLIEST, LATEST
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.assembly import ready_topology, topology_settings
+from streamsrt.wire import types
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from topology.graph.diff import ClusterTopics, StateChange
 from topology.graph.outline import StoreOutline, SubtopologyOutline, TopologyOutline, outline
@@ -24,6 +25,8 @@ from topology.graph.topology import Topology
 from topology.spec.errors import MissingSerdeError
 
 _CHANGELOG = "-changelog"
+
+DescribedPart: TypeAlias = types.StreamsGroupDescribeResponse.Subtopology
 
 
 def ready_application(name: str, config: Mapping[str, Any] | None = None) -> Topology:
@@ -64,7 +67,7 @@ class RunningGroup:
     state: str
     members: Mapping[int, int]
     digests: frozenset[str]
-    subtopologies: Sequence[Any]
+    subtopologies: Sequence[DescribedPart]
     topics: Mapping[str, Mapping[str, Any]]
 
     def to_json(self) -> dict[str, Any]:
@@ -107,43 +110,59 @@ class RunningGroup:
         return replace(store, changelog_retention_ms=int(about["configs"]["retention.ms"]))
 
     def outline(self, new: TopologyOutline) -> TopologyOutline:
-        """The version that runs, as far as a group knows it: topics and names. What it does not know is as in ``new``."""
-        prefix = f"{self.name}-"
-        known = {store.name: store for store in new.stores}
-        stores: dict[str, StoreOutline] = {}
-        parts: list[SubtopologyOutline] = []
-        repartition: dict[str, int | None] = {}
-        for number, part in enumerate(self.subtopologies):
-            own = [topic.name.removeprefix(prefix) for topic in part.state_changelog_topics]
-            names = [changelog.removesuffix(_CHANGELOG) for changelog in own if changelog.endswith(_CHANGELOG)]
-            for name in names:
-                stores[name] = known.get(name) or _unknown(name)
-            read = sorted(topic.name.removeprefix(prefix) for topic in part.repartition_source_topics)
-            repartition |= {name: new.repartition_topics.get(name) for name in read}
-            parts.append(
-                SubtopologyOutline(
-                    id=part.subtopology_id,
-                    number=number,
-                    digest="",
-                    nodes=(),
-                    stores=tuple(sorted(names)),
-                    source_topics=tuple(sorted(part.source_topics)),
-                    source_topic_patterns=(),
-                    repartition_source_topics=tuple(read),
-                    repartition_sink_topics=tuple(
-                        sorted(name.removeprefix(prefix) for name in part.repartition_sink_topics)
-                    ),
-                )
-            )
+        """The version that runs, as far as a group knows it: topics and names. What it does not know is as in ``new``.
+
+        Where no member tells what it runs, a version with the same subtopologies and topics is taken for the one that ran.
+        """
+        stores_of_new = {store.name: store for store in new.stores}
+        parts_of_new = {part.id: part for part in new.subtopologies}
+        parts = [self._part(number, part) for number, part in enumerate(self.subtopologies)]
+        if self.runs(new):
+            parts = [_known(part, parts_of_new.get(part.id)) for part in parts]
+        names = [name for part in parts for name in part.stores]
+        repartition = {
+            name: new.repartition_topics.get(name) for part in parts for name in part.repartition_source_topics
+        }
         unlogged = {store.name: store for store in new.stores if store.changelog != f"{store.name}{_CHANGELOG}"}
+        logged = {store.name for store in new.stores} - unlogged.keys()
+        is_same = len(parts) == len(parts_of_new) and all(part.digest for part in parts) and logged == set(names)
         described = TopologyOutline(
-            digest=new.digest if self.digests and self.runs(new) else "",
+            digest=new.digest if self.runs(new) and (is_same or self.digests) else "",
             epoch=self.epoch,
             subtopologies=tuple(parts),
-            stores=tuple({**unlogged, **stores}.values()),
+            stores=tuple({**unlogged, **{name: stores_of_new.get(name) or _unknown(name) for name in names}}.values()),
             repartition_topics=repartition,
         )
         return self.seen_by(described)
+
+    def _part(self, number: int, part: DescribedPart) -> SubtopologyOutline:
+        """A subtopology as the group describes it."""
+
+        def own(topics: Iterable[str]) -> tuple[str, ...]:
+            return tuple(sorted(name.removeprefix(f"{self.name}-") for name in topics))
+
+        changelogs = own(topic.name for topic in part.state_changelog_topics)
+        return SubtopologyOutline(
+            id=part.subtopology_id,
+            number=number,
+            digest="",
+            nodes=(),
+            stores=tuple(name.removesuffix(_CHANGELOG) for name in changelogs if name.endswith(_CHANGELOG)),
+            source_topics=tuple(sorted(part.source_topics)),
+            source_topic_patterns=(),
+            repartition_source_topics=own(topic.name for topic in part.repartition_source_topics),
+            repartition_sink_topics=own(part.repartition_sink_topics),
+        )
+
+
+def _known(part: SubtopologyOutline, new: SubtopologyOutline | None) -> SubtopologyOutline:
+    """The new version's own part, where all that is described of the old one fits it."""
+    if new is None:
+        return part
+    described = (part.source_topics, part.repartition_source_topics, part.repartition_sink_topics)
+    wanted = (new.source_topics, new.repartition_source_topics, new.repartition_sink_topics)
+    fits = all(set(one) == set(other) for one, other in zip(described, wanted, strict=True))
+    return new if fits and set(part.stores) <= set(new.stores) else part
 
 
 def _unknown(name: str) -> StoreOutline:

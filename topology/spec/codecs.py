@@ -117,6 +117,8 @@ class JsonSerde:
     __slots__ = ()
 
     name = "json"
+    takes_any = True
+    """Which values it takes is told by the data, not by their type in the program."""
     serialize = staticmethod(orjson.dumps)
     deserialize = staticmethod(orjson.loads)
 

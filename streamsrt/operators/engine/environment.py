@@ -187,9 +187,10 @@ class Environment:
         self.skip_or_fail_production(self._context(node, key, value, timestamp, headers), error)
 
     def skip_or_fail_production(self, context: ErrorContext, error: Exception) -> None:
-        """Asks the production handler. A plain TypeError is a mistake in the program, not in the data: it always fails."""
+        """Asks the production handler. A plain TypeError is a mistake in the program, not in the data: it always fails,
+        as a ClassCastException does in Kafka Streams, unless a serde takes values of any type."""
         handlers = self.plan.handlers
-        if type(error) is TypeError:
+        if is_mistake(self.plan, context, error):
             self.ask(handlers.processing, context, error)
             raise production_error(self.plan, context, error) from error
         if isinstance(error, RefusedRecordError):
@@ -344,11 +345,22 @@ def processing_error(plan: Plan, context: ErrorContext, error: BaseException) ->
     )
 
 
+def is_mistake(plan: Plan, context: ErrorContext, error: BaseException) -> bool:
+    """Whether a result can't be written because the program has the wrong serde or partitioner for it."""
+    if type(error) is not TypeError:
+        return False
+    sink = plan.node(context.node)
+    serdes = (plan.key_serde(sink), plan.value_serde(sink)) if isinstance(sink, SinkNode) else ()
+    return not any(getattr(serde, "takes_any", False) for serde in serdes)
+
+
 def production_error(plan: Plan, context: ErrorContext, error: BaseException) -> ProductionError:
+    advice = ", or skip such records with production.exception.handler=continue"
+    if is_mistake(plan, context, error):
+        advice = ": a value of a type that they do not take is a mistake in the program, which no handler skips"
     return ProductionError(
         f"a result can't be written: {type(error).__name__}: {error} ({where(plan, context)}"
-        f"{_written(plan, context.node)}). Correct the serde or the partitioner, or skip such records with "
-        "production.exception.handler=continue",
+        f"{_written(plan, context.node)}). Correct the serde or the partitioner{advice}",
         context.topic,
         context.partition,
         context.offset,

@@ -35,8 +35,9 @@ Command = Callable[..., Done]
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """Runs one command."""
 
-    def run(*arguments: object, stdin: str = "") -> Done:
-        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+    def run(*arguments: object, stdin: str | bytes = b"") -> Done:
+        given = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             run_command_line([str(argument) for argument in arguments])
@@ -51,7 +52,7 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
 def on_broker(command: Command, bundled_broker: BundledBroker) -> Command:
     """Runs one command with the broker's address."""
 
-    def run(*arguments: object, stdin: str = "") -> Done:
+    def run(*arguments: object, stdin: str | bytes = b"") -> Done:
         return command(*arguments, "-b", bundled_broker.bootstrap_servers, stdin=stdin)
 
     return run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,29 +11,40 @@ import pytest
 from streamsrt.app import KafkaStreams
 from streamsrt.cli.group_offsets import parse_datetime, parse_duration
 from streamsrt.errors import ConfigError, UserError
+from streamsrt.runtime.values import State
 from tests.streamsrt.cli.conftest import Command, Done
 from topology import StreamsBuilder, serdes
+
+PATIENCE_S = 90
 
 
 @pytest.fixture
 def on_broker(command: Command, bootstrap_servers: str) -> Command:
     """Runs one command with the address of either broker."""
 
-    def run(*arguments: object, stdin: str = "") -> Done:
+    def run(*arguments: object, stdin: str | bytes = b"") -> Done:
         return command(*arguments, "-b", bootstrap_servers, stdin=stdin)
 
     return run
 
 
 @pytest.fixture
-def streams(on_broker: Command, bootstrap_servers: str, topic: str, tmp_path: Path) -> KafkaStreams:
+def running() -> threading.Event:
+    """Set when the application runs."""
+    return threading.Event()
+
+
+@pytest.fixture
+def streams(
+    on_broker: Command, bootstrap_servers: str, topic: str, tmp_path: Path, running: threading.Event
+) -> KafkaStreams:
     """An application that counts; four records of two partitions are there."""
     on_broker("topics", "create", topic, f"{topic}-out", "--partitions", 2)
     on_broker("produce", topic, "--key-separator", ":", stdin="a:1\nb:2\nd:3\na:4\n")
-    return application(bootstrap_servers, topic, tmp_path)
+    return application(bootstrap_servers, topic, tmp_path, running)
 
 
-def application(bootstrap_servers: str, topic: str, path: Path) -> KafkaStreams:
+def application(bootstrap_servers: str, topic: str, path: Path, running: threading.Event | None = None) -> KafkaStreams:
     builder = StreamsBuilder()
     builder.stream(topic).group_by_key().count(store="counts").to_stream().to(f"{topic}-out", value=serdes.long)
     config = {
@@ -42,7 +54,12 @@ def application(bootstrap_servers: str, topic: str, path: Path) -> KafkaStreams:
         "default.key.serde": serdes.string,
         "default.value.serde": serdes.string,
     }
-    return KafkaStreams(builder.build(), config)
+
+    def listen(new: State, _: State) -> None:
+        if running is not None and new is State.RUNNING:
+            running.set()
+
+    return KafkaStreams(builder.build(), config, state_listener=listen)
 
 
 def moves(rows: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
@@ -99,9 +116,10 @@ def _begin_anew(on_broker: Command, topic: str) -> None:
     assert changelog not in on_broker("topics", "list").out
 
 
-def test_mistakes(on_broker: Command, streams: KafkaStreams, topic: str) -> None:
+def test_mistakes(on_broker: Command, streams: KafkaStreams, running: threading.Event, topic: str) -> None:
     group = f"{topic}-app"
     with streams:
+        assert running.wait(PATIENCE_S)
         done = on_broker("groups", "reset-offsets", group, "--to-earliest")
         assert (done.code, "members: stop all instances" in done.err) == (2, True)
         with pytest.raises(UserError, match="close\\(\\) it first"):

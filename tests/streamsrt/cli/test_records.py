@@ -76,3 +76,14 @@ def test_an_unknown_format_is_refused(on_broker: Command, topic: str) -> None:
     done = on_broker("consume", topic, "--value", "xml")
     assert done.code == 2
     assert "unknown format 'xml': give one of string, json" in done.err
+
+
+def test_lines_are_bytes(on_broker: Command, topic: str) -> None:
+    """What is not UTF-8 is written as it is; a line that ends as on Windows has no carriage return."""
+    on_broker("topics", "create", topic)
+    on_broker("produce", topic, "--key-separator", "=", stdin=b"a\xff=\xfe\r\nb=2")
+    read = on_broker("consume", topic, "--key", "bytes", "--value", "bytes", "--json")
+    assert [(row["key"], row["value"]) for row in read.rows] == [("61ff", "fe"), ("62", "32")]
+    refused = on_broker("produce", topic, "--key-separator", "=", stdin=b"\xff\xfe\n")
+    assert refused.code == 2
+    assert "line 1 of stdin has no key separator '=': '\\\\xff\\\\xfe'" in refused.err

@@ -128,6 +128,19 @@ def test_the_epoch_is_that_of_the_group(on_broker: Command, module: str, group: 
     assert "what runs is another one" in other.err
 
 
+def test_a_group_without_members_runs_what_fits_its_description(
+    on_broker: Command, module: str, topics: str, bundled_broker: BundledBroker, tmp_path: Path
+) -> None:
+    address = bundled_broker.bootstrap_servers
+    instance(address, topics, f"{module}:first", tmp_path).run(until="quiet", timeout_s=60, signals=False)
+    group = f"{topics}-app"
+    same = on_broker("topology", "diff", f"{module}:first", "--group", group)
+    assert (same.code, same.out.splitlines()[-1]) == (0, "the same topology: epoch 0 stays")
+    assert "changed" not in same.out
+    other = on_broker("topology", "diff", f"{module}:fewer", "--group", group)
+    assert other.code == 11
+
+
 def test_partitions_and_retention_of_the_cluster_count(on_broker: Command, module: str, group: str) -> None:
     wider = on_broker("topology", "diff", f"{module}:first", f"{module}:wider", "--group", group, "--json")
     assert wider.code == 12

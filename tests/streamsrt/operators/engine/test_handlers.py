@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from streamsrt.errors import ConfigError
+from streamsrt.errors import ConfigError, ProductionError
 from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse, handler_of
+from streamsrt.testing.topology_test_driver import TopologyTestDriver
+from topology import StreamsBuilder, serdes
 
 CONTEXT = ErrorContext(topic="in", partition=0, offset=7, node="map")
 
@@ -24,3 +26,27 @@ def test_a_handler_is_a_word_or_a_callable(setting: object, response: HandlerRes
 def test_anything_else_is_refused() -> None:
     with pytest.raises(ConfigError, match="'fail', 'continue' or a callable"):
         handler_of("ignore")
+
+
+def written(serde: serdes.Serde[object], values: list[object], *, dynamic: bool) -> tuple[list[object], int]:
+    """What results become that are made of numbers: those that the sink's serde takes, and the number of dead letters."""
+    builder = StreamsBuilder()
+    made = builder.stream("in", key=serdes.string, value=serdes.integer).map_values(lambda at: values[at])
+    made.to((lambda *_: "out") if dynamic else "out", key=serdes.string, value=serde)
+    settings = {"production.exception.handler": "continue", "errors.dead.letter.queue.topic.name": "letters"}
+    with TopologyTestDriver(builder.build(), settings) as driver:
+        topic = driver.create_input_topic("in", serdes.string, serdes.integer)
+        for at in range(len(values)):
+            topic.pipe_input("k", at)
+        return [record.value for record in driver.output_queue("out")], len(driver.output_queue("letters"))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_value_that_is_no_json_is_skipped(dynamic: bool) -> None:
+    """Any object may be JSON or not: that is in the data."""
+    assert written(serdes.json, ["a", {1, 2}, "b", 1 << 70], dynamic=dynamic) == ([b'"a"', b'"b"'], 2)
+
+
+def test_a_serde_of_another_type_is_a_mistake_that_no_handler_skips() -> None:
+    with pytest.raises(ProductionError, match="a mistake in the program, which no handler skips"):
+        written(serdes.string, ["a", 1, "b"], dynamic=False)
