@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,14 @@ from streamsrt.client.values import (
     NewTopic,
     OffsetAndMetadata,
     ProducerConfig,
+    StaleMemberEpochError,
+    UnknownMemberError,
 )
 from streamsrt.errors import UnsupportedBrokerError
 from streamsrt.wire import types
 from streamsrt.wire.records import encode_batch
 from tests.fixtures_brokers import OlderKafka, require_kafka
+from tests.interop.classic_members import Group, Member, subscription
 from tests.kafka_server import KafkaServer
 from tests.streamsrt.client.batches import batch, collect
 from tests.streamsrt.client.conftest import Connect
@@ -78,6 +82,46 @@ def test_offsets_are_committed_and_groups_listed_and_deleted(any_version: str, c
     assert name not in {listed.group_id for listed in network.admin.list_groups(["streams"])}
     assert network.admin.delete_groups([name]) == {name: None}
     assert network.admin.committed(name) == {}
+
+
+def test_members_of_classic_groups_commit_in_their_generation(any_version: str, connect: Connect, name: str) -> None:
+    """At once and in a transaction; and wait while their group does not have its tasks yet."""
+    group = Group(any_version)
+    try:
+        member = Member(group, {"own": subscription(group.id, b"")})
+        config = ProducerConfig(transactional_id=group.id, transaction_timeout_ms=20_000)
+        network = connect(any_version, producer=config)
+        network.transactions.initialize(WAIT_S)
+        place = (group.id, 0)
+        member.join()
+
+        def commit(offset: int, **who: Any) -> int:
+            """The offset that is committed then."""
+            network.admin.commit(group.id, {place: OffsetAndMetadata(offset)}, **who)
+            return network.admin.committed(group.id, [place], **who)[place].offset
+
+        def commit_in_transaction(offset: int, *, member_id: str, member_epoch: int) -> int:
+            offsets = {place: OffsetAndMetadata(offset)}
+            network.transactions.commit(
+                group.id, offsets, member_id=member_id, member_epoch=member_epoch, timeout_s=WAIT_S
+            )
+            return network.admin.committed(group.id, [place])[place].offset
+
+        who: dict[str, Any] = {"member_id": member.id, "member_epoch": member.generation}
+        with pytest.raises(StaleMemberEpochError, match="REBALANCE_IN_PROGRESS"):
+            commit(1, **who)
+        assert commit_in_transaction(2, **who) == 2
+        member.sync(mine=b"A", theirs=b"")
+        assert commit(3, **who) == 3
+        assert commit_in_transaction(4, **who) == 4
+        for attempt in (commit, commit_in_transaction):
+            with pytest.raises(StaleMemberEpochError, match="ILLEGAL_GENERATION"):
+                attempt(5, member_id=member.id, member_epoch=member.generation - 1)
+            with pytest.raises(UnknownMemberError, match="UNKNOWN_MEMBER_ID"):
+                attempt(5, member_id="somebody", member_epoch=member.generation)
+        assert commit_in_transaction(6, **who) == 6
+    finally:
+        group.close()
 
 
 @pytest.mark.kafka
