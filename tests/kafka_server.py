@@ -305,7 +305,7 @@ class _Controller:
         }
 
     def properties(self) -> dict[str, str]:
-        session = {} if self._fences_alone else {"broker.session.timeout.ms": "15000"}
+        session = {} if self._fences_alone else {"broker.session.timeout.ms": "9000"}
         return {**self._identity(), "process.roles": "broker,controller", **session}
 
     def prepare(self, properties: Path, *, again: bool) -> None:

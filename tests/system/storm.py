@@ -23,7 +23,7 @@ from pathlib import Path
 
 from streamsrt.errors import StreamsError
 from tests.fixtures_brokers import QUICK_GROUPS, BundledBroker
-from tests.kafka_server import KafkaServer
+from tests.kafka_server import VERSION, KafkaServer
 from tests.system import frozen_disk
 from tests.system.cluster import Cluster, Server, connected
 from tests.system.faults import EXIT_STATE, FAULTS, PATIENCE_S, SIZE_MAX, Blow, Fault, plan
@@ -268,11 +268,11 @@ def weather(
     return struck
 
 
-def brew(name: str, folder: Path, proxy: TcpProxy) -> tuple[Server, str]:
+def brew(name: str, folder: Path, proxy: TcpProxy, kafka_version: str) -> tuple[Server, str]:
     """A broker behind a proxy, and the address that clients connect to."""
     server: Server
     if name == "kafka":
-        server = KafkaServer(folder, QUICK_GROUPS, proxy)
+        server = KafkaServer(folder, QUICK_GROUPS, proxy, version=kafka_version)
     else:
         server = BundledBroker(folder, proxy=proxy)
     server.start()
@@ -282,6 +282,7 @@ def brew(name: str, folder: Path, proxy: TcpProxy) -> tuple[Server, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--broker", choices=["bundled", "kafka"], default="bundled")
+    parser.add_argument("--kafka-version", default=VERSION, help="from 2.8 on (default: %(default)s)")
     parser.add_argument("--program", choices=sorted(PROGRAMS), default="words")
     parser.add_argument("--guarantee", choices=sorted(GUARANTEES), default="exactly_once_v2")
     parser.add_argument("--rounds", type=int, default=100)
@@ -292,7 +293,9 @@ def main() -> int:
     done: Counter[str] = Counter()
     seed = arguments.seed
     with ExitStack() as stack:
-        server, address = brew(arguments.broker, folder / "broker", stack.enter_context(TcpProxy()))
+        server, address = brew(
+            arguments.broker, folder / "broker", stack.enter_context(TcpProxy()), arguments.kafka_version
+        )
         stack.callback(server.kill)
         while done.total() < arguments.rounds:
             blows = min(BLOWS_PER_STORM, arguments.rounds - done.total())
@@ -322,7 +325,8 @@ def _one_storm(
         with connected(server, address) as cluster:
             struck = weather(program, arguments.guarantee, seed, blows, cluster, scene, f"storm-{seed}", faults)
     except (AssertionError, StreamsError) as error:
-        again = f"--broker {arguments.broker} --program {program.name} --guarantee {arguments.guarantee}"
+        again = f"--broker {arguments.broker} --kafka-version {arguments.kafka_version} --program {program.name}"
+        again += f" --guarantee {arguments.guarantee}"
         print(f"WRONG; again: {again} --rounds {blows} --seed {seed}; logs in {scene}\n{error}", flush=True)
         return False
     shutil.rmtree(scene)
