@@ -102,10 +102,10 @@ def _planned(directory: Path, bootstrap_servers: str | None) -> str | None:
 def _lake_columns(given: Sequence[str], lakes: Collection[str]) -> dict[str, dict[str, str]]:
     """Expressions by topic and column."""
     found: dict[str, dict[str, str]] = {}
-    for place, expression in key_value_pairs(given, "--lake-column").items():
-        topic, _, column = place.rpartition(".")
+    for target, expression in key_value_pairs(given, "--lake-column").items():
+        topic, _, column = target.rpartition(".")
         if topic not in lakes:
-            raise ConfigError(f"--lake-column {place}: give TOPIC.COLUMN=SQL for a topic that has a --lake")
+            raise ConfigError(f"--lake-column {target}: give TOPIC.COLUMN=SQL for a topic that has a --lake")
         found.setdefault(topic, {})[column] = expression
     return found
 

@@ -92,8 +92,8 @@ def reset_offsets(
     target = _target(*wanted[0])
     with cluster(bootstrap_servers) as network:
         stopped = _stopped(network, group)
-        places = _places(network, stopped, topics)
-        offsets = _within(network, places, target(network, stopped, places))
+        partitions = _partitions(network, stopped, topics)
+        offsets = _within(network, partitions, target(network, stopped, partitions))
         rows = [
             {
                 "group": group,
@@ -106,7 +106,7 @@ def reset_offsets(
         ]
         print_rows(_COLUMNS, rows, as_json=as_json)
         if execute:
-            network.admin.commit(group, {place: OffsetAndMetadata(offset) for place, offset in offsets.items()})
+            network.admin.commit(group, {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()})
         if delete_internal_topics:
             _delete_internal(network, stopped, execute=execute)
     if not execute:
@@ -127,25 +127,28 @@ def delete_offsets(
     """Delete committed offsets of topics that the application does not read, or of one that is stopped."""
     with cluster(bootstrap_servers) as network:
         committed = network.admin.committed(group)
-        places = sorted(place for place in committed if place[0] in topics)
-        missing = sorted(set(topics) - {topic for topic, _ in places})
+        partitions = sorted(tp for tp in committed if tp[0] in topics)
+        missing = sorted(set(topics) - {topic for topic, _ in partitions})
         if missing:
             raise ConfigError(f"group {group!r} has committed nothing for {', '.join(missing)}")
         print_rows(
             _COLUMNS[:4],
-            [{"group": group, "topic": t, "partition": p, "current_offset": committed[t, p].offset} for t, p in places],
+            [
+                {"group": group, "topic": t, "partition": p, "current_offset": committed[t, p].offset}
+                for t, p in partitions
+            ],
             as_json=as_json,
         )
         if not execute:
             note("nothing is changed: say --execute to do it")
             return
-        _delete(network, group, places)
+        _delete(network, group, partitions)
 
 
-def _delete(network: NetworkThread, group: str, places: Collection[TopicPartition]) -> None:
+def _delete(network: NetworkThread, group: str, partitions: Collection[TopicPartition]) -> None:
     request = types.OffsetDeleteRequest
     by_topic: dict[str, list[Any]] = {}
-    for topic, partition in places:
+    for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(request.OffsetDeleteRequestPartition(partition_index=partition))
     message = request(
         group_id=group,
@@ -175,7 +178,7 @@ def _stopped(network: NetworkThread, group: str) -> StoppedGroup:
     return StoppedGroup(group, committed, frozenset(read - internal), frozenset(internal))
 
 
-def _places(network: NetworkThread, group: StoppedGroup, topics: list[str] | None) -> list[TopicPartition]:
+def _partitions(network: NetworkThread, group: StoppedGroup, topics: list[str] | None) -> list[TopicPartition]:
     """The partitions that are meant. Raises ConfigError for topics that are not the application's input."""
     chosen = dict(map(_named, topics)) if topics else dict.fromkeys(group.inputs)
     others = sorted(set(chosen) - group.inputs)
@@ -183,7 +186,7 @@ def _places(network: NetworkThread, group: StoppedGroup, topics: list[str] | Non
         known = ", ".join(sorted(group.inputs)) or "none"
         raise ConfigError(f"{', '.join(others)}: no input topics of group {group.name!r}, which are: {known}")
     there = network.admin.topics(list(chosen)) if chosen else {}
-    places = []
+    topic_partitions = []
     for topic, partitions in chosen.items():
         if topic not in there:
             raise ConfigError(f"topic {topic!r} does not exist")
@@ -192,8 +195,8 @@ def _places(network: NetworkThread, group: StoppedGroup, topics: list[str] | Non
         beyond = [each for each in wanted if each >= count]
         if beyond:
             raise ConfigError(f"topic {topic!r} has partitions 0 to {count - 1}, not {beyond[0]}")
-        places += [(topic, partition) for partition in wanted]
-    return places
+        topic_partitions += [(topic, partition) for partition in wanted]
+    return topic_partitions
 
 
 def _named(text: str) -> tuple[str, list[int] | None]:
@@ -211,11 +214,11 @@ Target = Callable[[NetworkThread, StoppedGroup, list[TopicPartition]], dict[Topi
 def _target(option: str, value: Any) -> Target:
     """What says where each partition goes on. Raises ConfigError for a time that is none."""
     if option == "--to-offset":
-        return lambda network, group, places: dict.fromkeys(places, value)
+        return lambda network, group, partitions: dict.fromkeys(partitions, value)
     if option in ("--to-current", "--shift-by"):
         by = value if option == "--shift-by" else 0
-        return lambda network, group, places: {
-            place: at.offset + by for place in places if (at := group.committed.get(place)) is not None
+        return lambda network, group, partitions: {
+            tp: at.offset + by for tp in partitions if (at := group.committed.get(tp)) is not None
         }
     at_ms = {"--to-earliest": EARLIEST, "--to-latest": LATEST}.get(option)
     if at_ms is None:
@@ -223,25 +226,27 @@ def _target(option: str, value: Any) -> Target:
             parse_datetime(value) if option == "--to-datetime" else time.time_ns() // 1_000_000 - parse_duration(value)
         )
 
-    def at_time(network: NetworkThread, group: StoppedGroup, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-        found = _listed(network, places, at_ms)
+    def at_time(
+        network: NetworkThread, group: StoppedGroup, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        found = _listed(network, partitions, at_ms)
         # Nothing is that young: what comes next is.
-        found |= _listed(network, [place for place in places if found[place] < 0], LATEST)
+        found |= _listed(network, [tp for tp in partitions if found[tp] < 0], LATEST)
         return found
 
     return at_time
 
 
-def _listed(network: NetworkThread, places: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
-    wanted = dict.fromkeys(places, at)
-    return {place: each.offset for place, each in network.admin.list_offsets(wanted).items()} if wanted else {}
+def _listed(network: NetworkThread, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
+    wanted = dict.fromkeys(partitions, at)
+    return {tp: each.offset for tp, each in network.admin.list_offsets(wanted).items()} if wanted else {}
 
 
 def _within(
-    network: NetworkThread, places: list[TopicPartition], offsets: Mapping[TopicPartition, int]
+    network: NetworkThread, partitions: list[TopicPartition], offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    starts, ends = _listed(network, places, EARLIEST), _listed(network, places, LATEST)
-    return {place: min(max(offset, starts[place]), ends[place]) for place, offset in offsets.items()}
+    starts, ends = _listed(network, partitions, EARLIEST), _listed(network, partitions, LATEST)
+    return {tp: min(max(offset, starts[tp]), ends[tp]) for tp, offset in offsets.items()}
 
 
 def _delete_internal(network: NetworkThread, group: StoppedGroup, *, execute: bool) -> None:

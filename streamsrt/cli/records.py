@@ -135,20 +135,20 @@ def _read(network: NetworkThread, topic: str, *, follow: bool) -> Iterator[Fetch
     partitions = network.admin.partitions_for([topic]).get(topic)
     if partitions is None:
         raise MissingTopicError(f"no such topic: {topic} (streamsrt topics list shows what there is)")
-    places = [(topic, index) for index in range(partitions)]
-    starts = {place: at.offset for place, at in network.admin.list_offsets(dict.fromkeys(places, EARLIEST)).items()}
-    ends = {place: at.offset for place, at in network.admin.list_offsets(dict.fromkeys(places, LATEST)).items()}
-    left: set[TopicPartition] = {place for place in places if follow or starts[place] < ends[place]}
-    network.fetcher.add_partitions({place: starts[place] for place in left})
+    topic_partitions = [(topic, index) for index in range(partitions)]
+    starts = {tp: at.offset for tp, at in network.admin.list_offsets(dict.fromkeys(topic_partitions, EARLIEST)).items()}
+    ends = {tp: at.offset for tp, at in network.admin.list_offsets(dict.fromkeys(topic_partitions, LATEST)).items()}
+    left: set[TopicPartition] = {tp for tp in topic_partitions if follow or starts[tp] < ends[tp]}
+    network.fetcher.add_partitions({tp: starts[tp] for tp in left})
     while left:
         for fetched in network.fetcher.poll(1.0):
             if fetched.error is not None:
                 raise fetched.error
             yield fetched
-            place = (fetched.topic, fetched.partition)
-            if not follow and fetched.next_offset >= ends[place]:
-                left.discard(place)
-                network.fetcher.remove_partitions([place])
+            tp = (fetched.topic, fetched.partition)
+            if not follow and fetched.next_offset >= ends[tp]:
+                left.discard(tp)
+                network.fetcher.remove_partitions([tp])
 
 
 def _rows(fetched: Fetched, columns: RecordColumns, key: Decode, value: Decode) -> Iterator[dict[str, object]]:
@@ -169,9 +169,9 @@ def _decoded(data: bytes | None, decode: Decode, what: str, fetched: Fetched, of
     try:
         return decode(data)
     except (ValueError, TypeError, struct.error) as error:
-        place = f"{fetched.topic}-{fetched.partition} at offset {offset}"
+        where = f"{fetched.topic}-{fetched.partition} at offset {offset}"
         raise DeserializationError(
-            f"the {what} in {place} is not in the format asked for ({error}): give --{what} another one, e.g. bytes",
+            f"the {what} in {where} is not in the format asked for ({error}): give --{what} another one, e.g. bytes",
             fetched.topic,
             fetched.partition,
             offset,

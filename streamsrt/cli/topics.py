@@ -66,9 +66,9 @@ def describe(names: Names, bootstrap_servers: BootstrapServers = None, as_json: 
         missing = sorted(set(names) - set(topics))
         if missing:
             raise MissingTopicError(f"no such topic: {', '.join(missing)} (streamsrt topics list shows what there is)")
-        places = [(topic.name, index) for topic in topics.values() for index in range(topic.partitions)]
-        starts = network.admin.list_offsets(dict.fromkeys(places, EARLIEST))
-        ends = network.admin.list_offsets(dict.fromkeys(places, LATEST))
+        partitions = [(topic.name, index) for topic in topics.values() for index in range(topic.partitions)]
+        starts = network.admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        ends = network.admin.list_offsets(dict.fromkeys(partitions, LATEST))
     rows = [
         {
             "topic": name,
@@ -77,7 +77,7 @@ def describe(names: Names, bootstrap_servers: BootstrapServers = None, as_json: 
             "end_offset": ends[name, index].offset,
             "records": ends[name, index].offset - starts[name, index].offset,
         }
-        for name, index in sorted(places)
+        for name, index in sorted(partitions)
     ]
     print_rows(["topic", "partition", "start_offset", "end_offset", "records"], rows, as_json=as_json)
 

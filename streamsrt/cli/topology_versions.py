@@ -213,9 +213,9 @@ def _topics(network: NetworkThread, names: set[str]) -> dict[str, dict[str, Any]
     counts = admin.partitions_for(names)
     if not counts:
         return {}
-    places = [(topic, partition) for topic, count in counts.items() for partition in range(count)]
-    first = admin.list_offsets(dict.fromkeys(places, EARLIEST))
-    last = admin.list_offsets(dict.fromkeys(places, LATEST))
+    partitions = [(topic, partition) for topic, count in counts.items() for partition in range(count)]
+    first = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    last = admin.list_offsets(dict.fromkeys(partitions, LATEST))
     configs = admin.describe_topic_configs(sorted(counts))
     shown = ("cleanup.policy", "retention.ms", "min.compaction.lag.ms")
     return {

@@ -97,23 +97,23 @@ class _Capture:
         partition: int | Sequence[int] | None = None,
         partition_keys: Keys | None = None,
     ) -> None:
-        places: Iterable[int | None] = repeat(cast(Any, partition))
+        partitions: Iterable[int | None] = repeat(cast(Any, partition))
         if isinstance(partition, Sequence):
-            at, places = spread(topic, partition)
+            at, partitions = spread(topic, partition)
             keys, values, timestamps = picked(keys, at), picked(values, at), picked(timestamps, at)
             headers = None if headers is None else picked(headers, at)
             partition_keys = None if partition_keys is None else picked(partition_keys, at)
-            known = [place for place in places if place is not None]
+            known = [number for number in partitions if number is not None]
             check_partitions(topic, self._partitions_of(topic), min(known, default=0), max(known, default=0))
         each = repeat(()) if headers is None else headers
-        rows = zip(keys, values, timestamps, each, places, partition_keys or keys, strict=False)
-        for key, value, timestamp, header, place, partition_key in rows:
+        rows = zip(keys, values, timestamps, each, partitions, partition_keys or keys, strict=False)
+        for key, value, timestamp, header, number, partition_key in rows:
             reason = None if self._refuse is None else self._refuse(topic, key, value)
             if reason is not None:
                 raise RefusedRecordError(reason)
-            if place is None:
-                place = partition_for(partition_key, self._partitions_of(topic))
-            self.produced.append(ProducedRecord(topic, place, key, value, timestamp, tuple(header)))
+            if number is None:
+                number = partition_for(partition_key, self._partitions_of(topic))
+            self.produced.append(ProducedRecord(topic, number, key, value, timestamp, tuple(header)))
 
     def flush(self) -> None:
         """Nothing is held back."""
@@ -275,26 +275,26 @@ class TopologyTestDriver:
         self._queues: dict[str, deque[ProducedRecord]] = {}
         self._logs: dict[TopicPartition, list[ProducedRecord]] = {}
         self._committed: dict[TopicPartition, tuple[int, str]] = {}
-        places = self._places(topology)
-        self._task_config = TaskConfig.of(config, max(1, len(places)))
+        found = self._tasks_of(topology)
+        self._task_config = TaskConfig.of(config, max(1, len(found)))
         if not generate or refuse is not None:
             self._task_config = _without_generation(self._task_config)
         self._globals = self._global_state(topology)
-        self._tasks = [self._task(*place) for place in places]
+        self._tasks = [self._task(*each) for each in found]
         self._tell_time()
 
-    def _places(self, topology: Topology) -> list[tuple[Subtopology, int]]:
+    def _tasks_of(self, topology: Topology) -> list[tuple[Subtopology, int]]:
         """Each subtopology with its partitions: as many as the topic with most of them has."""
         self._derive_repartitions(topology)
-        places = []
+        found = []
         for part in topology.subtopologies:
             topics = [
                 *part.source_topics,
                 *map(self._internal, (topic.name for topic in part.repartition_source_topics)),
             ]
             count = max((self._partitions_of(topic) for topic in topics), default=self._partitions_of(""))
-            places += [(part, partition) for partition in range(count)]
-        return places
+            found += [(part, partition) for partition in range(count)]
+        return found
 
     def _derive_repartitions(self, topology: Topology) -> None:
         for _ in topology.subtopologies:
@@ -389,24 +389,24 @@ class TopologyTestDriver:
     ) -> None:
         """Processes one record given as bytes. Raises UserError for a topic that the topology does not read."""
         count = self._partitions_of(topic)
-        place = partition_for(key, count) if partition is None else partition
-        if not 0 <= place < count:
-            raise UserError(f"topic {topic!r} has {count} partitions here, so there is no partition {place}")
-        if not self._enqueue(ProducedRecord(topic, place, key, value, timestamp, headers)):
+        number = partition_for(key, count) if partition is None else partition
+        if not 0 <= number < count:
+            raise UserError(f"topic {topic!r} has {count} partitions here, so there is no partition {number}")
+        if not self._enqueue(ProducedRecord(topic, number, key, value, timestamp, headers)):
             read = {topic for task in self._tasks for topic, _ in task.source_partitions}
             known = ", ".join(sorted(read | self._globals.topics))
             raise UserError(f"the topology does not read the topic {topic!r}; it reads: {known}")
         self._work()
 
     def _enqueue(self, record: ProducedRecord) -> bool:
-        place = (record.topic, record.partition)
-        log = self._logs.setdefault(place, [])
-        readers = [task for task in self._tasks if self._reads(task, *place)]
+        tp = (record.topic, record.partition)
+        log = self._logs.setdefault(tp, [])
+        readers = [task for task in self._tasks if self._reads(task, *tp)]
         for task in readers:
-            task.add_batch(*place, _columns([record], len(log)))
+            task.add_batch(*tp, _columns([record], len(log)))
         is_global = record.topic in self._globals.topics
         if is_global:
-            self._globals.apply(*place, _columns([record], len(log)))
+            self._globals.apply(*tp, _columns([record], len(log)))
             self._globals.write()
         log.append(record)
         return bool(readers) or is_global
@@ -484,21 +484,21 @@ class TopologyTestDriver:
             self.commit()
         self.close()
         self._globals = self._global_state(self._topology)
-        for place, log in self._logs.items():
-            if place[0] in self._globals.topics and log:
-                self._globals.apply(*place, _columns(log, 0))
-        self._tasks = [self._task(*place) for place in self._places(self._topology)]
+        for tp, log in self._logs.items():
+            if tp[0] in self._globals.topics and log:
+                self._globals.apply(*tp, _columns(log, 0))
+        self._tasks = [self._task(*each) for each in self._tasks_of(self._topology)]
         for task in self._tasks:
             for spec in task.subtopology.stores:
                 self._restore(task, spec.name)
-        for place, log in self._logs.items():
-            position, metadata = self._committed.get(place, (0, ""))
+        for tp, log in self._logs.items():
+            position, metadata = self._committed.get(tp, (0, ""))
             for task in self._tasks:
-                if self._reads(task, *place):
-                    task.start_at(*place, position)
-                    task.restore_partition_time(*place, metadata)
+                if self._reads(task, *tp):
+                    task.start_at(*tp, position)
+                    task.restore_partition_time(*tp, metadata)
                     if log[position:]:
-                        task.add_batch(*place, _columns(log[position:], position))
+                        task.add_batch(*tp, _columns(log[position:], position))
         self._tell_time()
         self._work()
 

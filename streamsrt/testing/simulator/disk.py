@@ -131,21 +131,21 @@ class SimulatedDirectory(StateDirectory):
             store.file = File()
 
     def open_store(self, spec: StoreSpec, partition: int) -> LaidOut:
-        place = (spec.name, partition)
-        if self.is_open(*place):
+        key = (spec.name, partition)
+        if self.is_open(*key):
             raise StateError(f"state store {spec.name!r} of partition {partition} is already open in this process")
         check_kind(spec)
         if spec.persistent:
             wanted = store_format(spec)
-            if differences(self._disk.formats.get(place), wanted):
-                self._disk.files.pop(place, None)
-            self._disk.formats[place] = wanted
-            file = self._disk.files.setdefault(place, File())
+            if differences(self._disk.formats.get(key), wanted):
+                self._disk.files.pop(key, None)
+            self._disk.formats[key] = wanted
+            file = self._disk.files.setdefault(key, File())
             store = DiskStore(spec.name, file)
             self._stores.append(store)
-            opened = self._opened[place] = lay_out(spec, store)
+            opened = self._opened[key] = lay_out(spec, store)
         else:
-            opened = self._opened[place] = lay_out(spec, make_store(spec))
+            opened = self._opened[key] = lay_out(spec, make_store(spec))
         return opened
 
     def is_open(self, store: str, partition: int) -> bool:
@@ -155,10 +155,10 @@ class SimulatedDirectory(StateDirectory):
     def list_stores(self) -> list[LocalStore]:
         return [
             LocalStore(
-                *place,
-                self._opened[place].changelog_offset() if self.is_open(*place) else file.changelog_offset,
+                *key,
+                self._opened[key].changelog_offset() if self.is_open(*key) else file.changelog_offset,
             )
-            for place, file in sorted(self._disk.files.items())
+            for key, file in sorted(self._disk.files.items())
         ]
 
     def wipe(self, store: str, partition: int) -> None:

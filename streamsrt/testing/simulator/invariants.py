@@ -85,10 +85,10 @@ class Monitor:
         if broker is None:
             return
         committed = broker.committed(self._application_id)
-        for place, offset in self._committed.items():
-            now = committed.get(place)
+        for tp, offset in self._committed.items():
+            now = committed.get(tp)
             if now is None or now < offset:
-                raise ViolationError(f"the committed offset of {place[0]}-{place[1]} went back from {offset} to {now}")
+                raise ViolationError(f"the committed offset of {tp[0]}-{tp[1]} went back from {offset} to {now}")
         self._committed = committed
 
     # ---------------------------------------------------------------------------------------------------------- settled
@@ -203,7 +203,7 @@ def _wrong(how: Compare, found: list[bytes | None], expected: list[bytes | None]
     if found == expected:
         return None
     at = next(
-        (place for place, (one, other) in enumerate(zip(found, expected, strict=False)) if one != other),
+        (number for number, (one, other) in enumerate(zip(found, expected, strict=False)) if one != other),
         min(len(found), len(expected)),
     )
     return (

@@ -321,8 +321,8 @@ def _encoded(topology: Topology, inputs: Inputs, partitions: int) -> dict[str, l
         rows = found[topic] = [([], [], []) for _ in range(partitions)]
         for number, record in enumerate(records):
             key, value = _bytes(key_serde, record.key), _bytes(value_serde, record.value)
-            place = number % partitions if key is None else partition_for_key(key, partitions)
-            keys, values, timestamps = rows[place]
+            partition = number % partitions if key is None else partition_for_key(key, partitions)
+            keys, values, timestamps = rows[partition]
             keys.append(key)
             values.append(value)
             timestamps.append(record.timestamp)
