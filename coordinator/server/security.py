@@ -42,7 +42,7 @@ def check_host(host: str, configs: Mapping[str, Value], *, insecure: bool) -> No
     if everywhere and not configs["advertised.host"]:
         raise InvalidConfigError(
             f"--host {host or repr(host)} is no address that clients can connect to: "
-            "say which one to tell them with --config advertised.host=NAME"
+            "set the one to advertise with --config advertised.host=NAME"
         )
 
 
@@ -51,8 +51,8 @@ def open_doors(host: str, metrics_host: str | None, configs: Mapping[str, Value]
     found = []
     if configs["security.protocol"] == "SASL_PLAINTEXT" and not _reach(host)[0]:
         found.append(
-            f"--host {host or repr(host)} with security.protocol=SASL_PLAINTEXT: whoever is on the way reads all records, "
-            "and passwords of PLAIN. SASL_SSL is the same under encryption"
+            f"--host {host or repr(host)} with security.protocol=SASL_PLAINTEXT: records and PLAIN passwords are sent "
+            "unencrypted. Use SASL_SSL"
         )
     if metrics_host is not None and not _reach(metrics_host)[0]:
         found.append(

@@ -74,7 +74,7 @@ class RebalanceReasons:
         known.places, known.reasons = places, []
         known.latest.append(Rebalance(after.assignment_epoch, now_ms, reasons, _first(moves, MOVES_KEPT)))
         logger.info(
-            "group %s: assigned anew (epoch %d): %s; %s",
+            "group %s: reassigned (epoch %d): %s; %s",
             after.group_id,
             after.assignment_epoch,
             "; ".join(reasons),

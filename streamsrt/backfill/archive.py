@@ -106,9 +106,7 @@ def _in_order(partition: int, files: list[ArchiveFile], *, allow_gaps: bool) -> 
     for file in files:
         span = file.next_offset - file.first_offset
         if file.records > span:
-            raise ArchiveError(
-                f"{file.path} holds offsets twice: {file.records} records in {span} offsets. Write it anew"
-            )
+            raise ArchiveError(f"{file.path} holds offsets twice: {file.records} records in {span} offsets. Rewrite it")
         if file.records < span and not allow_gaps:
             raise _hole(f"{file.path} holds {file.records} records of {span} offsets", partition)
     for before, after in pairwise(files):
@@ -128,9 +126,9 @@ def _in_order(partition: int, files: list[ArchiveFile], *, allow_gaps: bool) -> 
 
 def _hole(what: str, partition: int) -> ArchiveError:
     return ArchiveError(
-        f"the archive has a hole in partition {partition}: {what}. Bring the missing files back; if the topic was "
+        f"the archive has a hole in partition {partition}: {what}. Restore the missing files; if the topic was "
         "compacted "
-        "or written in transactions, offsets are missing by nature: say --allow-gaps"
+        "or written in transactions, gaps are expected: use --allow-gaps"
     )
 
 
@@ -163,7 +161,7 @@ def _read_file(file: ArchiveFile, source: SourceRange) -> Iterator[RecordColumns
     if (first, position) != (file.first_offset, file.next_offset):
         raise ArchiveError(
             f"{path} holds offsets {first} to {position - 1}, and its statistics say {file.first_offset} to "
-            f"{file.next_offset - 1}: write it anew, then plan again"
+            f"{file.next_offset - 1}: rewrite it, then plan again"
         )
 
 
@@ -197,8 +195,8 @@ def _check_order(columns: RecordColumns, position: int, file: ArchiveFile) -> No
     ascending = offsets is None or all(a < b for a, b in pairwise(offsets))
     if columns.base_offset < position or not ascending:
         raise ArchiveError(
-            f"{file.path} is not in the order of offsets, or holds some twice, behind offset {position}: write it "
-            "anew, sorted by offset"
+            f"{file.path} is not in the order of offsets, or holds some twice, behind offset {position}: rewrite "
+            "it, sorted by offset"
         )
 
 

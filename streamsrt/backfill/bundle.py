@@ -55,8 +55,8 @@ def check_no_stores(plan: Plan, manifests: Sequence[TaskManifest], state_dir: Pa
                 path = state.store_path(store.name, task.partition)
                 if store.bundle is not None and (path / "CURRENT").exists():
                     raise HandOverError(
-                        f"{path} holds a store that this backfill did not make: it is of another life of the application. "
-                        "Give another --state-dir, or delete that folder"
+                        f"{path} holds a store that this backfill did not make: it belongs to an earlier "
+                        "deployment of the application. Give another --state-dir, or delete that folder"
                     )
 
 

@@ -127,10 +127,10 @@ class LocalEngine:
             deaths[task_id] += 1
             if deaths[task_id] >= ATTEMPTS_MAX:
                 raise WorkerDiedError(
-                    f"the worker of task {task_id} died {deaths[task_id]} times, at last with exit code "
-                    f"{worker.process.returncode} (-9: killed, often for want of memory). Give fewer --workers, then "
+                    f"the worker of task {task_id} died {deaths[task_id]} times, the last time with exit code "
+                    f"{worker.process.returncode} (-9: killed, often out of memory). Give fewer --workers, then "
                     "streamsrt "
-                    "backfill resume; what is finished stays"
+                    "backfill resume; finished tasks are kept"
                 ) from None
             waiting.appendleft(task_id)
             return None

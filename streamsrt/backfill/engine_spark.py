@@ -130,8 +130,8 @@ def _explained(text: str, master: str) -> StreamsError:
             "(spark.archives, spark.submit.pyFiles). Then run streamsrt backfill resume"
         )
     return WorkerDiedError(
-        f"Spark gave a task up after all its attempts ({_reason(text)}). What is finished stays: streamsrt backfill resume "
-        "does the rest"
+        f"Spark gave up a task after all attempts ({_reason(text)}). Finished tasks are kept: streamsrt backfill resume "
+        "runs the others"
     )
 
 

@@ -182,7 +182,7 @@ def _check_kinds(lake: LakePlan, kinds: Mapping[str, str]) -> None:
     allowed.setdefault(lake.order, ("timestamp", "timestamp_ntz", *integers))
     missing = [name for name in (KEY, VALUE, TIMESTAMP) if name not in kinds]
     if missing:
-        raise BackfillError(f"the lake of {lake.topic} has no {', '.join(missing)}: say what it is by an expression")
+        raise BackfillError(f"the lake of {lake.topic} has no {', '.join(missing)}: define it by an expression")
     for name, wanted in allowed.items():
         if name in kinds and kinds[name] not in wanted:
             raise BackfillError(
@@ -329,7 +329,7 @@ class _Place:
         if self._exact:
             values = offsets.to_numpy()
             if values[0] < self._next or not (values[1:] > values[:-1]).all():
-                raise ArchiveError(f"the lake of {self.place[0]}-{self.place[1]} has offsets twice: write it anew")
+                raise ArchiveError(f"the lake of {self.place[0]}-{self.place[1]} has duplicate offsets: rewrite it")
             self._next = int(values[-1]) + 1
         else:
             offsets = pa.array(range(self._next, self._next + count), pa.int64())

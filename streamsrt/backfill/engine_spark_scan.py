@@ -71,7 +71,7 @@ def _shares(spark: SparkSession, plan: LakePlan, partitions: int, *, allow_gaps:
         if nulls:
             raise ArchiveError(
                 f"the lake of {plan.topic} has {nulls} rows without key: nothing says to which partition they belong. Give "
-                "an expression for partition, or for a key that none is without"
+                "an expression for partition, or for a key that every row has"
             )
         frame = frame.select(partition_of_key(partitions).alias(_OWNER), *columns)
     counts = frame.groupBy(_OWNER).agg(
@@ -102,7 +102,7 @@ def _share(plan: LakePlan, row: Row, partitions: int, *, allow_gaps: bool) -> La
     if plan.order != OFFSET:
         return LakeShare(row["records"], files=row["files"])
     if row["first"] < 0:
-        raise ArchiveError(f"the lake of {plan.topic} has offset {row['first']}: none is negative in Kafka")
+        raise ArchiveError(f"the lake of {plan.topic} has offset {row['first']}: it must not be negative")
     share = LakeShare(row["records"], row["first"], row["last"] + 1, row["files"])
     check_share((plan.topic, owner), share, allow_gaps=allow_gaps)
     return share

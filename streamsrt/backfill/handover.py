@@ -66,7 +66,7 @@ def load_state(directory: Path, plan: Plan) -> HandOverState:
             f"{path} is damaged: {error.errors()[0]['msg']}. Bring it back, or abort the backfill"
         ) from None
     if state.fingerprint != plan.fingerprint:
-        raise PlanError(f"{path} is of another plan: give every plan a --dir of its own")
+        raise PlanError(f"{path} belongs to another plan: use a separate --dir for each plan")
     return state
 
 
@@ -156,9 +156,9 @@ class HandOver:
         filled = [text for text, place in zip(filled, places, strict=True) if place[0] in internal and starts[place]]
         if filled:
             raise HandOverError(
-                f"changelogs hold records already: {', '.join(filled[:5])}. State of another life would be mixed in: "
-                "delete the "
-                "topics (streamsrt topics delete NAME --execute), or give another application id"
+                f"changelogs hold records already: {', '.join(filled[:5])}. State of an earlier deployment "
+                "would be mixed in: delete the topics (streamsrt topics delete NAME --execute), or give another "
+                "application id"
             )
         self._save(
             step="marked",
@@ -297,7 +297,7 @@ class HandOver:
             raise HandOverError(
                 f"backfill {self._plan.id} was handed over, and the group of {self._plan.application_id!r} has no "
                 "offsets any more: "
-                "somebody deleted it. streamsrt backfill abort --execute, then commit again"
+                "it was deleted. Run streamsrt backfill abort --execute, then commit again"
             )
 
     # -------------------------------------------------------------------------------------------------------------- abort
@@ -309,9 +309,8 @@ class HandOver:
         if any(mark.is_done for mark in ours) or (committed and len(ours) < len(committed)):
             raise HandOverError(
                 f"backfill {self._plan.id} was handed over, or the group of {self._plan.application_id!r} has "
-                "offsets of somebody "
-                "else: there is nothing to abort. To start anew, delete the group, its changelogs and the state "
-                "directories"
+                "offsets of another writer: there is nothing to abort. To start over, delete the group, its changelogs "
+                "and the state directories"
             )
         check_nobody_runs(self._network, self._plan.application_id)
         topics = sorted(self._network.admin.topics(self.state.created_topics)) if self.state.created_topics else []

@@ -195,7 +195,7 @@ def check_for_spark(path: Path, file: Any) -> None:
         kind = file.schema_arrow.field(name).type
         if pa.types.is_timestamp(kind) and kind.unit == "ns" and not is_int96(file, name):
             raise ArchiveError(
-                f"{path}: column {name} counts nanoseconds ({kind}), which Spark does not read: write the files anew with "
+                f"{path}: column {name} counts nanoseconds ({kind}), which Spark does not read: rewrite the files with "
                 "microseconds (pyarrow: coerce_timestamps='us')"
             )
 
@@ -257,10 +257,10 @@ class _Counts:
         if len(outside):
             raise ArchiveError(
                 f"{path} has records of partition {outside[0]}, and topic {self._topic} has {partitions} partitions: it is "
-                "the lake of another topic, or of one that was made anew"
+                "the lake of another topic, or the topic was recreated"
             )
         if self._exact and len(offsets) and offsets.min() < 0:
-            raise ArchiveError(f"{path} has offset {offsets.min()}: none is negative in Kafka. Write it anew")
+            raise ArchiveError(f"{path} has offset {offsets.min()}: it must not be negative. Rewrite it")
         self._records += np.bincount(owners, minlength=partitions)
         if self._exact:
             np.minimum.at(self._first, owners, offsets)
@@ -294,7 +294,7 @@ def check_share(place: TopicPartition, share: LakeShare, *, allow_gaps: bool) ->
         + (
             "some are there twice"
             if records > end - first
-            else "some are missing. If the topic was compacted or written in transactions, say --allow-gaps"
+            else "some are missing. If the topic was compacted or written in transactions, use --allow-gaps"
         )
     )
 

@@ -169,7 +169,7 @@ class TransactionalLogWriter:
                 raise HandOverError(
                     f"of {target.records} records for {target.topic}-{target.partition} {self._committed(target)} "
                     "are committed: "
-                    "the group that keeps count was changed. streamsrt backfill abort --execute, then commit again"
+                    "the group that counts them was changed. streamsrt backfill abort --execute, then commit again"
                 )
 
 

@@ -163,7 +163,7 @@ def load_manifest(directory: Path, plan: Plan, task_id: str) -> TaskManifest | N
             f"{path} is damaged ({error.errors()[0]['msg']}): delete it, and the task is run again"
         ) from None
     if manifest.fingerprint != plan.fingerprint or manifest.task != task_id:
-        raise PlanError(f"{path} is of another plan: give every plan a --dir of its own")
+        raise PlanError(f"{path} belongs to another plan: use a separate --dir for each plan")
     return manifest
 
 

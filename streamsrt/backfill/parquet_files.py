@@ -104,7 +104,7 @@ def check_columns(path: Path, file: Any, wanted: Collection[str]) -> None:
         raise ArchiveError(f"{path} has no column {', '.join(missing)}; it has {', '.join(sorted(schema.names))}")
     for name in (*wanted, *(name for name in (PARTITION, HEADERS) if name in schema.names)):
         if schema.names.count(name) > 1:
-            raise ArchiveError(f"{path} has {schema.names.count(name)} columns {name}: write it anew with one")
+            raise ArchiveError(f"{path} has {schema.names.count(name)} columns {name}: rewrite it with one")
         wrong = _wrong_type(name, schema.field(name).type)
         if wrong is not None:
             raise ArchiveError(f"{path}: column {name} is {schema.field(name).type}; {wrong}")
@@ -176,7 +176,7 @@ def bounds(path: Path, file: Any, column: str) -> tuple[int, int]:
     if nulls:
         raise _nulls(path, column, nulls)
     if low < 0:
-        raise ArchiveError(f"{path} has {column} {low}: none is negative in Kafka. Write it anew")
+        raise ArchiveError(f"{path} has {column} {low}: it must not be negative. Rewrite it")
     return low, high
 
 
@@ -194,7 +194,7 @@ def check_no_nulls(path: Path, file: Any, column: str) -> None:
 
 def _nulls(path: Path, column: str, count: int) -> ArchiveError:
     return ArchiveError(
-        f"{path} has {count} rows without {column}: nothing says where they belong. Write it anew without them, or with "
+        f"{path} has {count} rows without {column}: their place is unknown. Rewrite it without them, or with "
         f"their {column}"
     )
 
@@ -246,7 +246,7 @@ class TimesRead:
             count = "all" if self._without_zone == self._files else str(self._without_zone)
             yield (
                 f"the times of {topic} (column timestamp) have no time zone in {count} of {self._files} files: they are "
-                "read as UTC. If they are local times, write the files anew with a zone"
+                "read as UTC. If they are local times, rewrite the files with a zone"
             )
         if self._finer:
             yield (

@@ -297,7 +297,7 @@ def _ranges(
             raise ArchiveError(
                 f"the archive of {topic} has partition {surplus[0]}, and the topic has {shape.counts[topic]} "
                 "partitions: "
-                "it is the archive of another topic, or of one that was made anew"
+                "it is the archive of another topic, or the topic was recreated"
             )
         for index in range(shape.counts[topic]):
             place = (topic, index)
@@ -345,19 +345,19 @@ def splice(
         raise ArchiveError(
             f"the archive of {topic}-{partition} goes to offset {archive_end - 1}, and the log ends at {log_end}: it "
             "is the "
-            "archive of another topic, or the topic was made anew. Give the archive that belongs to this topic"
+            "archive of another topic, or the topic was recreated. Give the archive that belongs to this topic"
         )
     if archive_first > 0 and not allow_gaps:
         raise ArchiveError(
             f"the history of {topic}-{partition} begins at offset {archive_first}: the archive has nothing before "
             "that. Bring "
-            "the missing files back, or say --allow-gaps to begin there"
+            "the missing files back, or use --allow-gaps to start there"
         )
     if archive_end < log_first and files and not allow_gaps:
         raise ArchiveError(
             f"offsets {archive_end} to {log_first - 1} of {topic}-{partition} are missing: the archive ends before "
             "them, and "
-            "the log begins after them. Archive up to there, or say --allow-gaps to do without them"
+            "the log begins after them. Archive up to there, or use --allow-gaps to skip them"
         )
     return SourceRange(
         topic=topic,

@@ -62,9 +62,9 @@ def _compare(directory: Path, first: TaskManifest, again: TaskManifest) -> None:
     different = [name for name in {**one, **other} if one.get(name) != other.get(name)]
     if different:
         raise VerificationError(
-            f"task {first.task} gives another result when it is computed again; what differs: {', '.join(different)}. "
+            f"task {first.task} gives another result when it is recomputed; differences: {', '.join(different)}. "
             "Either a function of the application is not deterministic (a clock, a random number, the order of a set), or "
-            "the archive was changed: mend that, then plan again in another --dir"
+            "the archive was changed: correct that, then plan again in another --dir"
         )
 
 

@@ -147,7 +147,7 @@ class LogReader:
                     self._fetcher.pause([found])
             if monotonic() > deadline:
                 raise BrokerError(
-                    f"nothing came of {place[0]}-{place[1]} from offset {self._buffers[place].position} on for "
+                    f"no records of {place[0]}-{place[1]} arrived from offset {self._buffers[place].position} on for "
                     f"{_SILENCE_S:g} s: check the cluster, then run streamsrt backfill resume"
                 )
 
@@ -155,9 +155,9 @@ class LogReader:
 def _unreadable(place: TopicPartition, position: int, error: BrokerError) -> Exception:
     if isinstance(error, OffsetOutOfRangeError):
         return BackfillError(
-            f"the log of {place[0]}-{place[1]} does not hold offset {position} any more: retention passed it since "
+            f"the log of {place[0]}-{place[1]} no longer holds offset {position}: retention passed it since "
             "the plan "
-            "was made, or the topic was made anew. Give the archive of what is missing and plan again"
+            "was made, or the topic was recreated. Give the archive of what is missing and plan again"
         )
     return error
 

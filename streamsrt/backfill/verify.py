@@ -71,8 +71,7 @@ def _check_file(directory: Path, task_id: str, file: FileResult) -> None:
     if not path.is_file() or path.stat().st_size != file.size_bytes or file_digest(path) != file.digest:
         raise VerificationError(
             f"{path} is missing or damaged: delete {directory / f'task-{task_id}.json'}, then streamsrt backfill "
-            "resume makes "
-            f"the result of task {task_id} anew"
+            f"resume computes task {task_id} again"
         )
 
 

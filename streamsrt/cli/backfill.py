@@ -41,7 +41,7 @@ def plan(
         list[str] | None, typer.Option("--archive", help="TOPIC=DIRECTORY of Parquet files; repeatable")
     ] = None,
     lake: Annotated[
-        list[str] | None, typer.Option("--lake", help="TOPIC=DIRECTORY of Parquet files in no order, for engine spark")
+        list[str] | None, typer.Option("--lake", help="TOPIC=DIRECTORY of unordered Parquet files, for engine spark")
     ] = None,
     lake_order: Annotated[
         list[str] | None, typer.Option("--lake-order", help="TOPIC=COLUMN that orders a lake without offsets")
@@ -55,16 +55,17 @@ def plan(
         ),
     ] = None,
     allow_gaps: Annotated[
-        bool, typer.Option("--allow-gaps", help="archives of compacted or transactional topics: offsets may be missing")
+        bool,
+        typer.Option(
+            "--allow-gaps", help="archives of compacted or transactional topics may have gaps in their offsets"
+        ),
     ] = False,
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names")
     ] = None,
     full_changelogs: Annotated[
         bool,
-        typer.Option(
-            "--full-changelogs", help="changelogs hold windows beyond retention, too: for others that read them"
-        ),
+        typer.Option("--full-changelogs", help="changelogs also hold windows beyond retention, for other readers"),
     ] = False,
     directory: Directory = DEFAULT_DIRECTORY,
     as_json: AsJson = False,
@@ -135,7 +136,7 @@ def _show_plan(made: Plan, directory: Path, *, as_json: bool) -> None:
 
 @app.command("operators")
 def operators(as_json: AsJson = False) -> None:
-    """What a backfill makes of every operation: as live, again (its function is called for all of the history), one order
+    """How a backfill treats each operation: as live, again (the function is called for all of the history), one order
     (one of those that a live run may have), or refused by the plan."""
     rows = [
         {"operation": operation.__name__, "offline": offline.outcome, "note": offline.note}
@@ -154,7 +155,7 @@ def run(
     progress_interval_s: Interval = 5.0,
     as_json: AsJson = False,
 ) -> None:
-    """Run the tasks of the plan. What is finished stays finished, whatever happens."""
+    """Run the tasks of the plan. Finished tasks are kept if the run is interrupted."""
     if engine not in ("local", "spark"):
         raise ConfigError(f"--engine {engine}: give local or spark")
     if workers < 1:
@@ -187,7 +188,7 @@ def resume(
     progress_interval_s: Interval = 5.0,
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a run that ended early: the same as run."""
+    """Resume an interrupted run; the same as run."""
     run(bootstrap_servers, engine, workers, master, directory, progress_interval_s, as_json)
 
 
@@ -241,7 +242,7 @@ def _show_task(task: TaskManifest, *, as_json: bool) -> None:
 
 @app.command("status")
 def status(directory: Directory = DEFAULT_DIRECTORY, as_json: AsJson = False) -> None:
-    """Tasks, and how far the hand-over is. May be asked from anywhere that sees the directory."""
+    """Tasks and the progress of the hand-over, from any machine that can read the directory."""
     found = Backfill(directory).status()
     rows = [
         {"task": task.task, "level": task.level, "state": task.state, "records": task.records, "seconds": task.seconds}
@@ -311,7 +312,7 @@ def commit(
         note(
             f"would hand plan {found.plan.id} over to application {found.plan.application_id} (reached so far: "
             f"{found.step}); "
-            "say --execute to do it"
+            "use --execute to do it"
         )
         return
     with bootstrap(_planned(directory, bootstrap_servers)) as address:
@@ -329,7 +330,7 @@ def abort(
     execute: Execute = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take back a hand-over that is not done. Computed results stay in the directory."""
+    """Abort an unfinished hand-over. Computed results stay in the directory."""
     with bootstrap(_planned(directory, bootstrap_servers)) as address:
         actions = Backfill(directory, bootstrap_servers=address).abort(execute=execute)
     for action in actions:
@@ -338,6 +339,6 @@ def abort(
         else:
             note(action if execute else f"would {action}")
     if not actions:
-        note("nothing was handed over: there is nothing to take back")
+        note("nothing was handed over: there is nothing to abort")
     elif not execute:
-        note("say --execute to do it")
+        note("use --execute to do it")

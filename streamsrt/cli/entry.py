@@ -31,7 +31,7 @@ COMMANDS = {
     "run": _Command(
         "run",
         "run",
-        "Run an application as one member of its group; run it on another machine, too, to share the work.",
+        "Run an application as one member of its group; start it on several machines to share the work.",
     ),
     "broker": _Command(
         "broker", "broker", "Run the bundled broker until it is stopped; its address is the first line on stdout."

@@ -62,7 +62,7 @@ def remove_members(
         ]
         print_rows(["group", "instance", "member"], rows, as_json=as_json)
         if not execute:
-            note("nothing is changed: say --execute to do it")
+            note("nothing is changed: use --execute to do it")
             return
         failed = _remove(network, group, chosen)
     if failed:

@@ -38,7 +38,7 @@ _DURATION = re.compile(
 Group = Annotated[str, typer.Argument(help="application id")]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", help="input topic, or TOPIC:0,1 for some of its partitions; again for more (default: all)"),
+    typer.Option("--topic", help="input topic, or TOPIC:0,1 for some of its partitions; repeatable (default: all)"),
 ]
 
 
@@ -65,7 +65,7 @@ def reset_offsets(
         str | None, typer.Option("--to-datetime", help="to the first record of 2026-01-31T12:00:00.000 (UTC) or later")
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", help="to the first record that is no older than P1DT2H30M5S")
+        str | None, typer.Option("--by-duration", help="to the first record at most P1DT2H30M5S old")
     ] = None,
     delete_internal_topics: Annotated[
         bool, typer.Option("--delete-internal-topics", help="delete changelogs and repartition topics too")
@@ -76,7 +76,7 @@ def reset_offsets(
 ) -> None:
     """Set the offsets from which a stopped application continues in its input topics."""
     if dry_run and execute:
-        raise ConfigError("--dry-run and --execute exclude each other")
+        raise ConfigError("--dry-run and --execute are mutually exclusive")
     given: dict[str, Any] = {
         "--to-earliest": to_earliest or None,
         "--to-latest": to_latest or None,
@@ -88,7 +88,7 @@ def reset_offsets(
     }
     wanted = [(option, value) for option, value in given.items() if value is not None]
     if len(wanted) != 1:
-        raise ConfigError(f"say once where to: one of {', '.join(given)}")
+        raise ConfigError(f"give exactly one target: {', '.join(given)}")
     target = _target(*wanted[0])
     with cluster(bootstrap_servers) as network:
         stopped = _stopped(network, group)
@@ -110,16 +110,17 @@ def reset_offsets(
         if delete_internal_topics:
             _delete_internal(network, stopped, execute=execute)
     if not execute:
-        note("nothing is changed: say --execute to do it")
+        note("nothing is changed: use --execute to do it")
     elif not delete_internal_topics and stopped.internal:
         note(
-            "changelogs and stores are as they were: --delete-internal-topics begins them anew (see streamsrt state clean)"
+            "changelogs and stores were not changed: to rebuild them, use --delete-internal-topics, then "
+            "streamsrt state clean"
         )
 
 
 def delete_offsets(
     group: Group,
-    topics: Annotated[list[str], typer.Option("--topic", help="topic whose offsets are deleted; again for more")],
+    topics: Annotated[list[str], typer.Option("--topic", help="topic whose offsets are deleted; repeatable")],
     bootstrap_servers: BootstrapServers = None,
     execute: Execute = False,
     as_json: AsJson = False,
@@ -140,7 +141,7 @@ def delete_offsets(
             as_json=as_json,
         )
         if not execute:
-            note("nothing is changed: say --execute to do it")
+            note("nothing is changed: use --execute to do it")
             return
         _delete(network, group, partitions)
 
@@ -258,7 +259,7 @@ def _delete_internal(network: NetworkThread, group: StoppedGroup, *, execute: bo
         if failed:
             raise ConfigError("; ".join(str(error) for error in failed.values()))
     if there:
-        note("instances have their state still: run streamsrt state clean on each of their machines")
+        note("instances still have local state: run streamsrt state clean on each machine")
 
 
 def parse_datetime(text: str) -> int:

@@ -138,8 +138,8 @@ def _rebalances(described: Any, *, verbose: bool) -> tuple[list[str], list[dict[
     told = (described.unknown_tags or {}).get(REBALANCES_TAG)
     if told is None:
         note(
-            f"the broker does not say why group {described.group_id} was assigned anew: Apache Kafka never does, the "
-            "bundled broker only of what it did since its start"
+            f"the broker does not report why group {described.group_id} was reassigned: Apache Kafka never does, and the "
+            "bundled broker only since its start"
         )
         return ["group", "epoch", "at", "why", "moves"], []
     rows: list[dict[str, object]] = [
@@ -167,7 +167,7 @@ def delete(
 ) -> None:
     """Delete groups that have no members, with their committed offsets."""
     if not execute:
-        note(f"would delete {', '.join(groups)} with all committed offsets; say --execute to do it")
+        note(f"would delete {', '.join(groups)} with all committed offsets; use --execute to do it")
         return
     with cluster(bootstrap_servers) as network:
         results = network.admin.delete_groups(groups)
@@ -196,7 +196,7 @@ def forget_topology(
         if not offsets:
             check_group(network, group)
         if not execute:
-            note(f"would delete group {group} and commit its {len(offsets)} offsets again; say --execute to do it")
+            note(f"would delete group {group} and commit its {len(offsets)} offsets again; use --execute to do it")
             return
         rows = [[topic, partition, at.offset, at.metadata] for (topic, partition), at in sorted(offsets.items())]
         backup.write_text(json.dumps({"group": group, "offsets": rows}) + "\n", encoding="utf-8")
@@ -209,4 +209,4 @@ def forget_topology(
             )
         if offsets:
             network.admin.commit(group, offsets)
-    note(f"group {group} has no topology any more, and its {len(offsets)} offsets are as they were (copy: {backup})")
+    note(f"group {group} has no topology any more; its {len(offsets)} offsets are unchanged (backup: {backup})")

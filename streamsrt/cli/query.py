@@ -75,7 +75,7 @@ def rows(
     store: Store,
     server: Server = "127.0.0.1:8080",
     low: Annotated[str | None, typer.Option("--from", help="first key")] = None,
-    high: Annotated[str | None, typer.Option("--to", help="last key, included")] = None,
+    high: Annotated[str | None, typer.Option("--to", help="last key, inclusive")] = None,
     prefix: Annotated[str | None, typer.Option("--prefix", help="keys that begin with this text")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="the last key first")] = False,
     limit: Limit = 1_000,
@@ -97,7 +97,7 @@ def windows(
     key: Annotated[str | None, typer.Argument(help="without it, the windows of all keys")] = None,
     server: Server = "127.0.0.1:8080",
     low: Annotated[int, typer.Option("--from", help="first start of a window, epoch milliseconds")] = 0,
-    high: Annotated[int | None, typer.Option("--to", help="last start of a window, included")] = None,
+    high: Annotated[int | None, typer.Option("--to", help="last start of a window, inclusive")] = None,
     limit: Limit = 1_000,
     stale: Stale = False,
     partition: Partition = None,
@@ -167,7 +167,7 @@ def loops(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
 
 @app.command("assignment-changes")
 def assignment_changes(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
-    """Which tasks came to one instance, left it or changed their role there, and why; the newest last."""
+    """Tasks that were assigned to one instance, left it or changed their role, and why; newest last."""
     body = _ask(server, "/tasks")
     print_rows(["task_id", "change", "why"], body["assignment_changes"], as_json=as_json)
 
@@ -181,7 +181,7 @@ def instances(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> Non
 
 @app.command("ready")
 def ready(server: Server = "127.0.0.1:8080", as_json: AsJson = False) -> None:
-    """Whether all tasks of an instance process, and why not. Exit code 1 where they don't."""
+    """Whether all tasks of an instance are processing, and if not, why. Exit code 1 if not."""
     body = _ask(server, "/readyz")
     if as_json:
         print_json(body)

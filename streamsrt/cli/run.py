@@ -62,14 +62,14 @@ def run(
     leave: Annotated[
         bool,
         typer.Option(
-            "--leave", help="leave the group for good at the end: the tasks of a static member do not wait for it"
+            "--leave", help="leave the group at the end, so that tasks of a static member are reassigned at once"
         ),
     ] = False,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error")] = "info",
     progress_interval_s: Annotated[float, typer.Option("--progress-interval", help="seconds; 0: none")] = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help="progress as JSON lines on stdout")] = False,
 ) -> None:
-    """Run an application as one member of its group; run it on another machine, too, to share the work."""
+    """Run an application as one member of its group; start it on several machines to share the work."""
     _set_up_logging(log_level)
     if on_failure not in ("instance", "application"):
         raise ConfigError(f"--on-failure {on_failure}: give instance or application")

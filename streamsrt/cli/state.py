@@ -37,7 +37,7 @@ def clean(
         if execute:
             directory.clean_up()
     if not execute:
-        note("nothing is changed: say --execute to do it")
+        note("nothing is changed: use --execute to do it")
 
 
 @app.command("export")

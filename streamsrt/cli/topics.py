@@ -90,7 +90,7 @@ def delete(names: Names, bootstrap_servers: BootstrapServers = None, execute: Ex
         if missing:
             raise MissingTopicError(f"no such topic: {', '.join(missing)} (streamsrt topics list shows what there is)")
         if not execute:
-            note(f"would delete {', '.join(names)} with all records; say --execute to do it")
+            note(f"would delete {', '.join(names)} with all records; use --execute to do it")
             return
         failed = _failures(network.admin.delete_topics(names))
     if failed:

@@ -217,7 +217,7 @@ class NetworkThread:
                 if future.done() or left_s <= _LOOK_S:
                     raise
         future.cancel()
-        raise GivenUpError("the answer is not waited for any longer: the application is to stop")
+        raise GivenUpError("no longer waiting for the answer: the application is stopping")
 
     def request(
         self,

@@ -143,7 +143,7 @@ class QueryGate:
             self.queries += 1
             if self._closed:
                 request.error = StreamsStoppedError(
-                    "the application has ended on this instance: ask another one, which has its state by now"
+                    "the application has ended on this instance: ask another one, which now has its state"
                 )
                 request.done.release()
             else:

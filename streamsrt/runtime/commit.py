@@ -137,7 +137,7 @@ class Committer:
             self.is_stale = True
             logger.info("offsets wait for the next member epoch")
         except UnknownMemberError as error:
-            logger.warning("offsets can't be committed, the group does not know this member any more: %s", error)
+            logger.warning("offsets can't be committed, the group no longer knows this member: %s", error)
             self._pending.clear()
         except (CommitError, RequestTimedOutError, BrokerError) as error:
             logger.warning("offsets could not be committed, trying again: %s", error)

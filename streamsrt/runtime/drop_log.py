@@ -20,10 +20,10 @@ _REASONS: Mapping[str, str] = {
     "dropped_null": "of a null key or value",
     "dropped_late": "they came after their window had closed, or after a newer one of the same key",
     "dropped_timestamp": "of a negative timestamp",
-    "failed_deserialization": "they can't be deserialized and the deserialization handler goes on",
-    "failed_processing": "processing them failed and the processing handler goes on",
-    "failed_production": "their results can't be written and the production handler goes on",
-    "refused": "the cluster does not take them and the production handler goes on",
+    "failed_deserialization": "they can't be deserialized and the deserialization handler continues",
+    "failed_processing": "processing them failed and the processing handler continues",
+    "failed_production": "their results can't be written and the production handler continues",
+    "refused": "the cluster does not take them and the production handler continues",
 }
 
 

@@ -145,7 +145,7 @@ class ExactlyOnceCommitter:
                 logger.info("the transaction waits for the next member epoch: %s", error)
                 self._blocking.pause(_EPOCH_POLL_S)
             except UnknownMemberError as error:
-                raise TransactionLostError(f"this member's tasks are others' by now: {error}") from error
+                raise TransactionLostError(f"this member's tasks now belong to others: {error}") from error
         raise TransactionLostError(
             f"the transaction can't be committed, member {self._member.member_id} has no valid epoch"
         )

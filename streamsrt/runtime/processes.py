@@ -63,8 +63,8 @@ class StreamProcesses:
         this process has used RocksDB already: its threads would be missing in a forked one."""
         if RocksDBStore.opened_by == os.getpid():
             raise UserError(
-                "num.stream.threads above 1 forks this process, which has opened state stores of its own before: start the "
-                "application in a process that has not"
+                "num.stream.threads above 1 forks this process, which has opened state stores before: start the "
+                "application in another process"
             )
         ours, theirs = Pipe()
         pid = fork()

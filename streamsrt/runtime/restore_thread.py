@@ -159,8 +159,8 @@ class RestoreThread:
         if self._died_of is not None:
             error = self._died_of
             raise StateError(
-                f"the restore thread ended with {type(error).__name__}: {error}. Nothing is restored any more: start the "
-                "application again, and report this with the log"
+                f"the restore thread ended with {type(error).__name__}: {error}. Restoring has stopped: restart the "
+                "application, and report this with the log"
             ) from error
         if not self._work.reports:
             return []

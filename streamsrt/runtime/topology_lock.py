@@ -31,7 +31,7 @@ def read_lock(path: Path) -> TopologyOutline | None:
     except OSError as error:
         raise ConfigError(f"lock file {path} can't be read: {error.strerror}") from None
     except ValueError as error:
-        raise ConfigError(f"lock file {path}: {error}; write it anew with `streamsrt topology lock`") from None
+        raise ConfigError(f"lock file {path}: {error}; write it again with `streamsrt topology lock`") from None
 
 
 def write_lock(path: Path, version: TopologyOutline) -> None:
@@ -57,7 +57,7 @@ def locked(topology: Topology, path: Path, epoch: int | None = None) -> Topology
     found = diff(agreed, outline(topology))
     if found.verdict is not Verdict.SAME:
         raise TopologyMismatchError(
-            f"The topology is not the one in lock file {path}:\n{changes_text(found)}\nWhere that is meant, run `streamsrt "
+            f"The topology is not the one in lock file {path}:\n{changes_text(found)}\nIf this is intended, run `streamsrt "
             f"topology lock APPLICATION` and check the file in; it gets topology epoch {found.epoch_needed}."
         )
     return replace(topology, epoch=agreed.epoch)

@@ -102,6 +102,6 @@ class LocalVersion:
 
 def _advice(epoch: int, last: Path | None = None) -> str:
     return (
-        f"`streamsrt topology diff {last or 'OLD'} NEW` says what becomes of the running state; then run the new version "
-        f"with topology.epoch={epoch}, or the old one as it was."
+        f"`streamsrt topology diff {last or 'OLD'} NEW` shows what happens to the running state; then run the new version "
+        f"with topology.epoch={epoch}, or the unchanged old one."
     )

@@ -353,8 +353,8 @@ def _process_id(path: Path) -> uuid.UUID:
 
 def _unreadable(path: Path, error: Exception) -> StateError:
     return StateError(
-        f"{path} is damaged ({error}). Delete it to go on as a new process that has the state of this directory, or "
-        f"delete the whole of {path.parent} to restore all state from the changelogs."
+        f"{path} is damaged ({error}). Delete it to continue as a new process with the state of this directory, or "
+        f"delete {path.parent} to restore all state from the changelogs."
     )
 
 

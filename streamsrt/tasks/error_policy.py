@@ -73,7 +73,7 @@ class NotThereYetError(BrokerError):
 class ErrorAction(Enum):
     """What is done."""
 
-    WAIT = "it is tried again, for task.timeout.ms; the other tasks go on"
+    WAIT = "it is retried for task.timeout.ms; the other tasks continue"
     START_OVER = "all active tasks start over from what is committed"
     RESTORE = "the damaged store is wiped and restored, and its task starts over; for a global store, the thread does"
     END_BEFORE_RECORD = "it ends; everything before the record is committed where it is known, else nothing more"

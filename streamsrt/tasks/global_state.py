@@ -264,7 +264,7 @@ class GlobalConsumer:
             store.changelog_offset()
             return store
         except StoreCorruptedError as error:
-            logger.warning("global store: %s; it is wiped, and filled from its topic", error)
+            logger.warning("global store: %s; it is wiped and filled again from its topic", error)
             self._directory.wipe(spec.name, self._replica)
             return self._directory.open_store(spec, self._replica)
 
@@ -330,7 +330,7 @@ class GlobalConsumer:
             known = {}
         if any(known.get(partition, 0) > end for (_, partition), (_, end) in bounds.items()):
             topic = next(iter(bounds))[0]
-            raise self._untrusted(store, f"has read more than topic {topic!r} has: the topic was deleted and made anew")
+            raise self._untrusted(store, f"has read more than topic {topic!r} has: the topic was deleted and recreated")
         return {tp: max(start, known.get(tp[1], 0)) for tp, (start, _) in bounds.items()}
 
     def take(self, fetched: Fetched) -> bool:
@@ -340,7 +340,7 @@ class GlobalConsumer:
             return False
         if isinstance(fetched.error, OffsetOutOfRangeError):
             store = next(name for name in self._stores if self.state.topic_of(name) == tp[0])
-            raise self._untrusted(store, f"can't be read on from where it is: {fetched.error}") from fetched.error
+            raise self._untrusted(store, f"can't continue from its offset: {fetched.error}") from fetched.error
         if fetched.error is not None:
             raise fetched.error
         try:
@@ -351,7 +351,7 @@ class GlobalConsumer:
         except DecodeError as error:
             raise DeserializationError(
                 f"the global topic {tp[0]}-{tp[1]} holds a corrupt batch behind offset {fetched.offset}: {error}. "
-                "Repair the broker's log, or write the topic anew",
+                "Repair the broker's log, or rewrite the topic",
                 *tp,
                 fetched.offset,
             ) from error

@@ -194,8 +194,8 @@ def check_feedback(unfinished: UnfinishedTopology) -> UnfinishedTopology:
         circle = _circle(topic, topics_after)
         if circle:
             raise CycleError(
-                f"records go in a circle, {' -> '.join(circle)}: each one that is read is written again, for ever. Write to "
-                "another topic, or filter",
+                f"records go in a circle, {' -> '.join(circle)}: every record that is read is written again, forever. "
+                "Write to another topic, or filter",
                 site_of.get(circle[-1]),
             )
     return unfinished

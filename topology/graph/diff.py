@@ -173,12 +173,12 @@ class _Compared:
         if not counted:
             topics = " ".join(f"--topic {topic}" for topic in origin.topics if not topic.startswith("pattern "))
             return (
-                "read the topics anew before the new version starts: stop all instances, streamsrt groups reset-offsets APP "
-                f"{topics} --to-earliest --execute (what the application writes of them is written again)"
+                "read the topics again before the new version starts: stop all instances, streamsrt groups reset-offsets "
+                f"APP {topics} --to-earliest --execute (what the application writes of them is written again)"
             )
         backfill = "" if self._refuses_backfill() else ", filled by streamsrt backfill"
         return (
-            f"don't read the topics anew, {', '.join(counted)} would count them twice: run the new version beside the old "
+            f"don't read the topics again, {', '.join(counted)} would count them twice: run the new version beside the old "
             f"one under another application id{backfill}"
         )
 
@@ -307,7 +307,7 @@ def _carried_over(old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
         return "carried over", "restored from its changelog, since it moves between memory and disk"
     reasons = []
     if old.retention_ms != new.retention_ms:
-        becomes = "what had expired comes back where it is restored and its changelog still holds it"
+        becomes = "expired records come back when the store is restored and its changelog still has them"
         if (new.retention_ms or 0) < (old.retention_ms or 0):
             becomes = "what is older expires"
         reasons.append(f"retention {old.retention_ms} -> {new.retention_ms} ms; {becomes}")
@@ -319,7 +319,7 @@ def _carried_over(old: StoreOutline, new: StoreOutline) -> tuple[Fate, str]:
                 "version joins, on Apache Kafka alter the topic first"
             )
         else:
-            reasons.append(f"its changelog goes on keeping records for {kept_ms[0]} ms")
+            reasons.append(f"its changelog continues to keep records for {kept_ms[0]} ms")
     intervals = (old.segment_interval_ms, new.segment_interval_ms)
     if new.persistent and None not in intervals and intervals[0] != intervals[1]:
         if new.changelog is None:

@@ -18,7 +18,7 @@ from streamsrt.wire.error_codes import ErrorCode
 _CREATE_SOURCES = "Create them, or correct the names in the topology, and start this version again."
 _FIT_PARTITIONS = (
     "Topics that are joined, and internal topics that exist already, need the same number of partitions. Give the topics "
-    "the counts that they need, or the store or repartition step another name, so that it gets a topic of its own, and "
+    "the counts that they need, or give the store or repartition step another name, so that it gets its own topic, and "
     "start this version again."
 )
 
@@ -30,7 +30,7 @@ def check_update(group_id: str, known: Topology, configuration: Configuration, c
         raise Refused(
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
             f"Topology epoch {configuration.topology.epoch} can't replace topology epoch {known.epoch} of group {group_id}, "
-            f"which goes on as it is. {problem}",
+            f"which continues unchanged. {problem}",
         )
 
 

@@ -310,7 +310,7 @@ def _refuse_update(leading: Leading, problem: str, now_ms: int) -> Step:
     refusal = Refusal(
         ErrorCode.STREAMS_INVALID_TOPOLOGY,
         f"Topology epoch {version.epoch} can't replace topology epoch {group.epoch} of group {leading.settings.group_id}, "
-        f"which goes on as it is. {problem}",
+        f"which continues unchanged. {problem}",
     )
     names = [m.member_id for m in leading.view.members if m.version == version]
     return _refuse(leading, names, refusal, now_ms)
@@ -377,7 +377,7 @@ _FINAL = _UNAUTHORIZED | {
 _CREATE_SOURCES = "Create them, or correct the names in the topology, and start this version again."
 _FIT_PARTITIONS = (
     "Topics that are joined, and internal topics that exist already, need the same number of partitions. Give the topics "
-    "the counts that they need, or the store or repartition step another name, so that it gets a topic of its own, and "
+    "the counts that they need, or give the store or repartition step another name, so that it gets its own topic, and "
     "start this version again."
 )
 

@@ -133,7 +133,7 @@ class Compiler:
     def _refuse_skipping(self) -> None:
         handlers = self.plan.handlers
         if handlers.processing is not fail or handlers.production is not fail:
-            raise TooComplex("a failing child may be skipped while its siblings go on")
+            raise TooComplex("a failing child may be skipped while its siblings continue")
 
     # ------------------------------------------------------------------------------------------------- for operations
 

@@ -304,8 +304,8 @@ def _take_note(state: LoopState, event: LoopEvent) -> LoopState:
             )
         case HeartbeatTrouble(reason):
             text = (
-                f"the group coordinator does not answer: {reason}. It is asked again, and the tasks go on as long as "
-                "their session lasts: see that the broker runs"
+                f"the group coordinator does not answer: {reason}. Retrying; the tasks continue as long as the session "
+                "lasts. Check that the broker runs"
             )
             return replace(state, trouble=(text,))
         case InstanceIdTaken(wait_ms):

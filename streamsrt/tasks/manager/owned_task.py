@@ -56,8 +56,8 @@ class Step(Enum):
     OPEN = "its stores are opened, then it is restored"
     KEEP = "nothing"
     PROMOTE = "it keeps its stores, reads what is missing of its changelogs, and runs"
-    RENAME = "it goes on following its changelogs, under another name"
-    RECYCLE = "what it has in memory is thrown away, and its stores are opened again"
+    RENAME = "it continues to follow its changelogs, in another role"
+    RECYCLE = "its memory is discarded, and its stores are reopened"
     CLOSE = "it is closed; its state stays on disk"
 
 

@@ -86,7 +86,7 @@ class TaskInputs:
         found = self._finder.list_offsets([tp], policy)
         if tp not in found:
             raise error
-        logger.warning("task %s: %s It goes on at offset %d, as auto.offset.reset says", owned, error, found[tp])
+        logger.warning("task %s: %s It continues at offset %d, by auto.offset.reset", owned, error, found[tp])
         owned.inputs[tp].jump(fetched, found[tp])
         owned.paused.discard(tp)
         self._network.fetcher.add_partitions(found)

@@ -215,7 +215,7 @@ class TaskManager:
     def _leave_out_unknown(self, roles: dict[TaskKey, Role]) -> None:
         """A task of a subtopology that only another version of the application has: it is never reported as open."""
         for key in [key for key in roles if key[0] not in self._settings.subtopologies]:
-            logger.warning("task %s_%d is of no subtopology that this version of the application has: left alone", *key)
+            logger.warning("task %s_%d belongs to no subtopology of this version of the application: ignored", *key)
             del roles[key]
 
     def _change_role(self, owned: OwnedTask, role: Role) -> None:
@@ -420,7 +420,7 @@ class TaskManager:
         gone = gone_partitions(owned, topics, unless=named)
         self._inputs.stop(owned, gone)
         for tp in gone:
-            logger.warning("task %s: %s is gone and not read any more", owned, tp[0])
+            logger.warning("task %s: %s is gone and no longer read", owned, tp[0])
             owned.task.note_high_watermark(*tp, -1)
 
     def _begin(
@@ -523,7 +523,7 @@ class TaskManager:
         if isinstance(error, DecodeError):
             raise DeserializationError(
                 f"the changelog {tp[0]}-{tp[1]} of store {name} holds a corrupt batch behind offset "
-                f"{failed.offset}: {error}. Delete the topic to start the store anew, or repair the broker's log",
+                f"{failed.offset}: {error}. Delete the topic to rebuild the store from nothing, or repair the broker's log",
                 *tp,
                 failed.offset,
             ) from error

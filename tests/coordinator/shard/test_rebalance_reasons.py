@@ -132,7 +132,7 @@ def test_one_line_in_the_log_for_each_assignment(caplog: pytest.LogCaptureFixtur
     many = SETTINGS + "topic in 40\ntopology t\n  0: source=in\n"
     played(many, "a join t\na beat own=given\na leave\n")
     first, last = caplog.messages
-    assert first.startswith(f"group app: assigned anew (epoch 2): {WHO_A} joined; 0_0: nobody -> id-a (127.0.0.1), ")
+    assert first.startswith(f"group app: reassigned (epoch 2): {WHO_A} joined; 0_0: nobody -> id-a (127.0.0.1), ")
     assert first.endswith(", and 30 more")
     assert last == f"group app: no member is left: {WHO_A} left"
 

@@ -66,7 +66,7 @@ def test_from_the_plan_to_the_export(scene: Scene, terminal: Terminal) -> None:
     assert "all results are whole" in terminal.err
     state_dir = scene.state_dir(ID)
     assert terminal("backfill", "commit", *planned)[0] == 0
-    assert "say --execute" in terminal.err
+    assert "use --execute" in terminal.err
     code, out = terminal("backfill", "commit", *planned, "--state-dir", state_dir, "--execute", "--json")
     assert (code, json.loads(out)["hand_over"]) == (0, "done")
     assert terminal("backfill", "abort", *planned, "--execute")[0] == 2

@@ -311,7 +311,7 @@ def test_a_manifest_of_another_plan_counts_for_nothing(tmp_path: Path) -> None:
     manifest = run_task(backfill.directory, plan.tasks[0].id)
     path = manifest_path(backfill.directory, manifest.task)
     path.write_text(manifest.model_copy(update={"fingerprint": "0"}).model_dump_json())
-    with pytest.raises(PlanError, match="is of another plan"):
+    with pytest.raises(PlanError, match="belongs to another plan"):
         backfill.run(InProcess())
     path.write_text("{")
     with pytest.raises(PlanError, match="is damaged"):

@@ -225,7 +225,7 @@ def test_a_state_directory_of_another_life_is_refused(scene: Scene) -> None:
     scene.run_live("flights-other")
     root = scene.state_dir("flights-other")
     os.rename(root / "flights-other", root / ID)
-    with pytest.raises(HandOverError, match="another life"):
+    with pytest.raises(HandOverError, match="earlier deployment"):
         backfill.commit(state_dir=root)
     assert backfill.commit(state_dir=scene.state_dir(ID)).step == "done"
 

@@ -60,7 +60,7 @@ BAD_INPUTS: list[tuple[str, str, dict[str, Any], str]] = [
     (ANY, "an offset of text", {"offset": pa.array(["0", "1", "2", "3"])}, "column offset is string; offsets are integers"),
     (ANY, "an offset that is nested", {"offset": nested()}, "column offset is struct.*offsets are integers"),
     (ANY, "an offset that is null", {"offset": numbers(pa.int64(), 0, None, 2, 3)}, "rows without offset"),
-    (ANY, "an offset below zero", {"offset": numbers(pa.int64(), -1, 0, 1, 2)}, "has offset -1: none is negative"),
+    (ANY, "an offset below zero", {"offset": numbers(pa.int64(), -1, 0, 1, 2)}, "has offset -1: it must not be negative"),
     (ANY, "an offset that is twice", {"offset": numbers(pa.int64(), 0, 1, 1, 2)}, "twice"),
     (ANY, "a hole", {"offset": numbers(pa.int64(), 0, 1, 2, 9)}, "--allow-gaps"),
     (ANY, "a zip code", {"partition": pa.array(["02134"] * COUNT)}, "column partition is string; .*another name"),

@@ -91,7 +91,7 @@ def test_who_is_away_is_removed_and_who_runs_stays(network: NetworkThread, remov
         beat(network, group, instance, -2)
     said = remove(group, "--all", "--json")
     assert (said.code, {row["instance"] for row in said.rows}) == (0, {"a", "b"})
-    assert "nothing is changed: say --execute to do it" in said.err
+    assert "nothing is changed: use --execute to do it" in said.err
     assert instances(network, group) == {"a", "b", "c"}
 
     done = remove(group, "--instance", "a", "--execute", "--json")

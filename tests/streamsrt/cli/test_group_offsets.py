@@ -92,7 +92,7 @@ def test_an_application_that_is_stopped_goes_on_elsewhere(
     # Nothing has happened so far.
     assert reset("--to-current", "--dry-run") == [(end, end) for end in ends]
     done = on_broker("groups", "reset-offsets", group, "--to-earliest", "--execute")
-    assert "changelogs and stores are as they were" in done.err
+    assert "changelogs and stores were not changed" in done.err
     assert [at for at, _ in reset("--to-latest")] == [0, 0]
     _begin_anew(on_broker, topic)
     clean = ("state", "clean", "-a", group, "--state-dir", tmp_path)
@@ -125,9 +125,9 @@ def test_mistakes(on_broker: Command, streams: KafkaStreams, running: threading.
         with pytest.raises(UserError, match="close\\(\\) it first"):
             streams.clean_up()
     for arguments, said in (
-        ((), "say once where to: one of --to-earliest"),
-        (("--to-earliest", "--to-offset", 3), "say once where to"),
-        (("--to-earliest", "--dry-run", "--execute"), "exclude each other"),
+        ((), "give exactly one target: --to-earliest"),
+        (("--to-earliest", "--to-offset", 3), "give exactly one target"),
+        (("--to-earliest", "--dry-run", "--execute"), "are mutually exclusive"),
         (("--to-earliest", "--topic", "nothing"), f"no input topics of group {group!r}"),
         (("--to-earliest", "--topic", f"{topic}:7"), "has partitions 0 to 1, not 7"),
         (("--to-earliest", "--topic", f"{topic}:x"), "expected TOPIC or TOPIC:0,1,2"),

@@ -18,7 +18,7 @@ def test_create_list_describe_delete(on_broker: Command, topic: str) -> None:
 
     said = on_broker("topics", "delete", topic)
     assert said.code == 0
-    assert f"would delete {topic} with all records; say --execute" in said.err
+    assert f"would delete {topic} with all records; use --execute" in said.err
     assert topic in on_broker("topics", "list").out
     assert on_broker("topics", "delete", topic, "--execute").code == 0
     assert topic not in on_broker("topics", "list").out

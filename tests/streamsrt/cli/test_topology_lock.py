@@ -114,7 +114,7 @@ def test_a_topology_that_is_not_locked_does_not_run(command: Command, module: st
     with pytest.raises(ConfigError, match="there is no lock file"):
         KafkaStreams(counting("a"), {**settings, "topology.lock": tmp_path / "none"})
     (tmp_path / "bad").write_bytes(b"{")
-    with pytest.raises(ConfigError, match="write it anew with `streamsrt topology lock`"):
+    with pytest.raises(ConfigError, match="write it again with `streamsrt topology lock`"):
         KafkaStreams(counting("a"), {**settings, "topology.lock": tmp_path / "bad"})
 
 

@@ -89,7 +89,8 @@ def test_a_stream_of_poison_is_one_line_with_the_last_of_it(
         rig.turn()
     (line,) = dropped(caplog)
     assert (
-        ": 50 records of in-0 were dropped: they can't be deserialized and the deserialization handler goes on" in line
+        ": 50 records of in-0 were dropped: they can't be deserialized and the deserialization handler continues"
+        in line
     )
     assert "The last one: UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff" in line
     assert "(at in-0 offset 49, in node " in line
@@ -104,7 +105,7 @@ def test_records_that_the_cluster_does_not_take_are_one_line(rig: Rig, caplog: p
         assert refused(RefusedRecord("out", 0, b"k", b"v", 0, (), error)) is RefusalAnswer.DROP
     rig.turn()
     assert dropped(caplog) == [
-        "the producer: 1000 records were dropped: the cluster does not take them and the production handler goes on. "
+        "the producer: 1000 records were dropped: the cluster does not take them and the production handler continues. "
         "The last one: a record of 999 bytes is too large"
     ]
 
@@ -115,7 +116,8 @@ def test_what_the_cluster_did_not_take_at_last_is_told_at_the_end(rig: Rig, capl
     rig.member.waiting.append(LeftGroup())
     rig.thread.run()
     assert [line.partition(":")[2] for line in dropped(caplog)] == [
-        " 7 records were dropped: the cluster does not take them and the production handler goes on. The last one: too large"
+        " 7 records were dropped: the cluster does not take them and the production handler continues. "
+        "The last one: too large"
     ]
 
 

@@ -169,7 +169,7 @@ def test_what_can_not_be_prepared_is_raised_at_the_start(make: Callable[..., Str
 def test_a_process_with_threads_of_rocksdb_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RocksDBStore, "opened_by", os.getpid())
     processes = StreamProcesses(obedient, 2, prepare=object, on_state=lambda state: None)
-    with pytest.raises(UserError, match="start the application in a process that has not"):
+    with pytest.raises(UserError, match="start the application in another process"):
         processes.start()
 
 

@@ -165,7 +165,7 @@ def test_a_store_whose_topic_was_made_anew_is_filled_anew(tmp_path: Path) -> Non
     again.write(("countries", 0), text(("de", "DE")))
     rig = Rig(tmp_path, enriched(), again)
     rig.give(Tasks(active=rig.tasks(0, 1)))
-    ended_and_wiped(rig, "the topic was deleted and made anew. It is wiped, and filled from the start of its topic")
+    ended_and_wiped(rig, "the topic was deleted and recreated. It is wiped, and filled from the start of its topic")
     filled_anew(tmp_path, again)
 
 
@@ -174,7 +174,7 @@ def test_a_store_whose_topic_does_not_go_back_as_far_is_filled_anew(tmp_path: Pa
     network.write(("countries", 0), text(("de", "DE")))
     rig = started(tmp_path, network)
     rig.network.restorer.errors["countries", 0] = OffsetOutOfRangeError("offset 1 of countries-0 is not there any more")
-    ended_and_wiped(rig, "can't be read on from where it is: offset 1 of countries-0 is not there any more")
+    ended_and_wiped(rig, "can't continue from its offset: offset 1 of countries-0 is not there any more")
     filled_anew(tmp_path, network)
 
 
@@ -196,7 +196,7 @@ def test_a_store_that_is_damaged_when_it_is_opened_is_filled_anew(
     rig.close()
     damage(path)
     filled_anew(tmp_path, network)
-    assert "it is wiped, and filled from its topic" in caplog.text
+    assert "it is wiped and filled again from its topic" in caplog.text
 
 
 def test_a_store_that_is_damaged_while_it_is_read_is_filled_anew(tmp_path: Path) -> None:

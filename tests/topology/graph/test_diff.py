@@ -137,7 +137,7 @@ def test_where_a_store_lies_and_how_long_it_keeps_does_not_change_its_bytes() ->
     assert reason(found, "clicks-per-window").startswith("retention")
     assert "retention.ms of its changelog 86520000 -> 87060000" in reason(found, "clicks-per-window")
     shorter = compare([windowed(60, 600)], [windowed(60, 60)])
-    assert "goes on keeping records for 87060000 ms" in reason(shorter, "clicks-per-window")
+    assert "continues to keep records for 87060000 ms" in reason(shorter, "clicks-per-window")
     assert "its files have other segments" in reason(shorter, "clicks-per-window")
     assert found.verdict is Verdict.CARRIED_OVER
 
@@ -336,13 +336,13 @@ def test_what_a_new_store_does_not_hold_is_said_with_what_helps() -> None:
     for change in new:
         assert set(change.topics) <= {"orders", "customers"}
         assert "those rows come when they are written again" in change.reason
-        assert change.cure.startswith("read the topics anew before the new version starts: stop all instances")
+        assert change.cure.startswith("read the topics again before the new version starts: stop all instances")
         assert "streamsrt groups reset-offsets APP --topic" in change.cure
     # Counting the same topic, another store would count what is read anew once more.
     found = compare(joined(foreign=False, counted=True), joined(foreign=True, counted=True))
     cures = {change.cure for change in found.state if change.fate == "rebuilt" and "orders" in change.topics}
     assert cures == {
-        "don't read the topics anew, changes would count them twice: run the new version beside the old one under another "
+        "don't read the topics again, changes would count them twice: run the new version beside the old one under another "
         "application id"
     }
     found = compare([counting("a")], [counting("a"), counting("a", store="b", filtered=True)])

@@ -305,8 +305,8 @@ def test_progress_says_why_nothing_happens(rig: Rig) -> None:
         rig.turn()
     assert rig.thread.progress.statuses == (
         f"MISSING_INTERNAL_TOPICS: Internal topics are missing: x. {ADVICE[StatusCode.MISSING_INTERNAL_TOPICS]}",
-        "the group coordinator does not answer: no route to host. It is asked again, and the tasks go on as long as their "
-        "session lasts: see that the broker runs",
+        "the group coordinator does not answer: no route to host. Retrying; the tasks continue as long as the "
+        "session lasts. Check that the broker runs",
     )
     rig.member.waiting.extend([StatusChanged(()), HeartbeatRecovered(1_000)])
     for _ in range(2):
