@@ -1,21 +1,21 @@
 """Kafka Streams semantics for Python, on the streams rebalance protocol.
 
 - ``app``              ``KafkaStreams``: one instance of an application, from its start to its end
-- ``application``      finding the application that a name stands for: ``MODULE:ATTRIBUTE``
+- ``application``      finding an application by its name: ``MODULE:ATTRIBUTE``
 - ``assignment``       who runs which task, as pure functions that broker and client share
 - ``backfill``         the state of an application computed offline from history, then handed over to the
                        live application
 - ``cli``              the command line: ``streamsrt``
 - ``client``           connections to a broker: the only package of the runtime that uses asyncio
 - ``config``           the application's configuration: Kafka Streams' keys, checked before anything starts
-- ``errors``           what can go wrong, by whose fault it is and what the caller must do
+- ``errors``           errors, by whose fault it is and what the caller must do
 - ``http``             an instance over HTTP: queries that are routed to the instance that has the answer, health,
                        metrics, tasks, topology
 - ``sensors``          what is kept of things that are measured: how many, how much in all, and what they were like
                        lately
 - ``membership``       the member's half of the streams rebalance protocol, as a pure machine
 - ``operators``        what a subtopology does to a run of records: functions over columns and stores
-- ``queries``          interactive queries: the state of a running application, asked for from outside
+- ``queries``          interactive queries: the state of a running application
 - ``runtime``          the processing thread: poll, process, commit; and the threads and processes around it
 - ``schema_registry``  serdes whose schemas are in a schema registry (Confluent's, Karapace's, Apicurio's compatible
                        API): Avro, JSON, Protobuf

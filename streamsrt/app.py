@@ -1,8 +1,8 @@
 """``KafkaStreams``: one instance of an application, from its start to its end.
 
-1. ``run()`` processes on the thread that calls it; ``start()`` on a thread of its own. Either way the network has a thread
-   of its own, so that heartbeats don't depend on what the application's functions do.
-2. Whatever was opened is closed, in the opposite order, whether the end is a request, a signal or a failure.
+1. ``run()`` processes on the thread that calls it; ``start()`` on a thread of its own. Either way the network has its
+   own thread, so heartbeats do not depend on the application's functions.
+2. Everything opened is closed in reverse order, whether the end is a request, a signal or a failure.
 3. A failure is raised by ``run()`` and by ``close()``; the state is then ``ERROR``.
 """
 
@@ -69,12 +69,11 @@ Until = Literal["stopped", "quiet"]
 class KafkaStreams(Queryable):
     """Runs a topology as a member of its application's group.
 
-    ``config``: a :class:`~streamsrt.config.StreamsConfig`, or a mapping with Kafka Streams' keys.
-    ``state_listener(new, old)`` is called on the processing thread, and so is ``uncaught_exception_handler(error)``, which
-    decides what happens to the instance when processing has failed (by default ``Response.SHUTDOWN_CLIENT``); there too
-    ``restore_listener`` and ``standby_listener`` are told how state is restored and followed.
-    Raises :class:`~streamsrt.errors.ConfigError` for a setting that is wrong.
-    Source: ``org.apache.kafka.streams.KafkaStreams``.
+    ``config``: a :class:`~streamsrt.config.StreamsConfig`, or a mapping with Kafka Streams' keys. ``state_listener(new,
+    old)`` is called on the processing thread, and so is ``uncaught_exception_handler(error)``, which decides how
+    failures are handled (default: ``Response.SHUTDOWN_CLIENT``). ``restore_listener`` and ``standby_listener`` are
+    called there too, with the progress of restoring and of standby tasks. Raises :class:`~streamsrt.errors.ConfigError`
+    for an invalid setting. Source: ``org.apache.kafka.streams.KafkaStreams``.
     """
 
     def __init__(
@@ -161,11 +160,11 @@ class KafkaStreams(Queryable):
 
     @property
     def routing(self) -> Routing:
-        """Which instance has what. Raises InvalidStateStoreError where nothing runs."""
+        """Which instance has which stores. Raises InvalidStateStoreError if the application is not running."""
         return self.local_queries().routing
 
     def why_not_ready(self) -> list[str]:
-        """Why not all tasks of this instance process; empty where they do."""
+        """Why some tasks of this instance are not processing; empty if all are."""
         has_none_to_run = not any(part.sources for part in self.topology.subtopologies)
         return why_not_ready(self._state, self.progress, others_have_tasks=has_none_to_run or self._others_have_tasks())
 
@@ -184,7 +183,7 @@ class KafkaStreams(Queryable):
         return why_not_alive(state, silent_s, self.config.max_poll_interval_ms / 1000, loop.doing())
 
     def metrics(self) -> list[Metric]:
-        """What this instance counts, under Kafka Streams' names. Source: ``KafkaStreams.metrics``."""
+        """The metrics of this instance, under Kafka Streams' names. Source: ``KafkaStreams.metrics``."""
         config, loop = self.config, self._loop
         processes = None if self._processes is None else self._processes.summary
         client = {"client-id": config.client_id or f"streamsrt-{config.application_id}"}
@@ -223,9 +222,9 @@ class KafkaStreams(Queryable):
     # ----------------------------------------------------------------------------------------------------------- running
 
     def start(self) -> None:
-        """Runs on a thread of its own until :meth:`close`. What can be checked before is checked, and raised, here.
+        """Runs on its own thread until :meth:`close`. Errors that can be found before that are raised here.
 
-        Raises UserError where it was started before, and :class:`~streamsrt.errors.StreamsError` for what is wrong.
+        Raises UserError if it was started before, and other :class:`~streamsrt.errors.StreamsError`.
         """
         self._claim()
         if self.config.num_stream_threads > 1:
@@ -243,10 +242,10 @@ class KafkaStreams(Queryable):
             raise failure
 
     def clean_up(self) -> None:
-        """Deletes all state of this instance on disk: it is restored from the changelogs at the next start. The process
+        """Deletes all state of this instance on disk; the next start restores it from the changelogs. The process
         id is kept. Source: ``KafkaStreams.cleanUp``.
 
-        Raises UserError while the application runs, StateError where the state can't be deleted.
+        Raises UserError while the application runs, StateError if the state can't be deleted.
         """
         if self._state not in (State.CREATED, State.NOT_RUNNING, State.ERROR):
             raise UserError(
@@ -279,8 +278,8 @@ class KafkaStreams(Queryable):
         *,
         membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> bool:
-        """Commits, leaves the group (see ``membership``) and ends; False when that takes longer than ``timeout_s``.
-        Raises what had failed. Source: ``KafkaStreams.close(CloseOptions)``."""
+        """Commits, leaves the group (see ``membership``) and ends; False if that takes longer than ``timeout_s``. Raises the
+        failure that ended the run, if any. Source: ``KafkaStreams.close(CloseOptions)``."""
         self.stop(membership)
         if not self._claimed:
             self._enter(State.PENDING_SHUTDOWN)
@@ -298,11 +297,11 @@ class KafkaStreams(Queryable):
         return True
 
     def pause(self) -> None:
-        """Processes nothing until :meth:`resume`; heartbeats, restoring and commits go on."""
+        """Stops processing until :meth:`resume`; heartbeats, restoring and commits continue."""
         self._set_paused(True)
 
     def resume(self) -> None:
-        """Goes on after :meth:`pause`."""
+        """Continues after :meth:`pause`."""
         self._set_paused(False)
 
     @property
@@ -317,8 +316,8 @@ class KafkaStreams(Queryable):
             self._processes.set_paused(paused)
 
     def stop(self, membership: GroupMembershipOperation | None = None) -> None:
-        """Asks :meth:`run` to commit, leave the group and return; it may be called from any thread. ``membership``: None: as
-        :meth:`run` was told."""
+        """Asks :meth:`run` to commit, leave the group and return; may be called from any thread. ``membership`` None: as
+        given to :meth:`run`."""
         if membership is not None:
             self._leaving = membership
         if self._loop is not None:
@@ -352,13 +351,13 @@ class KafkaStreams(Queryable):
         signals: bool = True,
         membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> Progress:
-        """Runs on this thread, and returns what was done.
+        """Runs on this thread and returns the progress.
 
-        ``until``: ``"stopped"`` (by :meth:`stop`, SIGTERM or SIGINT) or ``"quiet"`` (all input that is there now is
-        processed and committed). ``records``, ``timeout_s``: stop after so many processed records, or so long.
-        ``signals``: SIGTERM and SIGINT stop it gracefully, where this is the main thread; a second one acts as without it.
-        ``membership``: what becomes of the membership in the end, however that comes.
-        Raises :class:`~streamsrt.errors.StreamsError` for whatever ends it early.
+        ``until``: ``"stopped"`` (by :meth:`stop`, SIGTERM or SIGINT) or ``"quiet"`` (all input present now is processed
+        and committed). ``records``, ``timeout_s``: stop after that many processed records, or that long. ``signals``:
+        SIGTERM and SIGINT stop it gracefully, if this is the main thread; a second one has its usual effect.
+        ``membership``: what happens to the membership at the end, whatever the reason. Raises the
+        :class:`~streamsrt.errors.StreamsError` that ends it early.
         """
         self._claim()
         self._leaving = membership
@@ -396,10 +395,10 @@ class KafkaStreams(Queryable):
     def collect(
         self, *topics: str, until: Until = "quiet", timeout_s: float | None = None, records: int | None = None
     ) -> dict[str, list[ResultRecord]]:
-        """Runs as :meth:`run` does, and returns what came into these topics meanwhile, committed, by topic.
+        """Runs as :meth:`run` does, and returns the committed records written to these topics meanwhile, by topic.
 
-        ``topics``: none: all that the topology names. Keys and values are read by the serdes that write them. Raises
-        UserError for a topic that the topology does not write to, and what :meth:`run` raises.
+        ``topics``: default: all output topics that the topology names. Keys and values are read with the serdes that
+        write them. Raises UserError for a topic that the topology does not write to, and what :meth:`run` raises.
         """
         config = self.config
         results = Results(self.topology, client_config(config), topics, config.default_api_timeout_ms / 1000)
@@ -410,14 +409,14 @@ class KafkaStreams(Queryable):
     # ---------------------------------------------------------------------------------------- stream threads as processes
 
     def add_stream_thread(self) -> int:
-        """One process more; how many there are then. Source: ``KafkaStreams.addStreamThread``.
+        """Adds a process and returns their number. Source: ``KafkaStreams.addStreamThread``.
 
-        Raises UserError where the application was not started with ``num.stream.threads`` above 1, or does not run.
+        Raises UserError if the application was not started with ``num.stream.threads`` above 1, or is not running.
         """
         return self._set_threads(1)
 
     def remove_stream_thread(self) -> int:
-        """One process less: its tasks go to the others. How many there are then. Source: ``removeStreamThread``.
+        """Removes a process, whose tasks go to the others, and returns their number. Source: ``removeStreamThread``.
         Raises UserError as :meth:`add_stream_thread` does, and for the last one."""
         return self._set_threads(-1)
 

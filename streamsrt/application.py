@@ -1,4 +1,4 @@
-"""Finding the application that a name stands for: ``MODULE:ATTRIBUTE``."""
+"""Finding an application by its name: ``MODULE:ATTRIBUTE``."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from topology.graph.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """A topology and the configuration that its module brings."""
+    """A topology and the configuration of its module."""
 
     topology: Topology
     config: Mapping[str, Any]
 
 
 def load_application(name: str) -> Application:
-    """Imports the module and takes the topology out of it. Raises :class:`ConfigError` that says what is missing.
+    """Imports the module and returns its topology. Raises :class:`ConfigError` that says what is missing.
 
-    The module is named as Python imports it, or by the path of its file.
+    The module is given by its import name or by the path of its file.
     """
     module_name, attribute = module_and_attribute(name)
     module = _imported(module_name, name)
@@ -48,7 +48,7 @@ def load_application(name: str) -> Application:
 
 
 def module_and_attribute(name: str) -> tuple[str, str]:
-    """The module and the attribute of it. Where a file is named, its directory is one that Python imports from."""
+    """The module and its attribute. For a file, its directory is added to Python's import path."""
     module, _, attribute = name.partition(":")
     if not module:
         raise ConfigError(

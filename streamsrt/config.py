@@ -1,13 +1,14 @@
 """The application's configuration: Kafka Streams' keys, checked before anything starts.
 
-1. A key is known or refused, with the nearest known one named. ``application.id`` and ``application_id`` are the same key.
+1. A key is known or refused, with the nearest known one named. ``application.id`` and ``application_id`` are the same
+   key.
 2. Values may be text, as from a properties file, or Python values; durations are milliseconds or ``timedelta``.
-3. Settings that people carry around for Kafka's and librdkafka's clients (``security.protocol``, ``sasl.*``, ``ssl.*``)
-   are taken as they are. Keys in front of which stands ``topic.`` go to the internal topics that the group coordinator
-   creates, keys with ``client.tag.`` in front are this instance's tags, and those with ``app.`` are the program's own.
-4. What a setting asks for and this runtime can't do is refused here, not ignored. Only what the group coordinator decides
-   (KIP-1071: assignment, sessions) is passed over, with a warning that names the setting of the group; the members of a
-   classic group decide it themselves.
+3. Settings of Kafka's and librdkafka's clients (``security.protocol``, ``sasl.*``, ``ssl.*``) are accepted unchanged.
+   Keys with the prefix ``topic.`` are for the internal topics that the group coordinator creates, ``client.tag.`` for
+   this instance's tags, and ``app.`` for the program's own settings.
+4. Settings that this runtime does not support are refused, not ignored. Only those that the group coordinator decides
+   (KIP-1071: assignment, sessions) are ignored, with a warning that names the setting of the group;
+   members of a classic group decide them.
 """
 
 from __future__ import annotations
@@ -343,7 +344,7 @@ class StreamsConfig(BaseModel):
 
     @property
     def uncommitted_bytes(self) -> int:
-        """What may wait for a commit: it lies in the record caches, or where they would be."""
+        """The limit for uncommitted changes, which share the budget of the record caches."""
         return self.record_cache_bytes or min(_UNCOMMITTED_BYTES, self.memory_bytes // 4)
 
     @property
@@ -356,7 +357,7 @@ class StreamsConfig(BaseModel):
         return self.processing_guarantee == "exactly_once_v2"
 
     def settings(self, *, only_given: bool = False) -> dict[str, Any]:
-        """The settings by their names in Kafka's form; ``only_given``: without those that have their defaults."""
+        """The settings by their names in Kafka's form; ``only_given``: without defaults."""
         found: dict[str, Any] = {}
         for name in type(self).model_fields:
             if name in _BELOW_PREFIXES:
@@ -367,7 +368,7 @@ class StreamsConfig(BaseModel):
 
     @classmethod
     def of(cls, *sources: Mapping[str, Any] | StreamsConfig | None, **values: Any) -> StreamsConfig:
-        """The configuration out of mappings, later ones over earlier ones. Raises :class:`ConfigError`."""
+        """The configuration from mappings; later ones override earlier ones. Raises :class:`ConfigError`."""
         merged: dict[str, Any] = {}
         for source in sources:
             if isinstance(source, StreamsConfig):
@@ -392,7 +393,7 @@ class StreamsConfig(BaseModel):
 
 
 def below(prefix: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings whose names begin with a prefix, without it."""
+    """The settings whose names start with a prefix, without the prefix."""
     return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
 
 

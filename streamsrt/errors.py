@@ -1,4 +1,4 @@
-"""What can go wrong, by whose fault it is and what the caller must do.
+"""Errors, by whose fault it is and what the caller must do.
 
 ::
 
@@ -31,9 +31,10 @@ from collections.abc import Sequence
 
 
 class StreamsError(Exception):
-    """The root of what this package raises on purpose. ``exit_code`` is the command line's.
+    """The root of this package's errors. ``exit_code`` is that of the command line.
 
-    ``is_in_order``: all that was read before it is done and nothing behind it, so that what was done may be committed.
+    ``is_in_order``: everything read before the failure is processed and nothing after it, so the progress may be
+    committed.
     """
 
     exit_code = 1
@@ -59,7 +60,7 @@ class TopologyMismatchError(UserError):
 
 
 class BrokerError(StreamsError):
-    """The cluster can't do what is asked of it."""
+    """The cluster can't do what was requested."""
 
     exit_code = 3
 
@@ -87,8 +88,8 @@ class RequestFailedError(BrokerError):
 def missing_acl(operation: str, resource: str, names: Sequence[str] = (), principal: str | None = None) -> str:
     """Which ACL is missing, and the command that grants it.
 
-    ``operation`` by Kafka's name (``READ``); ``resource`` is ``topic``, ``group``, ``transactional-id`` or ``cluster``, the
-    last without ``names``; ``principal`` as ``User:name``, None where it is not known.
+    ``operation`` by Kafka's name (``READ``); ``resource`` is ``topic``, ``group``, ``transactional-id`` or ``cluster``,
+    the last without ``names``; ``principal`` as ``User:name``, None if unknown.
     """
     who = principal or "this principal"
     what = " ".join((resource, ", ".join(map(repr, names)))).rstrip()
@@ -110,7 +111,7 @@ class StateDirectoryLockedError(StateError):
 
 
 class StoreCorruptedError(StateError):
-    """A local store is unreadable or contradicts its changelog: it is wiped and restored. ``path``: where it lies."""
+    """A local store is unreadable or contradicts its changelog: it is wiped and restored. ``path``: its directory."""
 
     path = ""
 
@@ -138,7 +139,7 @@ class ProcessingError(RecordError):
 class ProductionError(RecordError):
     """A result could not be serialized, or the broker refused it for good.
 
-    ``is_retriable``: it may pass when it is tried again later.
+    ``is_retriable``: it may succeed if retried later.
     """
 
     is_retriable = False

@@ -1,4 +1,4 @@
-"""What an application offers to those who ask it: the methods of :class:`streamsrt.app.KafkaStreams` about its stores."""
+"""The query methods of :class:`streamsrt.app.KafkaStreams`."""
 
 from __future__ import annotations
 
@@ -41,14 +41,13 @@ class Queryable:
         position_bound: PositionBound | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> StateQueryResult[Any]:
-        """Asks the partitions of a store that this instance has, or those of ``partitions``. May be called by any thread.
+        """Queries the partitions of a store on this instance, or only ``partitions``. May be called from any thread.
 
         Active tasks and standbys answer; ``require_active``: running active tasks only. ``position_bound``: what a
-        partition must contain to be asked. A partition that can't answer says why in its result. Results of ranges are
-        iterators over a snapshot.
-        Raises UnknownStateStoreError, StreamsNotStartedError, StreamsRebalancingError (not a member of the group yet),
-        StreamsStoppedError, QueryTimedOutError, UserError (the key's type).
-        Source: ``KafkaStreams.query`` (KIP-796).
+        partition must contain to be queried. The result of a partition that can't answer has the reason. Results of
+        ranges are iterators over a snapshot. Raises UnknownStateStoreError, StreamsNotStartedError,
+        StreamsRebalancingError (not a member of the group yet), StreamsStoppedError, QueryTimedOutError, UserError (the
+        key's type). Source: ``KafkaStreams.query`` (KIP-796).
         """
         self.store_directory.spec(store)
         return self.local_queries().query(
@@ -69,10 +68,10 @@ class Queryable:
         timestamped: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Any:
-        """A store to read from, over all its partitions that this instance has, or one: a
+        """A store to read, over all its partitions on this instance or over one: a
         :class:`~streamsrt.queries.read_only.LocalKeyValueStore` or :class:`~streamsrt.queries.read_only.LocalWindowStore`.
 
-        ``stale``: standbys, and tasks that are being restored, answer too. ``timestamped``: values are ValueAndTimestamp.
+        ``stale``: standbys and restoring tasks answer too. ``timestamped``: values are ValueAndTimestamp.
         Raises as :meth:`query` does. Source: ``KafkaStreams.store`` and ``StoreQueryParameters``.
         """
         spec = self.store_directory.spec(name)
@@ -91,7 +90,7 @@ class Queryable:
         )
 
     def all_metadata(self) -> list[StreamsMetadata]:
-        """What every instance with an ``application.server`` has. Source: ``metadataForAllStreamsClients``."""
+        """Metadata of every instance with an ``application.server``. Source: ``metadataForAllStreamsClients``."""
         return self.local_queries().routing.all_metadata()
 
     def metadata_for_store(self, store: str) -> list[StreamsMetadata]:
@@ -99,10 +98,10 @@ class Queryable:
         return self.local_queries().routing.metadata_for_store(store)
 
     def query_metadata_for_key(self, store: str, key: Any, partitioner: Partitioner | None = None) -> KeyQueryMetadata:
-        """Who has a key: active, and as standby. Source: ``queryMetadataForKey``."""
+        """The instances that have a key, active and standby. Source: ``queryMetadataForKey``."""
         return self.local_queries().routing.key_metadata(store, key, partitioner)
 
     def metadata_for_key(self, store: str, key: Any, partitioner: Partitioner | None = None) -> StreamsMetadata | None:
-        """The instance with the active task of a key; None where none is known."""
+        """The instance with the active task of a key; None if unknown."""
         host = self.query_metadata_for_key(store, key, partitioner).active_host
         return next((each for each in self.all_metadata() if each.host_info == host), None)

@@ -1,11 +1,10 @@
 """Stores as a caller sees them: typed, over all tasks of this instance that have a partition of the store.
 
-1. Every call looks at the tasks that are there at that moment: a store may be kept and asked for as long as the application
-   runs.
-2. Without ``stale`` only active tasks that run answer; while one of this instance is being restored, calls raise
-   StreamsRebalancingError. With it standbys and tasks that are being restored answer too, with what they have.
-3. A key that is nowhere here, and may be in a partition of another instance, is not said to be absent:
-   InvalidStateStorePartitionError names that instance.
+1. Every call uses the tasks present at that moment: a store object may be kept as long as the application runs.
+2. Without ``stale`` only running active tasks answer; while one on this instance is restoring, calls raise
+   StreamsRebalancingError. With ``stale``, standbys and restoring tasks answer too, with the state they have.
+3. If a key is not found here but may be in a partition of another instance, InvalidStateStorePartitionError names that
+   instance.
 
 Source: ``KafkaStreams.store``, ``ReadOnlyKeyValueStore``, ``ReadOnlyWindowStore`` and their composite stores.
 """
@@ -125,7 +124,7 @@ class LocalKeyValueStore(_LocalStore):
         return found
 
     def range(self, start: Any, end: Any) -> Iterator[tuple[Any, Any]]:
-        """From ``start`` to ``end``, both included; None: open."""
+        """From ``start`` to ``end``, inclusive; None: unbounded."""
         return self._rows(start, end, reverse=False)
 
     def reverse_range(self, start: Any, end: Any) -> Iterator[tuple[Any, Any]]:
@@ -142,11 +141,11 @@ class LocalKeyValueStore(_LocalStore):
         return chain.from_iterable(self._answers(kind(start, end, reverse)).values())
 
     def prefix_scan(self, prefix: Any, serde: Serde[Any]) -> Iterator[tuple[Any, Any]]:
-        """The entries whose key's bytes start with those of ``prefix``."""
+        """The entries whose key bytes start with the bytes of ``prefix``."""
         return chain.from_iterable(self._answers(PrefixQuery(prefix, serde)).values())
 
     def approximate_num_entries(self) -> int:
-        """How many entries there are; it reads them all."""
+        """The number of entries; reads all of them."""
         return sum(1 for _ in self.all())
 
 
@@ -185,7 +184,7 @@ class LocalWindowStore(_LocalStore):
     def fetch_keys(
         self, key_from: Any, key_to: Any, time_from: int, time_to: int
     ) -> Iterator[tuple[Windowed[Any], Any]]:
-        """``(windowed key, value)`` of the keys from ``key_from`` to ``key_to``, both included; None: open."""
+        """``(windowed key, value)`` of the keys from ``key_from`` to ``key_to``, inclusive; None: unbounded."""
         found = self._answers(WindowRangeQuery(time_from, time_to, key_from, key_to))
         return ((key, self._value(value)) for key, value in chain.from_iterable(found.values()))
 
@@ -235,7 +234,7 @@ class LocalVersionedStore(_LocalStore):
         return found
 
     def versions(self, key: Any) -> list[VersionedRecord[Any]]:
-        """All versions that are still there, newest first."""
+        """All versions that have not expired, newest first."""
         answers = self._answers(MultiVersionedKeyQuery(key))
         found = list(chain.from_iterable(answers.values()))
         if not found:

@@ -1,7 +1,8 @@
 """Queries, positions and results, as in Kafka Streams' interactive queries version 2 (``org.apache.kafka.streams.query``).
 
-A :class:`Position` says what a store contains: for each input partition the offset of the last record in it. The store of an
-active task contains what its task has processed. A standby knows its changelog only, so its position names that topic.
+A :class:`Position` says what a store contains: for each input partition the offset of the last record in it. The store
+of an active task contains what its task has processed. A standby knows its changelog only, so its position names that
+topic.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class TimestampedKeyQuery:
 
 @dataclass(frozen=True, slots=True)
 class RangeQuery:
-    """Pairs ``(key, value)`` from ``lower`` to ``upper``, both included, in the order of the keys' bytes. None: open."""
+    """Pairs ``(key, value)`` from ``lower`` to ``upper``, inclusive, in the order of the keys' bytes. None: unbounded."""
 
     lower: Any = None
     upper: Any = None
@@ -57,7 +58,7 @@ class TimestampedRangeQuery:
 
 @dataclass(frozen=True, slots=True)
 class PrefixQuery:
-    """Pairs ``(key, value)`` whose key's bytes begin with those of ``prefix``, which ``serde`` serializes."""
+    """Pairs ``(key, value)`` whose key bytes start with ``prefix``, serialized by ``serde``."""
 
     prefix: Any
     serde: Serde[Any]
@@ -198,7 +199,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class PositionBound:
-    """What a store must contain at the least to be asked. Source: ``PositionBound``."""
+    """What a store must contain at least to be queried. Source: ``PositionBound``."""
 
     position: Position = field(default_factory=Position)
 
@@ -211,9 +212,10 @@ class PositionBound:
         return cls(position)
 
     def missing_in(self, position: Position, partition: int | None) -> str:
-        """What the store of a task of ``partition`` that is at ``position`` lacks; empty where it lacks nothing.
+        """What the store of a task of ``partition`` at ``position`` lacks; empty if nothing.
 
-        Only components of the task's own partition count: others are for other tasks. None: all count (a global store).
+        Only components of the task's own partition count; others belong to other tasks. None: all count (a global
+        store).
         """
         for topic, number, offset in self.position:
             if partition in (None, number) and position.offsets(topic).get(number, -1) < offset:
@@ -260,7 +262,7 @@ class StateQueryResult(Generic[R]):
 
     @property
     def only_partition_result(self) -> QueryResult[R] | None:
-        """The one answer that holds something. None: there is none. Raises ValueError where there are several."""
+        """The only non-empty answer, or None. Raises ValueError if there are several."""
         found = [each for each in self.partition_results.values() if not each.is_success or each.result is not None]
         if len(found) > 1:
             raise ValueError(f"{len(found)} partitions have an answer: look at partition_results")
@@ -268,7 +270,7 @@ class StateQueryResult(Generic[R]):
 
     @property
     def position(self) -> Position:
-        """What all answers together contain: a bound for a later query that must not be behind this one."""
+        """The merged position of all answers: a bound for a later query that must not read older state."""
         merged = Position()
         for each in self.partition_results.values():
             merged = merged.merge(each.position)
@@ -291,7 +293,7 @@ class HostInfo:
 
 @dataclass(frozen=True, slots=True)
 class StreamsMetadata:
-    """What one instance has. Source: ``StreamsMetadata``."""
+    """The tasks and stores of one instance. Source: ``StreamsMetadata``."""
 
     host_info: HostInfo
     state_store_names: frozenset[str] = frozenset()
@@ -302,7 +304,7 @@ class StreamsMetadata:
 
 @dataclass(frozen=True, slots=True)
 class KeyQueryMetadata:
-    """Who has a key. ``active_host`` None: nobody that is known of just now. Source: ``KeyQueryMetadata``."""
+    """The instances that have a key. ``active_host`` None: unknown at the moment. Source: ``KeyQueryMetadata``."""
 
     active_host: HostInfo | None
     standby_hosts: frozenset[HostInfo]
@@ -311,7 +313,7 @@ class KeyQueryMetadata:
 
 @dataclass(frozen=True, slots=True)
 class StoreSize:
-    """What a store of a task takes, about."""
+    """The approximate size of a task's store."""
 
     task_id: str
     store: str

@@ -6,9 +6,9 @@
     processor.process(Record("k", "v", 5))
     assert context.forwarded() == [CapturedForward(Record("k", 1, 5))]
 
-Nothing happens by itself: what is forwarded is kept, punctuations are kept and run by the test, and time stands still.
-With ``fixed_key=True`` it stands for the context of ``process_values``, and refuses records of another key; it gets to know
-the key by ``context.process(processor, record)``.
+Nothing happens by itself: forwarded records are kept, the test runs punctuations, and time does not advance. With
+``fixed_key=True`` it is the context of ``process_values`` and refuses records with another key; it learns the key from
+``context.process(processor, record)``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from topology.spec.windows import Duration, Time, to_epoch_ms
 
 
 class CapturedForward(NamedTuple):
-    """What a processor forwarded; ``child`` None: to every following step."""
+    """A forwarded record; ``child`` None: to every child."""
 
     record: Record[Any, Any]
     child: str | None = None
@@ -45,7 +45,7 @@ class _Processor(Protocol):
 
 @dataclass(slots=True, eq=False)
 class CapturedPunctuator:
-    """What a processor scheduled. ``callback(timestamp)`` runs it."""
+    """A scheduled punctuation. ``callback(timestamp)`` runs it."""
 
     interval_ms: int
     type: PunctuationType
@@ -65,10 +65,10 @@ def _given(serde: Serde[Any] | None, setting: str) -> Serde[Any]:
 
 
 class MockProcessorContext:
-    """A :class:`topology.spec.processor.ProcessorContext` that keeps what a processor does. Times are epoch milliseconds.
+    """A :class:`topology.spec.processor.ProcessorContext` that records what a processor does. Times are epoch milliseconds.
 
     ``fixed_key``: as for a processor of ``process_values``. ``config``: settings of the application. ``state_dir``: the
-    task's directory; None: a passing one. What is counted is asked of the metric: ``context.metrics.counter("seen").total``.
+    task's directory; None: a temporary one. Metrics return what was counted: ``context.metrics.counter("seen").total``.
     Source: MockProcessorContext and MockFixedKeyProcessorContext.
     """
 
@@ -177,7 +177,7 @@ class MockProcessorContext:
     # ----------------------------------------------------------------------------------------------------- for tests
 
     def process(self, processor: _Processor, record: Record[Any, Any]) -> None:
-        """Hands a record to a processor: its time is that of what is put without one, its key the one that is fixed."""
+        """Passes a record to a processor. Its timestamp is the default for stores, its key the fixed key."""
         self._current, self.record_timestamp = record, record.timestamp
         try:
             processor.process(record)
@@ -202,7 +202,7 @@ class MockProcessorContext:
         return self.record_timestamp, (), self._sequence
 
     def set_record_metadata(self, topic: str, partition: int, offset: int) -> None:
-        """Where the record that is processed next comes from."""
+        """Sets the source of the next record."""
         self.record_metadata = RecordMetadata(topic, partition, offset)
 
     def set_current_stream_time(self, milliseconds: int) -> None:
@@ -212,14 +212,14 @@ class MockProcessorContext:
         self._system_time_ms = milliseconds
 
     def forwarded(self, child: str | None = None) -> list[CapturedForward]:
-        """What was forwarded since the last :meth:`reset_forwards`; with ``child``: what comes to that one."""
+        """What was forwarded since the last :meth:`reset_forwards`; with ``child``: only to that child."""
         return [captured for captured in self._forwarded if child is None or captured.child in (None, child)]
 
     def reset_forwards(self) -> None:
         self._forwarded.clear()
 
     def scheduled_punctuators(self) -> list[CapturedPunctuator]:
-        """Every punctuation that was scheduled, the cancelled ones too."""
+        """All scheduled punctuations, including cancelled ones."""
         return list(self._punctuators)
 
     def reset_commit(self) -> None:

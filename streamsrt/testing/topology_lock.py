@@ -16,9 +16,9 @@ from topology.graph.topology import Topology
 def assert_topology_locked(
     topology: Topology, path: Path | str = LOCK_FILE, config: Mapping[str, Any] | None = None
 ) -> None:
-    """Raises AssertionError, with what differs, where ``topology`` is not the one in the lock file.
+    """Raises AssertionError with the differences if ``topology`` is not the one in the lock file.
 
-    ``config``: the settings that it runs with. ::
+    ``config``: the application's settings. ::
 
         def test_topology_is_locked():
             assert_topology_locked(shop.topology, "shop.lock")

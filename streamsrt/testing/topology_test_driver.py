@@ -1,11 +1,12 @@
 """Runs a topology in a test, record by record, without a broker (Kafka Streams' ``TopologyTestDriver``).
 
-1. Every subtopology runs as one task for each partition. Repartition topics, and topics that the topology both writes and
-   reads, are followed until nothing is left to do. Of all records that wait, the one with the lowest timestamp comes next.
-2. After each record the tasks commit: caches are flushed, stores written. With ``commit="manual"`` only :meth:`commit` does.
-3. The wall clock stands still but for :meth:`advance_wall_clock_time`.
+1. Every subtopology runs as one task for each partition. Repartition topics, and topics that the topology both writes
+   and reads, are processed until nothing is left. The waiting record with the lowest timestamp comes next.
+2. After each record the tasks commit: caches are flushed, stores written. With ``commit="manual"`` only :meth:`commit`
+   does.
+3. The wall clock advances only with :meth:`advance_wall_clock_time`.
 4. Stores are in memory. Nothing is read from disk or network, so tests are repeatable.
-5. :meth:`restart` begins anew with what a cluster would have kept: topics, changelogs and committed offsets.
+5. :meth:`restart` starts again with what a cluster would have kept: topics, changelogs and committed offsets.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _DEFAULT_CONFIG: dict[str, Any] = {"application.id": "topology-test-driver"}
 
 
 class ProducedRecord(NamedTuple):
-    """What was sent to a topic, as bytes."""
+    """A record sent to a topic, as bytes."""
 
     topic: str
     partition: int
@@ -116,16 +117,16 @@ class _Capture:
             self.produced.append(ProducedRecord(topic, number, key, value, timestamp, tuple(header)))
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Does nothing: records are sent at once."""
 
 
 def partition_for(key: bytes | None, partitions: int) -> int:
-    """Where a record of that key goes; without a key to partition 0, so that tests are repeatable."""
+    """The partition of a key; 0 without a key, so that tests are repeatable."""
     return 0 if key is None else partition_for_key(key, partitions)
 
 
 class TestInputTopic(Generic[K, V]):
-    """Where a test writes. Timestamps start at ``start_timestamp`` and go on by ``auto_advance_ms``."""
+    """An input topic. Timestamps start at ``start_timestamp`` and advance by ``auto_advance_ms``."""
 
     __test__ = False
 
@@ -154,7 +155,7 @@ class TestInputTopic(Generic[K, V]):
         *,
         partition: int | None = None,
     ) -> None:
-        """Processes one record, with all that follows from it. ``timestamp`` None: the topic's own clock.
+        """Processes one record and everything that follows from it. ``timestamp`` None: the topic's own clock.
 
         ``partition`` None: that of the key, as the default partitioner has it.
         """
@@ -171,7 +172,7 @@ class TestInputTopic(Generic[K, V]):
         )
 
     def advance_time(self, duration: timedelta | int) -> None:
-        """Moves the topic's own clock on (milliseconds or timedelta)."""
+        """Advances the topic's own clock (milliseconds or timedelta)."""
         self._timestamp += _milliseconds(duration)
 
     def pipe_values(self, values: Iterable[V | None]) -> None:
@@ -191,7 +192,7 @@ class TestInputTopic(Generic[K, V]):
 
 
 class TestOutputTopic(Generic[K, V]):
-    """What the topology wrote to a topic, each record read once."""
+    """An output topic; each record is read once."""
 
     __test__ = False
 
@@ -208,7 +209,7 @@ class TestOutputTopic(Generic[K, V]):
         return len(self._queue)
 
     def read_record(self) -> TestRecord[K, V]:
-        """The next record. Raises UserError where there is none."""
+        """The next record. Raises UserError if there is none."""
         if not self._queue:
             raise UserError(f"topic {self.name!r} has no more records: check is_empty() first, or what was piped in")
         record = self._queue.popleft()
@@ -244,9 +245,9 @@ class TopologyTestDriver:
     """Runs ``topology``. ``config``: as for ``KafkaStreams``; ``application.id`` may be left out.
 
     ``initial_wall_clock_ms``: the wall clock at the start. ``generate`` False: every operation runs on processor nodes.
-    ``refuse(topic, key, value)`` returns an exception for a record that the cluster is not to take; the production handler
-    gets it. ``partitions``: of every topic, or of the topics that have more than one; internal ones have what follows.
-    Raises UserError for a topology or configuration that can't run, RecordError where a record fails.
+    ``refuse(topic, key, value)`` returns an exception for a record that the cluster should refuse; the production
+    handler gets it. ``partitions``: of every topic, or a mapping for the topics with more than one; those of internal
+    topics follow. Raises UserError for a topology or configuration that can't run, RecordError if a record fails.
     """
 
     def __init__(
@@ -369,12 +370,12 @@ class TopologyTestDriver:
         return TestOutputTopic(self, name, key_serde, value_serde)
 
     def output_queue(self, topic: str) -> deque[ProducedRecord]:
-        """What was sent to a topic and is not read yet."""
+        """Records sent to a topic and not read yet."""
         return self._queues.setdefault(topic, deque())
 
     @property
     def producer_history(self) -> tuple[ProducedRecord, ...]:
-        """Everything that was sent, in order: outputs, repartition topics and changelogs."""
+        """Everything sent, in order: outputs, repartition topics and changelogs."""
         return tuple(self._capture.produced)
 
     def pipe_raw(
@@ -451,7 +452,7 @@ class TopologyTestDriver:
             task.punctuate(self._now_ms)
 
     def advance_wall_clock_time(self, duration: timedelta | int) -> None:
-        """Moves the wall clock (milliseconds or timedelta), and runs the punctuations that are due then."""
+        """Advances the wall clock (milliseconds or timedelta) and runs due punctuations."""
         self._now_ms += _milliseconds(duration)
         self._globals.tell_time(self._now_ms)
         for task in self._tasks:
@@ -466,7 +467,7 @@ class TopologyTestDriver:
         return self._now_ms
 
     def commit(self) -> None:
-        """Commits all tasks: caches are flushed, and what they forward is processed."""
+        """Commits all tasks: caches are flushed, and the forwarded records are processed."""
         for task in self._tasks:
             self._commit_task(task)
         self._work()
@@ -476,9 +477,9 @@ class TopologyTestDriver:
         task.post_commit(None)
 
     def restart(self, *, clean: bool = True) -> None:
-        """Ends all tasks and begins again, with stores restored from their changelogs.
+        """Closes all tasks and starts again, with stores restored from their changelogs.
 
-        ``clean`` False: as after a crash. What was not committed is done again, then its results are sent again too.
+        ``clean`` False: as after a crash. Uncommitted records are processed again, and their results are sent again.
         """
         if clean:
             self.commit()
@@ -534,7 +535,7 @@ class TopologyTestDriver:
         return self._store(name)[0].kind
 
     def get_key_value_store(self, name: str, *, timestamped: bool = False, partition: int = 0) -> KeyValueAccess:
-        """A key-value store. ``timestamped``: values are ValueAndTimestamp. What is put there is not logged."""
+        """A key-value store. ``timestamped``: values are ValueAndTimestamp. Writes to it are not logged."""
         return self._access(name, KeyValueAccess, timestamped=timestamped, partition=partition)
 
     def get_timestamped_key_value_store(self, name: str, *, partition: int = 0) -> KeyValueAccess:
@@ -576,7 +577,7 @@ class TopologyTestDriver:
         return total
 
     def metrics(self) -> list[Metric]:
-        """What the processors count by themselves. Rates are over a second of the wall clock at least."""
+        """The metrics of the processors. Rates are over at least a second of the wall clock."""
         passed_ns = max(1_000, self._now_ms - self._began_ms) * 1_000_000
         board = MetricList(Rates(0), passed_ns, self._now_ms)
         for task in self._tasks:
