@@ -7,7 +7,6 @@ of any group protocol (:class:`streamsrt.client.group.GroupMachine`).
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from streamsrt.errors import StreamsError
 from streamsrt.membership import session as machine
@@ -31,6 +30,7 @@ from streamsrt.membership.values import (
     UnknownStatus,
 )
 from streamsrt.wire import types
+from streamsrt.wire.types import Message
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,8 @@ class Member:
         """``version``: the highest heartbeat version that the coordinator and this client share."""
         return self._step(states.CoordinatorFound(version), now_ms)
 
-    def responded(self, response: Any, now_ms: int) -> Step:
+    def responded(self, response: Message, now_ms: int) -> Step:
+        assert isinstance(response, types.StreamsGroupHeartbeatResponse)
         return self._step(states.Answered(response), now_ms)
 
     def request_failed(self, reason: str, now_ms: int) -> Step:
@@ -87,7 +88,7 @@ class Member:
         """When the processing thread was last seen alive. Called before every event."""
         self.session = machine.alive(self.session, at_ms)
 
-    def _step(self, event: Any, now_ms: int) -> Step:
+    def _step(self, event: states.Occurrence, now_ms: int) -> Step:
         known = set(self.session.statuses)
         step = machine.step(self.session, event, now_ms)
         self.session = step.session

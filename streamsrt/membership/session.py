@@ -40,6 +40,7 @@ from streamsrt.membership.state import (
     CoordinatorFound,
     InFlight,
     MemberState,
+    Occurrence,
     OffsetReport,
     OwnedReported,
     Refused,
@@ -76,6 +77,7 @@ from streamsrt.membership.values import (
     TasksLost,
     UnknownStatus,
 )
+from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable
 from streamsrt.wire.private_tags import WHY_ASSIGNED_TAG
 
@@ -87,7 +89,7 @@ SESSION_END_SLACK_MS = 5_000
 Change: TypeAlias = tuple[Session, tuple[Event, ...]]
 
 
-def step(session: Session, event: Any, now_ms: int) -> Step:
+def step(session: Session, event: Occurrence, now_ms: int) -> Step:
     """The next state, and what is to be sent and told. ``event`` is a command of ``values`` or an event of this module."""
     if session.ended:
         return Step(session)
@@ -285,7 +287,9 @@ def _take_endpoints(session: Session, response: Response) -> Change:
     return session, (EndpointsChanged(partitions),)
 
 
-def _topic_partitions(entries: Iterable[Any]) -> frozenset[tuple[str, int]]:
+def _topic_partitions(
+    entries: Iterable[types.StreamsGroupHeartbeatResponse.TopicPartition],
+) -> frozenset[tuple[str, int]]:
     return frozenset((entry.topic, partition) for entry in entries for partition in entry.partitions)
 
 
@@ -317,7 +321,7 @@ def _why(response: Response) -> str:
     return (response.unknown_tags or {}).get(WHY_ASSIGNED_TAG, b"").decode(errors="replace")
 
 
-def _tasks(entries: Iterable[Any]) -> frozenset[Task]:
+def _tasks(entries: Iterable[types.StreamsGroupHeartbeatResponse.TaskIds]) -> frozenset[Task]:
     return frozenset((entry.subtopology_id, partition) for entry in entries for partition in entry.partitions)
 
 
@@ -526,7 +530,7 @@ def _wake_at_ms(session: Session, due_ms: int | None) -> int | None:
     return min(times, default=None)
 
 
-_HANDLERS: dict[type, Callable[[Session, Any, int], Change]] = {
+_HANDLERS: dict[type, Callable[[Session, Any, int], Change]] = {  # an occurrence of that class
     Join: _join,
     ReportOwned: _report_owned,
     OwnedReported: _owned_reported,

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from streamsrt.errors import StreamsError
-from streamsrt.membership.values import NOTHING, Event, GroupMembership, Leave, Status, Task, Tasks
+from streamsrt.membership.values import NOTHING, Command, Event, GroupMembership, Leave, Status, Task, Tasks
 from streamsrt.wire import types
 
 Request: TypeAlias = types.StreamsGroupHeartbeatRequest
@@ -149,6 +149,10 @@ class Refused:
 @dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
+
+
+Occurrence: TypeAlias = Command | OwnedReported | CoordinatorFound | Answered | RequestFailed | Refused | Tick
+"""What a session takes a step for."""
 
 
 @dataclass(frozen=True, slots=True)

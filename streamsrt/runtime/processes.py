@@ -8,12 +8,13 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
-from typing import Any
 
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.runtime.lifecycle import GroupMembershipOperation
 from streamsrt.runtime.supervisor import (
+    Command,
     Failure,
+    Message,
     SetPaused,
     SetThreads,
     ShutDown,
@@ -105,7 +106,7 @@ class StreamProcesses:
             self._ended.set()
             self._began.set()
 
-    def _take(self, message: Any) -> None:
+    def _take(self, message: Message) -> None:
         match message:
             case Summary():
                 self.summary = message
@@ -117,7 +118,7 @@ class StreamProcesses:
             case ShutDown():
                 pass
 
-    def _tell(self, command: Any) -> None:
+    def _tell(self, command: Command) -> None:
         if self._control is not None:
             with self._sending, suppress(OSError):
                 # It has ended by itself: that is known already, or will be in a moment.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.unreadable import unreadable_batch
-from streamsrt.client.values import LATEST, ClientConfig, ProducerConfig, TopicPartition
+from streamsrt.client.values import LATEST, ClientConfig, Fetched, ProducerConfig, TopicPartition
 from streamsrt.errors import DeserializationError, MissingTopicError, UserError
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import Headers, iter_columns
@@ -84,7 +84,7 @@ class Results:
             records.sort(key=lambda record: record[:2])
         return found
 
-    def _records(self, fetched: Any) -> Iterator[ResultRecord]:
+    def _records(self, fetched: Fetched) -> Iterator[ResultRecord]:
         sink = self._sinks.get(fetched.topic, self._default)
         assert sink is not None
         for columns in iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted):

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from streamsrt.errors import StreamsError
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, application_shutdown
@@ -118,6 +118,11 @@ class ShutDown(NamedTuple):
     """The group asked the whole application to end."""
 
 
+Command: TypeAlias = Stop | SetThreads | SetPaused
+Message: TypeAlias = Summary | Failure | ShutDown
+"""What the application's process tells the supervisor, and what it is told."""
+
+
 @dataclass(slots=True)
 class _Worker:
     index: int
@@ -179,7 +184,7 @@ class Supervisor:
         self._tell()
         self._send_up(self._failure or ShutDown())
 
-    def _send_up(self, message: Any) -> None:
+    def _send_up(self, message: Message) -> None:
         if self._control is not None:
             with suppress(OSError):
                 # The application's process is gone: that is noticed when it is read from.
@@ -230,6 +235,7 @@ class Supervisor:
             exit_now(code)
 
     def _wait(self) -> None:
+        # Any: wait() has no type that says that it returns what it was given.
         by_control: dict[Any, _Worker] = {worker.control: worker for worker in self._workers.values()}
         control = [] if self._control is None else [self._control]
         for ready in wait([*control, *by_control], self._interval_s):
@@ -297,7 +303,7 @@ class Supervisor:
             worker.stopping = True
             self._send(worker, Stop(membership))
 
-    def _send(self, worker: _Worker, command: Any) -> None:
+    def _send(self, worker: _Worker, command: Command) -> None:
         with suppress(OSError):
             # One that is gone is noticed when it is read from.
             worker.control.send(command)

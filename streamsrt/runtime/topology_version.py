@@ -16,11 +16,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from streamsrt.client.interface import Administering
 from streamsrt.errors import TopologyMismatchError
 from streamsrt.state.private_files import write_private
+from streamsrt.wire import types
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from topology.graph.diff import diff
 from topology.graph.outline import TopologyOutline, outline
@@ -41,7 +41,9 @@ def check_group(application_id: str, topology: Topology, admin: Administering) -
     check_members(application_id, topology, group)
 
 
-def check_members(application_id: str, topology: Topology, described: Any) -> None:
+def check_members(
+    application_id: str, topology: Topology, described: types.StreamsGroupDescribeResponse.DescribedGroup
+) -> None:
     """Raises TopologyMismatchError where a member of the group runs another topology under the same epoch.
 
     ``described``: the group's entry in the answer to StreamsGroupDescribe; one with an error has no members.
