@@ -1,5 +1,6 @@
 """Kafka Streams semantics for Python, on the streams rebalance protocol.
 
+- ``__main__``  ``python -m streamsrt``: the command
 - ``app``              ``KafkaStreams``: one instance of an application, from its start to its end
 - ``application``      finding an application by its name: ``MODULE:ATTRIBUTE``
 - ``assignment``       who runs which task, as pure functions that broker and client share

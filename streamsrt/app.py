@@ -43,7 +43,7 @@ from streamsrt.runtime.metrics import CLIENT, About, Metric, client_metrics
 from streamsrt.runtime.process_queries import ProcessQueries, QueryChannel, QueryServer
 from streamsrt.runtime.processes import StreamProcesses
 from streamsrt.runtime.results import ResultRecord, Results
-from streamsrt.runtime.supervisor import total_of
+from streamsrt.runtime.supervisor import StreamThreadFailedError, total_of
 from streamsrt.runtime.topology_lock import locked
 from streamsrt.runtime.topology_version import LocalVersion, check_group
 from streamsrt.runtime.tuning import tune_process
@@ -468,10 +468,15 @@ class KafkaStreams(Queryable):
         processes = self._processes
         assert processes is not None
         stopping, quiet_times = False, 0
+        crashed: StreamThreadFailedError | None = None
         while not processes.join(_LOOK_S):
             quiet_times = quiet_times + 1 if processes.summary.quiet else 0
+            if until == "quiet" and processes.summary.failed and not stopping:
+                # Its tasks stay with its member until the session ends: the others are quiet without them.
+                crashed = _crashed_before_quiet()
             is_over = (
-                self._stop_requested
+                crashed is not None
+                or self._stop_requested
                 or (deadline is not None and time.monotonic() >= deadline)
                 or (records is not None and processes.summary.progress.processed_records >= records)
                 or (until == "quiet" and quiet_times >= _QUIET_TIMES)
@@ -479,13 +484,17 @@ class KafkaStreams(Queryable):
             if is_over and not stopping:
                 stopping = True
                 processes.stop(self._leaving)
-        self._join_processes(processes, None)
+        self._join_processes(processes, None, crashed)
 
-    def _join_processes(self, processes: StreamProcesses, timeout_s: float | None) -> bool:
+    def _join_processes(
+        self, processes: StreamProcesses, timeout_s: float | None, crashed: StreamThreadFailedError | None = None
+    ) -> bool:
         if not processes.join(timeout_s):
             return False
         try:
             processes.raise_failure()
+            if crashed is not None:
+                raise crashed
         except BaseException:
             self._enter(State.PENDING_ERROR)
             self._enter(State.ERROR)
@@ -672,3 +681,10 @@ def _check_wrapper(topology: Topology, config: StreamsConfig) -> None:
             "processor.wrapper.class is set, but the topology was built without it: give the setting to "
             "builder.build({...}) too"
         )
+
+
+def _crashed_before_quiet() -> StreamThreadFailedError:
+    return StreamThreadFailedError(
+        "the process of a stream thread crashed before all input was processed (the log says how it ended); what it had "
+        "read is not committed. Run the application again to process the rest"
+    )

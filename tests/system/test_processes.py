@@ -95,6 +95,39 @@ def test_a_process_that_a_record_keeps_is_replaced_and_the_record_named(
     assert {record.value for record in bundled.read("upper")} == {b"A", b"B", b"SLOW", b"C"}
 
 
+CRASHING = """
+import os
+
+from topology import StreamsBuilder, serdes
+
+builder = StreamsBuilder()
+builder.stream("texts", key=serdes.string, value=serdes.string).foreach(lambda key, value: os._exit(7))
+topology = builder.build()
+"""
+
+
+def test_a_run_until_quiet_fails_when_a_process_crashes(bundled: Cluster, tmp_path: Path, application_id: str) -> None:
+    """Its tasks are nobody's until its session ends: the other processes see no input that is left."""
+    (tmp_path / "crashing_app.py").write_text(CRASHING, encoding="utf-8")
+    bundled.make_topics(3, "texts")
+    bundled.write("texts", [Row(b"k", b"v", 1)], 3)
+    run = [sys.executable, "-m", "streamsrt", "run", "crashing_app", "-a", application_id, "-b", bundled.address]
+    options = ["--until", "quiet", "--threads", "2", "--state-dir", str(tmp_path / "state")]
+    done = subprocess.run(
+        [*run, *options],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "ended with exit code 7" in done.stderr
+    assert "crashed before all input was processed" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def get(address: str, path: str) -> tuple[int, Any]:
     connection = http.client.HTTPConnection(address, timeout=60)
     try:
