@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.system import expected
-from tests.system.cluster import Cluster
+from tests.system.cluster import Cluster, Server, connected
 from tests.system.processes import AppProcess
 from tests.system.storm import EXACTLY_ONCE
 from tests.system.test_failures import repartition_topic
@@ -19,9 +22,30 @@ CLASSIC = {
 }
 
 
+@pytest.fixture(
+    params=[
+        "bundled",
+        pytest.param("3.9.1", marks=pytest.mark.kafka),
+        pytest.param("2.8.2", marks=[pytest.mark.kafka, pytest.mark.full]),
+        pytest.param("4.4.0", marks=[pytest.mark.kafka, pytest.mark.full]),
+    ]
+)
+def any_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """The bundled broker, and Apache Kafka without streams groups."""
+    if request.param == "bundled":
+        server: Server = request.getfixturevalue("system_broker")
+    elif request.param == "4.4.0":
+        server = request.getfixturevalue("apache_kafka")
+    else:
+        server = request.getfixturevalue("older_kafka")(request.param)
+    with connected(server) as found:
+        yield found
+
+
 def test_a_killed_instance_is_replaced_by_the_other_one_and_every_result_is_there_once(
-    cluster: Cluster, tmp_path: Path, application_id: str
+    any_cluster: Cluster, tmp_path: Path, application_id: str
 ) -> None:
+    cluster = any_cluster
     lines = expected.text_lines()[:2_000]
     first_half, second_half = expected.halves(lines)
     cluster.make_topics(PARTITIONS, "lines", "word-counts")
