@@ -1,0 +1,149 @@
+"""Members of a classic group on the network thread, with a real broker."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import pytest
+
+from streamsrt.client.group import GroupDriver
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import NewTopic, OffsetAndMetadata
+from streamsrt.membership.classic.member import ClassicMember
+from streamsrt.membership.classic.telling import LeaderSettings
+from streamsrt.membership.values import (
+    NOTHING,
+    AssignmentChanged,
+    GroupMembership,
+    Leave,
+    LeftGroup,
+    ReleaseTasks,
+    ReportOwned,
+    Tasks,
+)
+from streamsrt.wire import types
+from streamsrt.wire.error_codes import ErrorCode
+from tests.fixtures_brokers import BundledBroker
+from tests.streamsrt.client.conftest import Connect
+
+Metadata = types.StreamsGroupHeartbeatRequest
+SESSION_TIMEOUT_MS = 6_000
+PATIENCE_S = 60.0
+
+
+class Running:
+    """A member, and a processing thread that does as it is told whenever it is looked at."""
+
+    def __init__(self, network: NetworkThread, topic: str) -> None:
+        part = Metadata.Subtopology(subtopology_id="s", source_topics=[topic])
+        membership = GroupMembership(
+            group_id=f"group-of-{topic}",
+            member_id="",
+            process_id=str(uuid.uuid4()),
+            topology=Metadata.Topology(epoch=0, subtopologies=[part]),
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+        )
+        settings = LeaderSettings(group_id=membership.group_id, session_timeout_ms=SESSION_TIMEOUT_MS)
+        self.network = network
+        self.group_id = membership.group_id
+        self.machine = ClassicMember(membership, settings, heartbeat_interval_ms=100)
+        self.driver: GroupDriver = network.join_classic_group(self.machine)
+        self.tasks = NOTHING
+        self.has_left = False
+
+    def look(self) -> Tasks:
+        self.network.wait(0.05)
+        for event in self.driver.events():
+            if isinstance(event, AssignmentChanged):
+                self.tasks = event.tasks
+                self.driver.tell(ReportOwned(self.tasks))
+            elif isinstance(event, ReleaseTasks):
+                self.tasks = NOTHING
+                self.driver.tell(ReportOwned(NOTHING))
+            self.has_left = self.has_left or isinstance(event, LeftGroup)
+        return self.tasks
+
+
+def until(holds: bool, deadline: float) -> bool:
+    assert time.monotonic() < deadline, "too late"
+    return holds
+
+
+@pytest.fixture
+def topic(bundled_broker: BundledBroker, connect: Connect, name: str) -> str:
+    admin = connect(bundled_broker.bootstrap_servers).admin
+    created = admin.create_topics([NewTopic(name=f"classic-{name}", partitions=4)])
+    assert created == {f"classic-{name}": None}
+    return f"classic-{name}"
+
+
+def test_members_share_the_tasks_and_take_over_from_one_that_leaves(
+    bundled_broker: BundledBroker, connect: Connect, topic: str
+) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    one = Running(connect(bundled_broker.bootstrap_servers), topic)
+    while not until(len(one.look().active) == 4, deadline):
+        pass
+    other = Running(connect(bundled_broker.bootstrap_servers), topic)
+    while not until(len(one.look().active) == 2 == len(other.look().active), deadline):
+        assert not one.tasks.active & other.tasks.active, "a task of two members"
+    one.driver.tell(Leave())
+    while not until(one.has_left, deadline):
+        one.look()
+        other.look()
+    while not until(len(other.look().active) == 4, deadline):
+        pass
+    assert one.driver.has_ended
+    assert one.driver.member_epoch == -1
+
+
+def test_while_a_join_waits_offsets_are_committed(bundled_broker: BundledBroker, connect: Connect, topic: str) -> None:
+    """A broker reads nothing more from a connection while a JoinGroup waits on it."""
+    deadline = time.monotonic() + PATIENCE_S
+    network = connect(bundled_broker.bootstrap_servers)
+    member = Running(network, topic)
+    while not until(len(member.look().active) == 4, deadline):
+        pass
+    joins_and_is_silent(connect(bundled_broker.bootstrap_servers), member, deadline)
+    before = member.driver.member_epoch
+    joins_and_is_silent(connect(bundled_broker.bootstrap_servers), member, deadline, waits=False)
+    while not until(member.machine.session.rebalance_in_flight is not None, deadline):
+        member.look()
+    # The silent member does not join, so that everybody waits for its session to end.
+    offsets = {(topic, 0): OffsetAndMetadata(7)}
+    network.admin.commit(
+        member.group_id, offsets, member_id=member.driver.member_id, member_epoch=member.driver.member_epoch
+    )
+    assert member.driver.member_epoch == before, "the join has been answered: this shows nothing"
+    while not until(member.driver.member_epoch > before, deadline):
+        member.look()
+
+
+def joins_and_is_silent(network: NetworkThread, member: Running, deadline: float, *, waits: bool = True) -> None:
+    """Somebody else joins the group; ``waits``: until the group has taken it in, and it has synced."""
+    protocol = types.JoinGroupRequest.JoinGroupRequestProtocol(name="streamsrt-1", metadata=b"")
+    request = types.JoinGroupRequest(
+        group_id=member.group_id,
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        rebalance_timeout_ms=SESSION_TIMEOUT_MS,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+    asked = network.request(request, coordinator_of=member.group_id).result(PATIENCE_S)
+    assert asked.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    request.member_id = asked.member_id
+    answer = network.request(request, coordinator_of=member.group_id)
+    while waits and not until(answer.done(), deadline):
+        member.look()
+    if waits:
+        sync = types.SyncGroupRequest(
+            group_id=member.group_id,
+            generation_id=answer.result().generation_id,
+            member_id=request.member_id,
+            protocol_type="consumer",
+            protocol_name="streamsrt-1",
+        )
+        synced = network.request(sync, coordinator_of=member.group_id)
+        while not until(synced.done(), deadline):
+            member.look()
