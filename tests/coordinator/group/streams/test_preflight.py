@@ -161,7 +161,7 @@ def test_a_topology_that_cannot_run_is_refused_and_the_group_stays_as_it_is(line
 @pytest.mark.parametrize(
     ("context", "words"),
     [
-        (replace(CONTEXT, rights=Visitor()), "goes on as it is. Unauthorized to CREATE on topics d."),
+        (replace(CONTEXT, rights=Visitor()), "continues unchanged. Unauthorized to CREATE on topics d."),
         (
             replace(CONTEXT, refusal_of_topic=lambda spec: f"no room for {spec.partitions} partitions."),
             "Internal topics can't be made: d: no room for 2 partitions. Correct what",
