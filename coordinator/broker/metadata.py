@@ -89,7 +89,8 @@ def _metadata_for(
 def _create_or_refuse(broker: Broker, name: str, may_create: bool) -> int:
     try:
         check_name(name)
-        if not (may_create and broker.configs["auto.create.topics.enable"]):
+        # A topic that is being made is waited for: to make it at once would keep all others waiting.
+        if not (may_create and broker.configs["auto.create.topics.enable"]) or broker.topics.is_changing(name):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         broker.topics.create(name, broker.integer("num.partitions"), {})
     except TopicRefusedError as refused:

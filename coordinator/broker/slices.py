@@ -18,6 +18,16 @@ SLICE_S = 0.002
 Result = TypeVar("Result")
 
 
+def whole(steps: Generator[None, None, Result]) -> Result:
+    """What comes out of work that is short enough to be done at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
+
+
 class Slices:
     """The long work of one broker. To be entered (``async with``) before work is run; belongs to one event loop."""
 

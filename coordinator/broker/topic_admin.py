@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Awaitable, Generator, Iterable
+from typing import TypeVar
 
 from coordinator.broker.broker import Answer, Broker, Handler, Request
 from coordinator.broker.config_definitions import TOPIC_CONFIGS
 from coordinator.broker.configs import topic_origins
+from coordinator.broker.slices import whole
 from coordinator.broker.topics import PARTITIONS_PER_REQUEST_MAX, Topic, TopicRefusedError
 from coordinator.log import LogError
 from streamsrt.wire.error_codes import ErrorCode
@@ -24,6 +27,8 @@ from streamsrt.wire.types import (
 )
 
 _HIGH_WATERMARK = -1
+PARTITIONS_AT_ONCE = 32
+T = TypeVar("T")
 
 
 def _total(counts: Iterable[int]) -> int:
@@ -39,25 +44,53 @@ def _check_total(total: int) -> None:
         )
 
 
+def _carried_out(broker: Broker, steps: Generator[None, None, T], partitions: int) -> T | Awaitable[T]:
+    """What comes out of a change of so many partitions, or something to await it. Changes are made in their order."""
+    if partitions <= PARTITIONS_AT_ONCE and not broker.changes:
+        return whole(steps)
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        # There is nobody else to be served meanwhile.
+        return whole(steps)
+    change = loop.create_task(_in_slices(broker, steps))
+    broker.changes.add(change)
+    change.add_done_callback(broker.changes.discard)
+    # As on Kafka, it is done whether or not the client waits for the answer.
+    return asyncio.shield(change)
+
+
+async def _in_slices(broker: Broker, steps: Generator[None, None, T]) -> T:
+    async with broker.slices:
+        return await broker.slices.run(steps)
+
+
 def handle_create_topics(broker: Broker, request: Request) -> Answer:
     message: CreateTopicsRequest = request.message
-    seen = Counter(wanted.name for wanted in message.topics)
     total = _total(max(wanted.num_partitions, len(wanted.assignments)) for wanted in message.topics)
+    if message.validate_only:
+        return whole(_create_topics(broker, message, total))
+    return broker.acknowledged(_carried_out(broker, _create_topics(broker, message, total), total))
+
+
+def _create_topics(
+    broker: Broker, message: CreateTopicsRequest, total: int
+) -> Generator[None, None, CreateTopicsResponse]:
+    seen = Counter(wanted.name for wanted in message.topics)
     answer = CreateTopicsResponse(topics=[])
     for wanted in message.topics:
         try:
             if seen[wanted.name] > 1:
                 raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             _check_total(total)
-            answer.topics.append(_create(broker, wanted, validate_only=message.validate_only))
+            answer.topics.append((yield from _create(broker, wanted, validate_only=message.validate_only)))
         except TopicRefusedError as refused:
             answer.topics.append(_not_created(wanted.name, refused.error_code, str(refused)))
         except LogError as error:
             answer.topics.append(_not_created(wanted.name, error.error_code, str(error)))
-    if message.validate_only:
-        return answer
-    broker.topics_changed()
-    return broker.acknowledged(answer)
+    if not message.validate_only:
+        broker.topics_changed()
+    return answer
 
 
 def _not_created(name: str, code: int, text: str) -> CreateTopicsResponse.CreatableTopicResult:
@@ -97,7 +130,7 @@ def _check_replicas(broker: Broker, assignments: Iterable[list[int]]) -> None:
 
 def _create(
     broker: Broker, wanted: CreateTopicsRequest.CreatableTopic, *, validate_only: bool
-) -> CreateTopicsResponse.CreatableTopicResult:
+) -> Generator[None, None, CreateTopicsResponse.CreatableTopicResult]:
     configs = {config.name: config.value for config in wanted.configs if config.value is not None}
     nulls = ", ".join(config.name for config in wanted.configs if config.value is None)
     if nulls:
@@ -107,7 +140,7 @@ def _create(
     topic = (
         Topic(wanted.name, ZERO_UUID, configs)
         if validate_only
-        else broker.topics.create(wanted.name, partitions, configs)
+        else (yield from broker.topics.creating(wanted.name, partitions, configs))
     )
     return CreateTopicsResponse.CreatableTopicResult(
         name=topic.name,
@@ -130,6 +163,16 @@ def _create(
 def handle_delete_topics(broker: Broker, request: Request) -> Answer:
     message: DeleteTopicsRequest = request.message
     wanted = message.topics or [DeleteTopicsRequest.DeleteTopicState(name=name) for name in message.topic_names]
+    known = [
+        broker.topics.get(each.name) if each.name is not None else broker.topics.by_id(each.topic_id) for each in wanted
+    ]
+    partitions = sum(len(topic.partitions) for topic in known if topic is not None)
+    return broker.acknowledged(_carried_out(broker, _delete_topics(broker, wanted), partitions))
+
+
+def _delete_topics(
+    broker: Broker, wanted: list[DeleteTopicsRequest.DeleteTopicState]
+) -> Generator[None, None, DeleteTopicsResponse]:
     seen = Counter((each.name, each.topic_id) for each in wanted)
     answer = DeleteTopicsResponse(responses=[])
     for each in wanted:
@@ -142,7 +185,7 @@ def handle_delete_topics(broker: Broker, request: Request) -> Answer:
                 raise TopicRefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             topic = _to_delete(broker, each)
             result.name, result.topic_id = topic.name, topic.id
-            broker.topics.delete(topic)
+            yield from broker.topics.deleting(topic)
         except TopicRefusedError as refused:
             result.error_code, result.error_message = refused.error_code, str(refused)
         except LogError as error:
@@ -151,7 +194,7 @@ def handle_delete_topics(broker: Broker, request: Request) -> Answer:
             for log in topic.partitions:
                 broker.purgatory.wake(log)
     broker.topics_changed()
-    return broker.acknowledged(answer)
+    return answer
 
 
 def _to_delete(broker: Broker, wanted: DeleteTopicsRequest.DeleteTopicState) -> Topic:
@@ -184,7 +227,14 @@ def _check_not_internal(topic: Topic) -> None:
 
 
 def handle_create_partitions(broker: Broker, request: Request) -> Answer:
-    message = request.message
+    message: CreatePartitionsRequest = request.message
+    total = 0 if message.validate_only else _total(wanted.count for wanted in message.topics)
+    return broker.acknowledged(_carried_out(broker, _create_partitions(broker, message), total))
+
+
+def _create_partitions(
+    broker: Broker, message: CreatePartitionsRequest
+) -> Generator[None, None, CreatePartitionsResponse]:
     seen = Counter(wanted.name for wanted in message.topics)
     total = _total(wanted.count for wanted in message.topics)
     answer = CreatePartitionsResponse(results=[])
@@ -199,13 +249,13 @@ def handle_create_partitions(broker: Broker, request: Request) -> Answer:
             _check_total(total)
             topic = _to_grow(broker, wanted)
             if not message.validate_only:
-                broker.topics.add_partitions(topic, wanted.count)
+                yield from broker.topics.adding_partitions(topic, wanted.count)
         except TopicRefusedError as refused:
             result.error_code, result.error_message = refused.error_code, str(refused)
         except LogError as error:
             result.error_code, result.error_message = error.error_code, str(error)
     broker.topics_changed()
-    return broker.acknowledged(answer)
+    return answer
 
 
 def _to_grow(broker: Broker, wanted: CreatePartitionsRequest.CreatePartitionsTopic) -> Topic:

@@ -6,7 +6,9 @@
    come back: what an interrupted deletion left is removed at the next start, and before the name is used again.
 3. Partition logs are opened when the broker starts and when a topic is made; the registry owns them. The directories of
    a new partition are made before its record is written: a failure leaves neither.
-4. Records of a topic that the registry's log has never heard of are set aside at a start, not deleted.
+4. To make or remove thousands of partitions takes long: it is done in steps, between which others are served. Who needs a
+   topic that is being changed (its name, its partition count) finishes the change first: changes are seen in their order.
+5. Records of a topic that the registry's log has never heard of are set aside at a start, not deleted.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import orjson
 
@@ -29,6 +31,7 @@ from coordinator.broker.config_definitions import (
     topic_defaults,
 )
 from coordinator.broker.keyed_log import KeyedLog
+from coordinator.broker.slices import whole
 from coordinator.log import Fsync, LogConfig, LogDirectory, LogError, LogStorageError, PartitionLog, TimestampType
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.wire.compression import Compression
@@ -56,8 +59,12 @@ INTERNAL_LOGS = frozenset({METADATA_TOPIC, BROKER_LOG, GROUP_CONFIGS_LOG, PRODUC
 """Logs in the data directory that are no topics; no topic can have such a name."""
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
+PARTITIONS_PER_STEP = 4
 NAME_LENGTH_MAX = 249
 _LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+Steps: TypeAlias = "Generator[None, None, None]"
 
 
 class TopicRefusedError(Exception):
@@ -130,6 +137,27 @@ def log_config(values: Mapping[str, Value], fsync: Fsync, unpacked_bytes_max: in
     )
 
 
+class _Change:
+    """A change of one topic, in steps. ``error``: why it was not done."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self.is_over = False
+        self.error: LogError | None = None
+
+    def step(self) -> None:
+        try:
+            next(self._steps)
+        except StopIteration:
+            self.is_over = True
+        except LogError as error:
+            self.is_over, self.error = True, error
+
+    def end(self) -> None:
+        """Undoes what is not whole."""
+        self._steps.close()
+
+
 class TopicRegistry:
     """All topics of the broker and their partition logs."""
 
@@ -150,6 +178,7 @@ class TopicRegistry:
         self._by_id: dict[bytes, Topic] = {}
         self._rows = KeyedLog(directory, METADATA_TOPIC, fsync=fsync)
         self._image: TopicsImage | None = None
+        self._unfinished: dict[str, _Change] = {}
 
     # ------------------------------------------------------------------------------------------------------------ read
 
@@ -204,12 +233,14 @@ class TopicRegistry:
         self._remove_strays({name: row["partitions"] for name, row in rows.items()})
         for name, row in rows.items():
             topic = Topic(name, bytes.fromhex(row["id"]), row["configs"])
-            self._open(topic, row["partitions"])
+            config = self._log_config(self.effective_configs(topic))
+            topic.partitions += [self._directory.partition(name, i, config) for i in range(row["partitions"])]
             self._publish(topic)
 
     def check_create(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         """Raises :class:`TopicRefusedError` where :meth:`create` would."""
         check_name(name)
+        self._finish(name)
         if name in self._topics:
             raise TopicRefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if name in INTERNAL_LOGS:
@@ -227,7 +258,7 @@ class TopicRegistry:
         if "." not in name and "_" not in name:
             return
         folded = name.replace(".", "_")
-        for other in self._topics:
+        for other in (*self._topics, *self._unfinished):
             if other.replace(".", "_") == folded:
                 raise TopicRefusedError(
                     ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
@@ -242,18 +273,55 @@ class TopicRegistry:
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
         """Makes a topic, durably. Raises :class:`TopicRefusedError`, or the log's errors."""
+        return whole(self.creating(name, partitions, configs))
+
+    def creating(self, name: str, partitions: int, configs: Mapping[str, str]) -> Generator[None, None, Topic]:
+        """As :meth:`create`, in steps."""
         self.check_create(name, partitions, configs)
         topic = Topic(name, self._new_id(), dict(configs))
-        self._grow(topic, partitions)
-        self._publish(topic)
+        yield from self._change(name, self._grow(topic, partitions))
         return topic
+
+    def _change(self, name: str, steps: Steps) -> Steps:
+        change = self._unfinished[name] = _Change(steps)
+        try:
+            while True:
+                change.step()
+                if change.is_over:
+                    break
+                yield
+        finally:
+            self._unfinished.pop(name, None)
+            change.end()
+        if change.error is not None:
+            raise change.error
+
+    def is_changing(self, name: str | None) -> bool:
+        """Whether a change of this topic has begun and is not whole."""
+        return name in self._unfinished
+
+    def _finish(self, name: str) -> None:
+        """Has a change that has begun done to its end; whoever began it is told what became of it."""
+        change = self._unfinished.get(name)
+        while change is not None and not change.is_over:
+            change.step()
 
     def delete(self, topic: Topic) -> None:
         """Removes a topic with its records."""
+        whole(self.deleting(topic))
+
+    def deleting(self, topic: Topic) -> Steps:
+        """As :meth:`delete`, in steps: the topic is gone after the first."""
+        self._finish(topic.name)
         self._rows.put(topic.name, None)
         del self._topics[topic.name], self._by_id[topic.id]
         self._changed()
+        yield from self._change(topic.name, self._remove(topic))
+
+    def _remove(self, topic: Topic) -> Steps:
         for partition in range(len(topic.partitions)):
+            if partition and not partition % PARTITIONS_PER_STEP:
+                yield
             try:
                 self._directory.delete(topic.name, partition)
             except OSError as error:
@@ -261,6 +329,7 @@ class TopicRegistry:
 
     def check_growth(self, topic: Topic, count: int) -> None:
         """Raises :class:`TopicRefusedError` where :meth:`add_partitions` would."""
+        self._finish(topic.name)
         present = len(topic.partitions)
         if count <= present:
             raise TopicRefusedError(
@@ -270,9 +339,12 @@ class TopicRegistry:
 
     def add_partitions(self, topic: Topic, count: int) -> None:
         """Raises the number of partitions to ``count``. Raises :class:`TopicRefusedError`, or the log's errors."""
+        whole(self.adding_partitions(topic, count))
+
+    def adding_partitions(self, topic: Topic, count: int) -> Steps:
+        """As :meth:`add_partitions`, in steps."""
         self.check_growth(topic, count)
-        self._grow(topic, count)
-        self._changed()
+        yield from self._change(topic.name, self._grow(topic, count))
 
     def set_configs(self, topic: Topic, configs: Mapping[str, str]) -> None:
         """Replaces the topic's own settings. Raises :class:`TopicRefusedError`."""
@@ -298,33 +370,39 @@ class TopicRegistry:
                 log.config = config
 
     def close(self) -> None:
+        for change in self._unfinished.values():
+            change.end()
         self._topics.clear()
         self._by_id.clear()
 
     # -------------------------------------------------------------------------------------------------------- internals
 
-    def _open(self, topic: Topic, count: int) -> None:
+    def _grow(self, topic: Topic, count: int) -> Steps:
+        """Makes partitions, then writes and shows that they are there; after a failure, or a stop, there is neither."""
+        present, made = len(topic.partitions), list[PartitionLog]()
         config = self._log_config(self.effective_configs(topic))
-        for partition in range(len(topic.partitions), count):
-            topic.partitions.append(self._directory.partition(topic.name, partition, config))
-
-    def _grow(self, topic: Topic, count: int) -> None:
-        """Makes partitions and then writes that they are there; after a failure there is neither."""
-        present = len(topic.partitions)
         try:
             for partition in range(present, count):
+                if made and not len(made) % PARTITIONS_PER_STEP:
+                    yield
                 if self._directory.partition_path(topic.name, partition).exists():
                     self._directory.delete(topic.name, partition)
-            self._open(topic, count)
+                made.append(self._directory.partition(topic.name, partition, config))
+            topic.partitions += made
             self._write(topic)
         except OSError as error:
             self._shrink(topic, present, count)
             raise LogStorageError(
                 self._directory.path, error, f"topic {topic.name} could not get partitions"
             ) from error
-        except LogError:
+        except (LogError, GeneratorExit):
             self._shrink(topic, present, count)
             raise
+        # The settings may be others than those of the beginning.
+        config = self._log_config(self.effective_configs(topic))
+        for log in made:
+            log.config = config
+        self._publish(topic)
 
     def _shrink(self, topic: Topic, present: int, count: int) -> None:
         del topic.partitions[present:]
