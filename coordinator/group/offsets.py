@@ -236,4 +236,5 @@ def topics_read_by(group: Group | None, names: Iterable[str]) -> set[str]:
         return set()
     known = group.soft.configuration
     topology = group.topology if known is None else known.resolved
-    return {name for part in topology.subtopologies for name in part.input_topics}
+    versions = (topology, *group.topologies_run())
+    return {name for one in versions for part in one.subtopologies for name in part.input_topics}

@@ -4,6 +4,8 @@ Values in, values out. Of ours it imports :mod:`streamsrt.wire` only. The same g
 
 - ``assignor``          task assignors: one interface, and the table of those that there are
 - ``configuration``     what a topology means for the topics that there are: tasks, internal topics, and what is wrong
+- ``handover``          the target of a group whose members run several versions of its topology: warm, in steps, and back
+                        if it has to be
 - ``highly_available``  the assignor ``highly_available``: tasks with state run where their state is, and move once it
                         is where they are to go
 - ``patterns``          source topics by pattern: what the patterns of a topology mean for the topics that there are
@@ -17,4 +19,6 @@ Values in, values out. Of ours it imports :mod:`streamsrt.wire` only. The same g
 - ``topic_pattern``     patterns of topic names, which have RE2's syntax
 - ``topics``            topics as values: those that there are, and one to create
 - ``topology``          the topology of a streams group as its members describe it, as a value
+- ``versions``          which tasks of two versions of a topology get in each other's way, and what of them changes hands
+                        together
 """

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from streamsrt.assignment import highly_available, sticky
 from streamsrt.assignment.placement import AssignorMember
-from streamsrt.assignment.tasks import Tasks
+from streamsrt.assignment.tasks import TaskId, Tasks
 
 
 class AssignorSettings(NamedTuple):
@@ -27,7 +27,8 @@ class AssignorSettings(NamedTuple):
 
 
 class TaskAssignmentSpec(NamedTuple):
-    """A group to assign. ``task_counts``: tasks of each subtopology; ``stateful``: the subtopologies with state.
+    """A group to assign. ``task_counts``: tasks of each subtopology; ``stateful``: the subtopologies with state;
+    ``excluded``: tasks of these that members with another version of the topology run.
 
     Of two members of one process the later one is the one whose task offsets were heard last.
     """
@@ -36,6 +37,7 @@ class TaskAssignmentSpec(NamedTuple):
     task_counts: Mapping[str, int]
     stateful: frozenset[str]
     settings: AssignorSettings
+    excluded: frozenset[TaskId] = frozenset()
 
 
 class TaskAssignor(Protocol):
@@ -58,6 +60,7 @@ class StickyAssignor:
         return sticky.assign(
             spec.members,
             task_counts=spec.task_counts,
+            excluded=spec.excluded,
             stateful=spec.stateful,
             num_standby_replicas=spec.settings.num_standby_replicas,
             rack_tags=spec.settings.rack_tags,
@@ -74,6 +77,7 @@ class HighlyAvailableAssignor:
         return highly_available.assign(
             spec.members,
             task_counts=spec.task_counts,
+            excluded=spec.excluded,
             stateful=spec.stateful,
             num_standby_replicas=settings.num_standby_replicas,
             num_warmup_replicas=settings.num_warmup_replicas,

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from streamsrt.assignment import sticky
 from streamsrt.assignment.placement import AssignorMember, Placement
 from streamsrt.assignment.progress import Progress
-from streamsrt.assignment.tasks import TaskId, Tasks
+from streamsrt.assignment.tasks import TaskId, Tasks, tasks_of
 
 ROUNDS_MAX = 5
 
@@ -39,6 +39,7 @@ class _Problem:
     num_standby_replicas: int
     num_warmup_replicas: int
     rack_tags: tuple[str, ...]
+    excluded: frozenset[TaskId]
     progress: Progress
 
 
@@ -51,11 +52,12 @@ def assign(
     num_warmup_replicas: int,
     acceptable_recovery_lag: int,
     rack_tags: tuple[str, ...] = (),
+    excluded: frozenset[TaskId] = frozenset(),
 ) -> dict[str, Tasks]:
     """Target tasks by member id; see ``sticky.assign`` for what the arguments have in common with it."""
     heard = list(members)
     progress = Progress(heard, acceptable_recovery_lag)
-    problem = _Problem(task_counts, stateful, num_standby_replicas, num_warmup_replicas, rack_tags, progress)
+    problem = _Problem(task_counts, stateful, num_standby_replicas, num_warmup_replicas, rack_tags, excluded, progress)
     ordered = sorted(heard, key=lambda member: member.member_id)
     had = {member.member_id: member.previous for member in ordered}
     for _ in range(ROUNDS_MAX):
@@ -85,7 +87,7 @@ def _assigned(members: list[AssignorMember], problem: _Problem) -> dict[str, Tas
     moves = [task for task in late if _settle(work, task, ideal[task], problem.progress)]
     warmups = _warm_up(work, moves, ideal, problem.num_warmup_replicas)
     if problem.num_standby_replicas:
-        tasks = [TaskId(name, p) for name, count in problem.task_counts.items() for p in range(count)]
+        tasks = tasks_of(problem.task_counts, problem.excluded)
         work.assign_standby([task for task in tasks if task.subtopology_id in problem.stateful])
     return {
         member.member_id: Tasks(
@@ -107,6 +109,7 @@ def _ideal_owners(members: list[AssignorMember], problem: _Problem) -> dict[Task
         task_counts=problem.task_counts,
         stateful=problem.stateful,
         num_standby_replicas=0,
+        excluded=problem.excluded,
     )
     return {task: name for name, tasks in ideal.items() for task in tasks.active}
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from streamsrt.assignment.placement import AssignorMember, Placement
-from streamsrt.assignment.tasks import TaskId, Tasks
+from streamsrt.assignment.tasks import TaskId, Tasks, tasks_of
 
 ROUNDS_MAX = 5
 
@@ -30,17 +30,19 @@ def assign(
     stateful: frozenset[str],
     num_standby_replicas: int,
     rack_tags: tuple[str, ...] = (),
+    excluded: frozenset[TaskId] = frozenset(),
 ) -> dict[str, Tasks]:
     """Target tasks by member id.
 
     ``task_counts``: tasks of each subtopology. ``stateful``: the subtopologies with state. ``rack_tags``: tags of the
-    clients in which the copies of a task are to differ. Without a member that may take new tasks, tasks that nobody has
-    stay unassigned.
+    clients in which the copies of a task are to differ. ``excluded``: tasks that are not to be assigned. Without a member
+    that may take new tasks, tasks that nobody has stay unassigned.
     """
     ordered = sorted(members, key=lambda member: member.member_id)
     had = {member.member_id: member.previous for member in ordered}
+    tasks = tasks_of(task_counts, excluded)
     for _ in range(ROUNDS_MAX):
-        made = _assigned(ordered, task_counts, stateful, num_standby_replicas, rack_tags)
+        made = _assigned(ordered, tasks, stateful, num_standby_replicas, rack_tags)
         if made == had or is_as_good(had, made, ordered, rack_tags):
             return had
         had = made
@@ -50,13 +52,12 @@ def assign(
 
 def _assigned(
     members: list[AssignorMember],
-    task_counts: Mapping[str, int],
+    tasks: list[TaskId],
     stateful: frozenset[str],
     num_standby_replicas: int,
     rack_tags: tuple[str, ...],
 ) -> dict[str, Tasks]:
     work = Placement(members, num_standby_replicas, rack_tags)
-    tasks = [TaskId(name, partition) for name, count in task_counts.items() for partition in range(count)]
     work.assign_active(tasks)
     if num_standby_replicas:
         work.assign_standby([task for task in tasks if task.subtopology_id in stateful])

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from streamsrt.assignment.assignor import (
     HIGHLY_AVAILABLE,
@@ -22,8 +21,6 @@ from streamsrt.assignment.configuration import Configuration
 from streamsrt.assignment.placement import AssignorMember
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 from streamsrt.assignment.topology import Topology
-
-NONE_CHANGED: frozenset[str] = frozenset()
 
 
 class AssignedTwiceError(Exception):
@@ -46,19 +43,15 @@ def targets(
     members: Sequence[AssignorMember],
     configuration: Configuration,
     settings: AssignorSettings,
-    *,
-    changed: frozenset[str] = NONE_CHANGED,
 ) -> Mapping[str, Tasks]:
     """The target of every member, by member id. Raises AssignedTwiceError.
 
-    ``members``: of two in one process the later one is the one whose task offsets were heard last. ``changed``:
-    subtopologies whose tasks are other tasks since a topology update, or gone. A member that still runs the old topology
-    cannot keep them.
+    ``members``: of two in one process the later one is the one whose task offsets were heard last.
     """
     if not configuration.is_ready:
-        return {member.member_id: _kept(member, changed, configuration.runnable) for member in members}
-    made = _assigned([_without(member, changed) for member in members], configuration, settings)
-    twice = _twice_in_a_process(members, made)
+        return {member.member_id: _kept(member, configuration.runnable) for member in members}
+    made = _assigned(members, configuration, settings)
+    twice = twice_in_a_process(members, made)
     if twice is not None:
         raise AssignedTwiceError(twice)
     return made
@@ -72,7 +65,7 @@ def _assigned(
     return assignor.assign(TaskAssignmentSpec(members, configuration.task_counts, stateful, settings))
 
 
-def _twice_in_a_process(members: Iterable[AssignorMember], made: Mapping[str, Tasks]) -> TaskId | None:
+def twice_in_a_process(members: Iterable[AssignorMember], made: Mapping[str, Tasks]) -> TaskId | None:
     processes = {member.member_id: member.process_id for member in members}
     seen: set[tuple[str, TaskId]] = set()
     for name, tasks in made.items():
@@ -83,23 +76,16 @@ def _twice_in_a_process(members: Iterable[AssignorMember], made: Mapping[str, Ta
     return None
 
 
-def _without(member: AssignorMember, changed: frozenset[str]) -> AssignorMember:
-    if not changed:
-        return member
-    previous = _only(member.previous, lambda task: task.subtopology_id not in changed)
-    running = frozenset(task for task in member.running if task.subtopology_id not in changed)
-    return replace(member, previous=previous, running=running)
-
-
-def _kept(member: AssignorMember, changed: frozenset[str], runnable: Mapping[str, int]) -> Tasks:
+def _kept(member: AssignorMember, runnable: Mapping[str, int]) -> Tasks:
     if not member.is_stale:
         return NO_TASKS
 
     def is_kept(task: TaskId) -> bool:
-        return task.subtopology_id not in changed and task.partition < runnable.get(task.subtopology_id, 0)
+        return task.partition < runnable.get(task.subtopology_id, 0)
 
-    return _only(member.previous, is_kept)
+    return only(member.previous, is_kept)
 
 
-def _only(tasks: Tasks, wanted: Callable[[TaskId], bool]) -> Tasks:
+def only(tasks: Tasks, wanted: Callable[[TaskId], bool]) -> Tasks:
+    """The tasks that are wanted, in the roles that they have."""
     return Tasks(*(frozenset(filter(wanted, role)) for role in (tasks.active, tasks.standby, tasks.warmup)))

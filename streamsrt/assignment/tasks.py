@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -40,6 +40,12 @@ class Tasks:
 
 
 NO_TASKS = Tasks()
+
+
+def tasks_of(counts: Mapping[str, int], excluded: frozenset[TaskId] = frozenset()) -> list[TaskId]:
+    """The tasks of subtopologies with so many tasks each, without those that are excluded."""
+    tasks = [TaskId(name, partition) for name, count in counts.items() for partition in range(count)]
+    return [task for task in tasks if task not in excluded] if excluded else tasks
 
 
 class _TaskIds(Protocol):

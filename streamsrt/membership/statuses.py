@@ -13,8 +13,8 @@ from streamsrt.membership.values import Status, StatusCode
 ADVICE: Mapping[StatusCode, str] = MappingProxyType(
     {
         StatusCode.STALE_TOPOLOGY: (
-            "This member keeps its tasks and gets no new ones. Restart it with the version of the application that the "
-            "group runs"
+            "This member goes on with its tasks until members with the newer version take them over. Restart it with the "
+            "version of the application that the group runs"
         ),
         StatusCode.MISSING_SOURCE_TOPICS: (
             "No task runs until they exist. Create them (streamsrt topics create NAME --partitions N), or correct the names "

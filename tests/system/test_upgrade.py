@@ -138,17 +138,18 @@ def test_numbered_subtopologies_hand_over_what_they_share(
         before = partitions_of(drill.members["A"].tasks("active"), "0")
         logged = drill.changelog_ends("delays-per-hour"), drill.changelog_ends("airlines")
         roll(drill, "A")
+        # One of three members runs version 2: half of the partitions, of the two subtopologies, are its share.
         progress = drill.members["A"].wait_for(
             lambda line: (
-                list(line["tasks"].values()).count("active running") == 2 * PARTITIONS and line["state"] == "RUNNING"
+                list(line["tasks"].values()).count("active running") == PARTITIONS and line["state"] == "RUNNING"
             ),
-            "it has every task of version 2",
+            "it has its share of version 2",
         )
         assert {member.topology_epoch for member in drill.described().members} == {0, 1}
-        # Its own partitions lie in its stores, under the old and the new number; those of the others are restored.
+        # Its own partitions lie in its stores, under the old and the new number; only those of the others are restored.
         of_others = sum(ends[partition] for ends in logged for partition in set(range(PARTITIONS)) - before)
         added = sum(drill.changelog_ends("delays-per-hour").values()) - sum(logged[0].values())
-        assert 0 < progress["restored_records"] <= of_others + added
+        assert progress["restored_records"] <= of_others + added
         for name in ("B", "C"):
             roll(drill, name)
         drill.finish()

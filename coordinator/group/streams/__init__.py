@@ -8,6 +8,7 @@
 - ``departure``         how members go: for good, for a while, or because they were silent or did not give tasks back
 - ``describe``          what StreamsGroupDescribe and ListGroups say about a streams group
 - ``heartbeat``         one heartbeat of a streams group (KIP-1071, "Request Handling")
+- ``holders``           who holds a task that a member is to have, whatever version of the topology it runs
 - ``preflight``         whether a topology that a member brings may become that of a group that runs another one
 - ``reasons``           why a group gets a new assignment, and what moves with it, in words
 - ``records``           records of a streams group, made from state values

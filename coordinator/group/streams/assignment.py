@@ -6,17 +6,19 @@ A target in which a process has a task twice is a mistake of the assignor: it is
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from coordinator.group.config import StreamsGroupConfig
 from coordinator.group.streams.records import bumped_epoch, metadata_record, target_metadata_record, target_record
 from coordinator.group.streams.state import StreamsGroup, TaskOffsets
 from coordinator.group.values import GroupRecord
-from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.configuration import Configuration, configure
+from streamsrt.assignment.handover import handed_over
 from streamsrt.assignment.placement import AssignorMember
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED
-from streamsrt.assignment.targets import NONE_CHANGED, AssignedTwiceError, targets
+from streamsrt.assignment.targets import AssignedTwiceError
 from streamsrt.assignment.tasks import NO_TASKS
+from streamsrt.assignment.topics import TopicsImage
 
 logger = logging.getLogger("coordinator.groups")
 
@@ -46,27 +48,34 @@ def bump_record(
     )
 
 
+def older_configurations(
+    group: StreamsGroup, image: TopicsImage, is_visible: Callable[[str], bool] | None = None
+) -> list[Configuration]:
+    """What older topologies that members still run mean for the topics that there are, the newest first."""
+    return [configure(one, image, is_visible) for one in group.topologies_run() if one is not group.topology]
+
+
 def target_records(
     group: StreamsGroup,
-    configuration: Configuration,
+    configurations: Sequence[Configuration],
     config: StreamsGroupConfig,
     reports: Mapping[str, TaskOffsets],
     *,
     now_ms: int,
-    changed: frozenset[str] = NONE_CHANGED,
 ) -> list[GroupRecord]:
     """Records that bring the target assignment to the group epoch: changed members, then the epoch.
 
-    ``reports``: the task offsets of each member that reports them, the newest last. ``changed``: subtopologies whose tasks
-    are other tasks since a topology update, or gone.
+    ``configurations``: of the group's topology, then of older ones that members run, the newest first. ``reports``: the task
+    offsets of each member that reports them, the newest last.
     """
     silent = [name for name in group.members if name not in reports]
     members = [
         _assignor_member(group, name, reports.get(name))
         for name in (*silent, *(name for name in reports if name in group.members))
     ]
+    epochs = {name: member.topology_epoch for name, member in group.members.items()}
     try:
-        made = targets(members, configuration, config.assignor_settings, changed=changed)
+        made = handed_over(members, epochs, configurations, config.assignor_settings)
     except AssignedTwiceError as error:
         logger.error("group %s: %s: not assigned", group.group_id, error)
         return []

@@ -15,9 +15,10 @@ from dataclasses import replace
 from coordinator.group.config import GroupConfig, StreamsGroupConfig
 from coordinator.group.members import find_member
 from coordinator.group.refusal import Refused
-from coordinator.group.streams.assignment import bump_record, target_records
+from coordinator.group.streams.assignment import bump_record, older_configurations, target_records
 from coordinator.group.streams.creation import creation_detail, next_creation, raised_retention
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, leave
+from coordinator.group.streams.holders import holders
 from coordinator.group.streams.preflight import check_update, forbidden_topics, unauthorized_detail
 from coordinator.group.streams.records import (
     current_record,
@@ -40,8 +41,9 @@ from streamsrt.assignment.configuration import (
     Configuration,
     configure,
 )
-from streamsrt.assignment.reconcile import NEVER_ASSIGNED, Current, Holders, MemberState, reconcile
-from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
+from streamsrt.assignment.reconcile import NEVER_ASSIGNED, Current, MemberState, reconcile
+from streamsrt.assignment.targets import only
+from streamsrt.assignment.tasks import NO_TASKS, Tasks
 from streamsrt.assignment.topics import TopicsImage
 from streamsrt.assignment.topology import Topology
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
@@ -123,7 +125,6 @@ class _Heartbeat:
         self.soft: dict[str, object] = {}
         self.timers: list[Timer | CancelTimer] = []
         self.effects: list[Effect] = []
-        self.changed: frozenset[str] = frozenset()
         self.topology_updated = False
 
     def decide(self, requested: Topology | None) -> GroupDecision:
@@ -131,6 +132,7 @@ class _Heartbeat:
         member, needs_bump = self._update_member(admitted, requested)
         statuses: list[tuple[int, str]] = []
         topology = self._take_topology(requested)
+        self._forget_other_tasks(admitted, member)
         self._take_offsets()
         if member.topology_epoch < topology.epoch:
             detail = (
@@ -299,7 +301,6 @@ class _Heartbeat:
                 f"Topology epoch {requested.epoch} is too far ahead of the topology epoch {known.epoch} of group "
                 f"{self.group.group_id}: the next one is {known.epoch + 1}.",
             )
-        self.changed = requested.changed_since(known)
         return self._write_topology()
 
     def _check_digest(self, known: Topology) -> None:
@@ -321,10 +322,23 @@ class _Heartbeat:
 
     def _write_topology(self) -> Topology:
         assert self.request.topology is not None
-        self._write(topology_record(self.group.group_id, self.request.topology))
+        self._write(topology_record(self.group.group_id, self.request.topology, self.group.topologies_run()))
         self.topology_updated = True
         assert self.group.topology is not None
         return self.group.topology
+
+    def _forget_other_tasks(self, stored: Member | None, member: Member) -> None:
+        """What was to be given to a member that comes back with another topology may be other tasks now."""
+        target = self.group.targets.get(member.member_id)
+        if not target or stored is None or stored.topology_epoch == member.topology_epoch:
+            return
+        known = self.before.topologies()
+        old = next((one for one in known if one.epoch == stored.topology_epoch), Topology(stored.topology_epoch, ()))
+        assert self.group.topology is not None
+        same = {part.id for part in old.subtopologies} - self.group.topology.changed_since(old)
+        kept = only(target, lambda task: task.subtopology_id in same)
+        if kept != target:
+            self._write(target_record(self.group.group_id, member.member_id, kept))
 
     def _preflight(self, member: Member, configuration: Configuration) -> None:
         known = self.before.topology
@@ -355,6 +369,10 @@ class _Heartbeat:
         self.soft |= {"configuration": made, "image": self.image}
         return made
 
+    def _configurations(self, newest: Configuration) -> list[Configuration]:
+        rights = self.context.rights
+        return [newest, *older_configurations(self.group, self.image, None if rights is None else rights.may_describe)]
+
     def _bump_epoch(self, configuration: Configuration, needed: bool) -> None:
         group = self.group
         record = bump_record(group, configuration, self.config.assignment_configs, needed=needed)
@@ -380,11 +398,10 @@ class _Heartbeat:
             self._write(
                 *target_records(
                     group,
-                    configuration,
+                    self._configurations(configuration),
                     self.config,
                     self._soft().task_offsets,
                     now_ms=self.now_ms,
-                    changed=self.changed,
                 )
             )
             group = self.group
@@ -535,7 +552,8 @@ def assign_after_delay(
         known = group.soft.configuration
         fits = known is not None and known.topology == group.topology
         configuration = known if known is not None and fits else configure(group.topology, image)
-        records += target_records(group, configuration, config, group.soft.task_offsets, now_ms=now_ms)
+        configurations = [configuration, *older_configurations(group, image)]
+        records += target_records(group, configurations, config, group.soft.task_offsets, now_ms=now_ms)
     return Decision(records=tuple(records), soft=(SoftUpdate(group.group_id, soft),))
 
 
@@ -549,37 +567,3 @@ def _assignor_view(member: Member) -> tuple[object, ...]:
         member.user_endpoint,
         member.topology_epoch,
     )
-
-
-def holders(group: StreamsGroup, member: Member) -> Holders:
-    name, process = member.member_id, member.process_id
-    blocked: set[int] | None = None
-
-    def active(task: TaskId) -> bool:
-        nonlocal blocked
-        if any(other != name for other in group.active_owners.get(task, ())):
-            return True
-        if blocked is None:
-            blocked = _partitions_of_old_tasks(group, name)
-        return task.partition in blocked
-
-    def in_process(task: TaskId) -> bool:
-        holders = (*group.active_owners.get(task, ()), *group.passive_holders.get(task, ()))
-        return any(other != name and group.members[other].process_id == process for other in holders)
-
-    return Holders(active, in_process)
-
-
-def _partitions_of_old_tasks(group: StreamsGroup, member_id: str) -> set[int]:
-    """Partitions of active tasks that other members with an older topology still have to give back.
-
-    Such a task may read the topics of a task that has another id in the group's topology; that it is about the same
-    partition number is all that is known for sure.
-    """
-    found: set[int] = set()
-    for name, member in group.members.items():
-        if name != member_id and group.is_stale(member):
-            current = group.current.get(name, NEVER_ASSIGNED)
-            kept = group.targets.get(name, NO_TASKS).active - current.pending.active
-            found.update(task.partition for task in (current.assigned.active | current.pending.active) - kept)
-    return found

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from coordinator.group.streams.state import CLASSIC_TAG, Member, StreamsGroup, classic_tag
+from coordinator.group.streams.state import CLASSIC_TAG, OLDER_TAG, Member, StreamsGroup, classic_tag
 from coordinator.group.values import GroupRecord
 from coordinator.machine.values import Record
 from streamsrt.assignment.reconcile import Current
 from streamsrt.assignment.tasks import TaskId, Tasks, grouped, wire_tasks
+from streamsrt.assignment.topology import InternalTopic, Subtopology, Topology
 from streamsrt.wire import types
+from streamsrt.wire.messages import encode_record_value
 
 
 def metadata_record(
@@ -48,8 +50,10 @@ def epoch_record(group: StreamsGroup) -> GroupRecord:
     )
 
 
-def topology_record(group_id: str, wire: types.StreamsGroupHeartbeatRequest.Topology) -> GroupRecord:
-    """The topology that a member sent, in the member's order."""
+def topology_record(
+    group_id: str, wire: types.StreamsGroupHeartbeatRequest.Topology, older: Sequence[Topology] = ()
+) -> GroupRecord:
+    """The topology that a member sent, in the member's order. ``older``: those that members still run, the newest first."""
     value = types.StreamsGroupTopologyValue
     written = value(
         epoch=wire.epoch,
@@ -72,8 +76,52 @@ def topology_record(group_id: str, wire: types.StreamsGroupHeartbeatRequest.Topo
             )
             for part in wire.subtopologies
         ],
+        unknown_tags=_older_tag(older),
     )
     return Record(types.StreamsGroupTopologyKey(group_id=group_id), written)
+
+
+def _older_tag(older: Sequence[Topology]) -> dict[int, bytes] | None:
+    if not older:
+        return None
+    value = types.StreamsGroupTopologyValue
+    written = value(
+        epoch=older[0].epoch,
+        subtopologies=[_record_subtopology(part) for part in older[0].subtopologies],
+        unknown_tags=_older_tag(older[1:]),
+    )
+    return {OLDER_TAG: encode_record_value(written)}
+
+
+def _record_subtopology(part: Subtopology) -> types.StreamsGroupTopologyValue.Subtopology:
+    value = types.StreamsGroupTopologyValue
+    repartitions = [topic.name for topic in part.repartition_sources]
+    return value.Subtopology(
+        subtopology_id=part.id,
+        source_topics=list(part.source_topics),
+        source_topic_regex=list(part.source_patterns),
+        state_changelog_topics=[_written_topic(topic) for topic in part.changelogs],
+        repartition_sink_topics=list(part.repartition_sinks),
+        repartition_source_topics=[_written_topic(topic) for topic in part.repartition_sources],
+        copartition_groups=[
+            value.CopartitionGroup(
+                source_topics=[at for at, name in enumerate(part.source_topics) if name in group],
+                source_topic_regex=[at for at, name in enumerate(part.source_patterns) if name in group],
+                repartition_source_topics=[at for at, name in enumerate(repartitions) if name in group],
+            )
+            for group in part.copartition_groups
+        ],
+    )
+
+
+def _written_topic(topic: InternalTopic) -> types.StreamsGroupTopologyValue.TopicInfo:
+    config = types.StreamsGroupTopologyValue.TopicConfig
+    return types.StreamsGroupTopologyValue.TopicInfo(
+        name=topic.name,
+        partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        topic_configs=[config(key=key, value=value) for key, value in topic.configs],
+    )
 
 
 def member_record(group_id: str, member: Member) -> GroupRecord:

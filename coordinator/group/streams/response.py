@@ -11,6 +11,7 @@ from coordinator.group.streams.state import Endpoint, Member, StreamsGroup
 from streamsrt.assignment.configuration import Configuration
 from streamsrt.assignment.reconcile import Current
 from streamsrt.assignment.tasks import TaskId, Tasks, grouped, wire_tasks
+from streamsrt.assignment.topology import Topology
 from streamsrt.wire.types import StreamsGroupHeartbeatResponse as Response
 
 
@@ -63,26 +64,38 @@ def partitions_by_endpoint(
         endpoint = group.members[name].user_endpoint
         current = group.current.get(name)
         if endpoint is not None and current is not None:
-            found.append(_endpoint(endpoint, current.assigned, configuration))
+            topology = _topology_of(group, group.members[name], configuration)
+            found.append(_endpoint(endpoint, current.assigned, topology, configuration))
     return found
 
 
-def _endpoint(endpoint: Endpoint, assigned: Tasks, configuration: Configuration) -> Response.EndpointToPartitions:
+def _topology_of(group: StreamsGroup, member: Member, configuration: Configuration) -> Topology:
+    """The topology whose tasks the member has."""
+    older = {one.epoch: one for one in group.older}
+    return older.get(member.topology_epoch, configuration.resolved)
+
+
+def _endpoint(
+    endpoint: Endpoint, assigned: Tasks, topology: Topology, configuration: Configuration
+) -> Response.EndpointToPartitions:
     return Response.EndpointToPartitions(
         user_endpoint=Response.Endpoint(host=endpoint.host, port=endpoint.port),
-        active_partitions=_topic_partitions(assigned.active, configuration),
-        standby_partitions=_topic_partitions(assigned.standby, configuration),
+        active_partitions=_topic_partitions(assigned.active, topology, configuration),
+        standby_partitions=_topic_partitions(assigned.standby, topology, configuration),
     )
 
 
-def _topic_partitions(tasks: Iterable[TaskId], configuration: Configuration) -> list[Response.TopicPartition]:
+def _topic_partitions(
+    tasks: Iterable[TaskId], topology: Topology, configuration: Configuration
+) -> list[Response.TopicPartition]:
     if not configuration.is_ready:
         return []
-    parts = {part.id: part for part in configuration.resolved.subtopologies}
+    parts = {part.id: part for part in topology.subtopologies}
     found = []
     for name, partitions in grouped(tasks):
         for topic in parts[name].input_topics if name in parts else ():
-            count = configuration.partition_counts[topic]
+            # A topic that only the older topology reads has no other count that is known here.
+            count = configuration.partition_counts.get(topic, max(partitions) + 1)
             present = [partition for partition in partitions if partition < count]
             if present:
                 found.append(Response.TopicPartition(topic=topic, partitions=present))

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -25,6 +25,9 @@ from streamsrt.wire.messages import decode_record_value, encode_record_value
 LEFT_FOR_A_WHILE = -2
 CLASSIC_TAG = 10_000
 """The tag of a member's record that Apache Kafka does not have: there, members of the two protocols never meet."""
+OLDER_TAG = 10_000
+"""The tag of the topology's record with the topology before it, if members still ran that one: a record's value of its own,
+with the tag for the one before that. Apache Kafka forgets it with the update."""
 
 
 class Endpoint(NamedTuple):
@@ -101,6 +104,7 @@ class StreamsGroup:
     validated_topology_epoch: int = -1
     assignment_configs: tuple[tuple[str, str], ...] = ()
     topology: Topology | None = None
+    older: tuple[Topology, ...] = ()
     assignment_epoch: int = 0
     assignment_timestamp_ms: int = 0
     members: Mapping[str, Member] = field(default_factory=dict)
@@ -123,6 +127,15 @@ class StreamsGroup:
 
     def is_stale(self, member: Member) -> bool:
         return self.topology is not None and member.topology_epoch < self.topology.epoch
+
+    def topologies(self) -> tuple[Topology, ...]:
+        """The group's topology, then older ones as far as they are known, the newest first."""
+        return () if self.topology is None else (self.topology, *self.older)
+
+    def topologies_run(self) -> tuple[Topology, ...]:
+        """Those that members run."""
+        run = {member.topology_epoch for member in self.members.values()}
+        return tuple(one for one in self.topologies() if one.epoch in run)
 
 
 class StreamsGroupBuilder(GroupBuilder[StreamsGroup]):
@@ -150,6 +163,7 @@ class StreamsGroupBuilder(GroupBuilder[StreamsGroup]):
 
     def set_topology(self, value: types.StreamsGroupTopologyValue | None) -> None:
         self._fields["topology"] = None if value is None else topology_of(value)
+        self._fields["older"] = () if value is None else tuple(_older(value))
 
     def set_assignment_metadata(self, value: types.StreamsGroupTargetAssignmentMetadataValue | None) -> None:
         self._fields["assignment_epoch"] = 0 if value is None else value.assignment_epoch
@@ -170,6 +184,12 @@ class StreamsGroupBuilder(GroupBuilder[StreamsGroup]):
         self._move("active_owners", member_id, _active(old), _active(new or NEVER_ASSIGNED))
         self._move("passive_holders", member_id, _passive(old), _passive(new or NEVER_ASSIGNED))
         self._set("current", member_id, new)
+
+
+def _older(value: types.StreamsGroupTopologyValue) -> Iterator[Topology]:
+    while value.unknown_tags and OLDER_TAG in value.unknown_tags:
+        value = decode_record_value(types.StreamsGroupTopologyValue, value.unknown_tags[OLDER_TAG])
+        yield topology_of(value)
 
 
 def _active(current: Current) -> frozenset[TaskId]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from coordinator.group.streams.state import StreamsGroup, TaskOffsets
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED
 from streamsrt.assignment.tasks import NO_TASKS, TaskId
+from streamsrt.assignment.versions import versions_of
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 
 Wire = list[StreamsGroupHeartbeatRequest.TaskOffset]
@@ -36,21 +37,37 @@ def with_report(
     return {**{name: report for name, report in known.items() if name != request.member_id}, request.member_id: new}
 
 
-def lag_of(reports: Mapping[str, TaskOffsets], member_id: str, task: TaskId) -> int | None:
-    """How far a member is behind with a task, None where its offset or every end offset is unknown."""
-    offset = reports.get(member_id, NONE_REPORTED).offsets.get(task)
-    ends = [end for report in reports.values() if (end := report.end_offsets.get(task)) is not None]
-    return None if offset is None or not ends else max(ends) - offset
-
-
 def has_caught_up(
     group: StreamsGroup, reports: Mapping[str, TaskOffsets], member_id: str, acceptable_recovery_lag: int
 ) -> bool:
     """Whether a warm-up task of this member is near enough to its end to be assigned otherwise."""
     warmups = group.targets.get(member_id, NO_TASKS).warmup
     held = group.current.get(member_id, NEVER_ASSIGNED).assigned.warmup
-    lags = (lag_of(reports, member_id, task) for task in warmups & held)
+    lags = (_lag_of(group, reports, member_id, task) for task in warmups & held)
     return any(lag is not None and lag <= acceptable_recovery_lag for lag in lags)
+
+
+def _lag_of(group: StreamsGroup, reports: Mapping[str, TaskOffsets], member_id: str, task: TaskId) -> int | None:
+    """How far a member is behind with a task, None where its offset or every end offset is unknown.
+
+    Members with an older topology may have another task under the same id.
+    """
+    offset = reports.get(member_id, NONE_REPORTED).offsets.get(task)
+    if offset is None:
+        return None
+    ends = [
+        end
+        for name, report in reports.items()
+        if (end := report.end_offsets.get(task)) is not None and _is_of_newest(group, name, task)
+    ]
+    return max(ends) - offset if ends else None
+
+
+def _is_of_newest(group: StreamsGroup, member_id: str, task: TaskId) -> bool:
+    member = group.members.get(member_id)
+    if member is None or group.topology is None or not group.is_stale(member):
+        return True
+    return versions_of(group.topology, group.older).is_of_lead(member.topology_epoch, task.subtopology_id)
 
 
 def _by_task(wire: Wire) -> Mapping[TaskId, int]:

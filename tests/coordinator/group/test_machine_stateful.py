@@ -13,14 +13,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from coordinator.group.config import GroupConfig
 from coordinator.group.state import Group
 from coordinator.group.streams.describe import state_name
-from coordinator.group.streams.state import StreamsGroup
+from coordinator.group.streams.state import Member, StreamsGroup
 from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.shard.shard import Shard
-from streamsrt.assignment.configuration import MISSING_INTERNAL_TOPICS
+from streamsrt.assignment.configuration import MISSING_INTERNAL_TOPICS, configure
 from streamsrt.assignment.patterns import resolve
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks, task_set, wire_tasks
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.assignment.topology import Subtopology, topology_of
+from streamsrt.assignment.versions import versions_of
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from tests.coordinator.group.memory_log import MemoryLog
 from tests.streamsrt.assignment.notation import subtopology
@@ -38,17 +39,29 @@ TOPOLOGIES = [
             ["0: source=w changelog=d", "1: source=t", "2: source=u,v changelog=c"],
             ["a: source=u,v changelog=c", "1: source=t"],
             ["a: source=u,v changelog=c", "1: pattern=t|x.*"],
+            ["a: source=v changelog=c,e", "1: source=u sink=r", "2: repartition=r changelog=d"],
+            ["a: source=v changelog=c sink=q", "1: source=t", "2: repartition=q changelog=d"],
+            ["a: source=v changelog=c,d", "1: source=t,u"],
         ]
     )
 ]
 NEWEST_EPOCH = len(TOPOLOGIES) - 1
-PARTITIONS = {"t": 3, "u": 2, "v": 2, "w": 3, "r": 2}
+PARTITIONS = {"t": 3, "u": 2, "v": 2, "w": 3, "r": 2, "q": 2}
 EVERY_TOPIC = TopicsImage.of(*(TopicImage(bytes(16), name, count) for name, count in (*PARTITIONS.items(), ("x1", 2))))
 PARTS: list[dict[str, Subtopology]] = [
     {part.id: part for part in resolve(topology_of(topology), EVERY_TOPIC).topology.subtopologies}
     for topology in TOPOLOGIES
 ]
 ACCEPTABLE_LAG = 100
+
+
+State = tuple[frozenset[str], int]
+
+
+def state_of(epoch: int, task: TaskId) -> State:
+    """What tasks with the same state have in common: changelogs and partition. Without changelogs, what they read."""
+    inputs, changelogs = PARTS[epoch][task.subtopology_id].resources
+    return changelogs or inputs, task.partition
 
 
 @dataclass
@@ -66,7 +79,16 @@ class Client:
     away: bool = False
     refused: list[int] = field(default_factory=list)
     reports: bool = False
-    positions: dict[TaskId, int] = field(default_factory=dict)
+    positions: dict[State, int] = field(default_factory=dict)
+
+    def state(self, task: TaskId) -> State:
+        return state_of(self.topology, task)
+
+    def known(self) -> list[TaskId]:
+        """Tasks of its topology that it has state of, on its disk or open."""
+        parts = PARTS[self.topology]
+        tasks = (TaskId(name, partition) for name in sorted(parts) for partition in range(3))
+        return [task for task in tasks if self.state(task) in self.positions]
 
 
 class GroupLife(RuleBasedStateMachine):
@@ -84,7 +106,7 @@ class GroupLife(RuleBasedStateMachine):
 
     def begin(self, *, delay_ms: int, interval_ms: int, standbys: int, warmups: int, first_epoch: int) -> None:
         self.warmups = warmups
-        self.ends: dict[TaskId, int] = {}
+        self.ends: dict[State, int] = {}
         self.config = GroupConfig.parse(
             {
                 "group.streams.initial.rebalance.delay.ms": str(delay_ms),
@@ -198,11 +220,11 @@ class GroupLife(RuleBasedStateMachine):
 
     def restore(self, client: Client, *, caught_up: bool) -> None:
         """Active tasks write to their changelogs, the others follow: to the end, or somewhat."""
-        for task in client.open.active:
-            self.ends[task] = client.positions[task] = self.ends.get(task, 0) + 150
-        for task in client.open.passive:
-            end = self.ends.setdefault(task, 1000)
-            client.positions[task] = end if caught_up else min(end, client.positions.get(task, 0) + 300)
+        for state in map(client.state, client.open.active):
+            self.ends[state] = client.positions[state] = self.ends.get(state, 0) + 150
+        for state in map(client.state, client.open.passive):
+            end = self.ends.setdefault(state, 1000)
+            client.positions[state] = end if caught_up else min(end, client.positions.get(state, 0) + 300)
 
     def pick(self, data: st.DataObject) -> Client | None:
         return self.clients[data.draw(st.sampled_from(sorted(self.clients)))] if self.clients else None
@@ -229,11 +251,13 @@ class GroupLife(RuleBasedStateMachine):
         )
         if client.reports:
             at = StreamsGroupHeartbeatRequest.TaskOffset
-            known = sorted(client.positions.items())
-            request.task_offsets = [at(subtopology_id=t[0], partition=t[1], offset=offset) for t, offset in known]
+            known = client.known()
+            request.task_offsets = [
+                at(subtopology_id=t[0], partition=t[1], offset=client.positions[client.state(t)]) for t in known
+            ]
             request.task_end_offsets = [
-                at(subtopology_id=t[0], partition=t[1], offset=self.ends[t])
-                for t, _ in known
+                at(subtopology_id=t[0], partition=t[1], offset=self.ends[client.state(t)])
+                for t in known
                 if t in client.open.active | client.open.passive
             ]
         before, timers, end = self.shard.state, self.shard.timers.as_dict(), self.log.log_end_offset
@@ -246,6 +270,7 @@ class GroupLife(RuleBasedStateMachine):
         else:
             self.what_has_caught_up_is_no_warm_up_task_any_more(client)
             self.a_topology_update_that_is_taken_can_run(before.groups.get(GROUP))
+            self.who_is_left_behind_goes_on_until_another_is_warm(before.groups.get(GROUP))
         client.failed = lost or bool(response.error_code)
         self.a_member_that_is_left_behind_only_loses_tasks()
         if lost:
@@ -349,23 +374,45 @@ class GroupLife(RuleBasedStateMachine):
     def a_member_has_only_tasks_that_its_topology_has(self) -> None:
         group = self.group
         assert group.topology is not None or not group.members
-        now = {name: part.resources for name, part in PARTS[group.topology.epoch].items()} if group.topology else {}
         for name, member in group.members.items():
             known = PARTS[member.topology_epoch]
             target, current = group.targets.get(name, NO_TASKS), group.current[name]
-            for task in target.active | target.passive:
-                if group.epoch == group.assignment_epoch:
-                    assert now[task.subtopology_id] == known[task.subtopology_id].resources
-            for tasks in (current.assigned, current.pending):
+            for tasks in (target, current.assigned, current.pending):
                 assert {task.subtopology_id for task in tasks.active | tasks.passive} <= known.keys()
 
     @invariant()
+    def no_two_targets_share_a_partition(self) -> None:
+        group, held = self.group, Counter[tuple[str, int]]()
+        for name, target in group.targets.items():
+            for task in target.active:
+                inputs, changelogs = PARTS[group.members[name].topology_epoch][task.subtopology_id].resources
+                held.update((topic, task.partition) for topic in inputs | changelogs)
+        assert not [place for place, count in held.items() if count > 1]
+
+    @invariant()
+    def older_topologies_are_known_while_members_run_them(self) -> None:
+        group = self.group
+        known = {topology.epoch for topology in group.topologies()}
+        assert {member.topology_epoch for member in group.members.values()} <= known
+        for topology in group.topologies():
+            assert topology == topology_of(TOPOLOGIES[topology.epoch])
+
+    @invariant()
     def a_member_that_is_left_behind_only_loses_tasks(self) -> None:
+        """Of those that are no other tasks in the newest version, while that one runs."""
         group, before = self.group, self.targets
         self.targets = {name: target.active | target.passive for name, target in group.targets.items()}
+        known = group.soft.configuration
+        if group.topology is None or known is None or not known.is_ready:
+            return
+        if all(group.is_stale(member) for member in group.members.values()):
+            return
+        bundles = versions_of(group.topology, group.topologies_run()[1:]).bundles
         for name, tasks in self.targets.items():
-            if group.is_stale(group.members[name]):
-                assert tasks <= before.get(name, tasks)
+            member = group.members[name]
+            if group.is_stale(member):
+                names = {name for bundle in bundles for name in bundle.ids.get(member.topology_epoch, ())}
+                assert {t for t in tasks if t.subtopology_id not in names} <= before.get(name, tasks)
 
     @invariant()
     def warm_up_tasks_are_bounded(self) -> None:
@@ -377,8 +424,36 @@ class GroupLife(RuleBasedStateMachine):
         if not client.reports or group.epoch > group.assignment_epoch:
             return
         target = group.targets.get(client.member_id, NO_TASKS)
-        for task in target.warmup & client.open.warmup & client.positions.keys():
-            assert self.ends[task] - client.positions[task] > ACCEPTABLE_LAG
+        for state in map(client.state, target.warmup & client.open.warmup):
+            if state in client.positions:
+                assert self.ends[state] - client.positions[state] > ACCEPTABLE_LAG
+
+    def who_is_left_behind_goes_on_until_another_is_warm(self, before: Group | None) -> None:
+        """A changelog goes from an older version to the newest when who is to have it has caught up."""
+        group = self.group
+        if not isinstance(before, StreamsGroup) or not self.warmups or group.targets == before.targets:
+            return
+        processes = Counter(member.process_id for member in group.members.values())
+        for name, member in group.members.items():
+            if not group.is_stale(member) or before.members.get(name) != member or not self.topics_are_right():
+                continue
+            lost = before.targets.get(name, NO_TASKS).active - group.targets.get(name, NO_TASKS).active
+            states = {state_of(member.topology_epoch, task) for task in lost if self.is_changed(member, task)}
+            for client in self.clients.values():
+                if client.reports and client.topology == self.newest and processes[client.process_id] == 1:
+                    tasks = group.targets.get(client.member_id, NO_TASKS).active
+                    for state in states & {client.state(task) for task in tasks}:
+                        assert self.ends[state] - client.positions[state] <= ACCEPTABLE_LAG
+
+    def is_changed(self, member: Member, task: TaskId) -> bool:
+        """Whether a task with state is another one in the newest version."""
+        mine = PARTS[member.topology_epoch][task.subtopology_id]
+        theirs = PARTS[self.newest].get(task.subtopology_id)
+        return mine.is_stateful and (theirs is None or theirs.resources != mine.resources)
+
+    def topics_are_right(self) -> bool:
+        known = self.group.soft.configuration
+        return known is not None and known.is_ready
 
     def a_topology_update_that_is_taken_can_run(self, before: Group | None) -> None:
         group = self.group
@@ -432,10 +507,29 @@ class GroupLife(RuleBasedStateMachine):
         if not staying:
             return
         assert state_name(self.group, self.image()) == "Stable"
+        self.every_partition_has_a_task()
         for client in staying:
             current = self.group.current[client.member_id]
             assert current.assigned == client.given == self.group.targets[client.member_id]
             assert not current.assigned.warmup
+
+    def every_partition_has_a_task(self) -> None:
+        """Of each subtopology of the newest version that anybody runs, or of an older one in its place."""
+        group = self.group
+        run, *older = group.topologies_run()
+        if not configure(run, self.image()).is_ready:
+            return  # only the topics of the group's topology are put right here
+        versions = versions_of(run, tuple(older))
+        running = {
+            (group.members[name].topology_epoch, *task)
+            for name, current in group.current.items()
+            for task in current.assigned.active
+        }
+        for name, part in PARTS[run.epoch].items():
+            instead = [each for each in versions.bundles if name in each.ids.get(run.epoch, ())]
+            ids = instead[0].ids if instead else {one.epoch: {name} for one in (run, *older)}
+            for partition in range(max(self.topics[topic] for topic in part.input_topics if topic in self.topics)):
+                assert any((epoch, each, partition) in running for epoch in ids for each in ids[epoch]), name
 
 
 GroupLife.TestCase.settings = settings(

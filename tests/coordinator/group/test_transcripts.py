@@ -159,6 +159,11 @@ def test_an_upgrade_and_a_way_back_where_old_and_new_tasks_share_a_changelog() -
     check("upgrade_shared_changelog")
 
 
+@pytest.mark.requirement("SG-119", "SG-125", "SG-231")
+def test_a_changed_subtopology_goes_over_warm_and_comes_back_when_the_new_version_dies() -> None:
+    check("upgrade_handed_over_warm")
+
+
 @pytest.mark.requirement(
     "SG-170",
     "SG-171",

@@ -42,14 +42,8 @@ def test_while_topics_are_missing_only_members_with_an_older_topology_have_tasks
     assert not configuration.is_ready
     made = targets(members, configuration, AssignorSettings())
     assert made == {"old": Tasks(frozenset({TaskId("a", 0), TaskId("a", 1)})), "new": NO_TASKS}
-    assert targets(members, configuration, AssignorSettings(), changed=frozenset({"a"}))["old"] == NO_TASKS
 
 
-def test_tasks_of_changed_subtopologies_are_nobodys_any_more() -> None:
+def test_a_member_with_an_older_topology_keeps_what_it_has() -> None:
     old = AssignorMember("old", "P1", HAS_A, is_stale=True, running=HAS_A.active)
-    members, configuration = [old, AssignorMember("new", "P2", NO_TASKS)], configured("a: source=a", a=3)
-    assert targets(members, configuration, AssignorSettings(), changed=frozenset({"a"})) == {
-        "old": NO_TASKS,
-        "new": HAS_A,
-    }
-    assert targets(members[:1], configuration, AssignorSettings()) == {"old": HAS_A}
+    assert targets([old], configured("a: source=a", a=3), AssignorSettings()) == {"old": HAS_A}

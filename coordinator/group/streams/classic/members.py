@@ -33,7 +33,8 @@ from coordinator.group.streams.classic.user_data import (
 )
 from coordinator.group.streams.departure import SESSION, remove_members
 from coordinator.group.streams.describe import configuration_of
-from coordinator.group.streams.heartbeat import handle_classic_join, holders
+from coordinator.group.streams.heartbeat import handle_classic_join
+from coordinator.group.streams.holders import holders
 from coordinator.group.streams.state import ClassicSide, Endpoint, Member, StreamsGroup, applied
 from coordinator.group.values import GroupDecision, Reply, RequestContext, SoftUpdate
 from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey

@@ -1,0 +1,323 @@
+"""The target of a group whose members run several versions of its topology: warm, in steps, and back if it has to be.
+
+1. The newest version that has a member leads. Its tasks are assigned as those of a group that runs this version alone; a
+   member with an older one keeps what is the same in both and gets nothing new of it. While topics of the lead are missing,
+   members with older versions than the group's keep what needs none of the missing ones, and nobody gets anything.
+2. A bundle (:mod:`~streamsrt.assignment.versions`) stays with the members that run an older version until the lead is warm:
+   a member of the lead has the state of each of its tasks, to the acceptable recovery lag. Tasks without state, and those
+   whose members report no offsets, have nothing to wait for.
+3. It changes hands partition by partition, as many as are the share of the lead's members in all members. What has to
+   change hands as a whole does when at least half of the members run the lead.
+4. What the lead runs it keeps while each task has its member. A partition of which a member died goes to another member of
+   the lead that is warm, within the share; else back to those that run an older version: of those, to the version that
+   runs, else to the newest.
+5. Members that run an older version keep the tasks of a bundle that they have. A task that nobody has goes to who has it as
+   a standby task, else to who has most of its state, else to who has the fewest.
+6. A member of the lead that is warm, and has to wait, has the task as a standby task; one that is not, as a warm-up task.
+   There are no more warm-up tasks than ``num_warmup_replicas`` in all. No process has tasks of two versions of a bundle's
+   partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from streamsrt.assignment.assignor import HIGHLY_AVAILABLE, TASK_ASSIGNORS, AssignorSettings, TaskAssignmentSpec
+from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.placement import AssignorMember
+from streamsrt.assignment.progress import Progress
+from streamsrt.assignment.targets import AssignedTwiceError, assignor_name, only, twice_in_a_process
+from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
+from streamsrt.assignment.versions import Bundle, Versions, versions_of
+
+Roles = dict[str, set[TaskId]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """What changes hands at one moment: a bundle with one partition of it, or with all. ``number``: its place among them."""
+
+    number: int
+    bundle: Bundle
+    partitions: range
+
+    def tasks(self, epoch: int, counts: Mapping[str, int]) -> frozenset[TaskId]:
+        names = self.bundle.ids.get(epoch, frozenset())
+        return frozenset(TaskId(name, p) for name in names for p in self.partitions if p < counts.get(name, 0))
+
+
+def handed_over(
+    members: Sequence[AssignorMember],
+    epochs: Mapping[str, int],
+    configurations: Sequence[Configuration],
+    settings: AssignorSettings,
+) -> Mapping[str, Tasks]:
+    """The target of every member, by member id. Raises AssignedTwiceError.
+
+    ``members``: of two in one process the later one is the one whose task offsets were heard last. ``epochs``: the version
+    that each runs, by its topology epoch. ``configurations``: the group's topology and older ones, as far as they are known,
+    the newest first, for the topics that there are.
+    """
+    run = set(epochs.values())
+    lead, *older = [one for one in configurations if one.topology.epoch in run] or configurations
+    if not lead.is_ready:
+        return _kept(members, epochs, configurations)
+    return _HandOver(members, epochs, lead, older, settings).targets()
+
+
+def _kept(
+    members: Sequence[AssignorMember], epochs: Mapping[str, int], configurations: Sequence[Configuration]
+) -> dict[str, Tasks]:
+    """While topics are missing: members with older versions keep what needs none of those."""
+    newest = configurations[0]
+    runnable = {one.topology.epoch: _runnable(one) for one in configurations}
+
+    def kept(member: AssignorMember) -> Tasks:
+        epoch = epochs[member.member_id]
+        counts = runnable.get(epoch, runnable[newest.topology.epoch])
+        if epoch == newest.topology.epoch:
+            return NO_TASKS
+        return only(member.previous, lambda task: task.partition < counts.get(task.subtopology_id, 0))
+
+    return {member.member_id: kept(member) for member in members}
+
+
+def _runnable(configuration: Configuration) -> Mapping[str, int]:
+    return configuration.task_counts if configuration.is_ready else configuration.runnable
+
+
+class _HandOver:
+    """A target in the making."""
+
+    def __init__(
+        self,
+        members: Sequence[AssignorMember],
+        epochs: Mapping[str, int],
+        lead: Configuration,
+        older: Sequence[Configuration],
+        settings: AssignorSettings,
+    ) -> None:
+        self._epochs = epochs
+        self._lead = lead
+        self._epoch = lead.topology.epoch
+        self._settings = settings
+        self._counts = {one.topology.epoch: _runnable(one) for one in (lead, *older)}
+        self._versions: Versions = versions_of(lead.topology, tuple(one.topology for one in older))
+        self._members = {member.member_id: member for member in members}
+        self._views = [self._view(member) for member in self._members.values()]
+        self._progress = Progress(self._views, settings.acceptable_recovery_lag)
+        self._stateful = frozenset(part.id for part in lead.topology.subtopologies if part.is_stateful)
+        self._leading = [name for name in self._members if epochs[name] == self._epoch]
+        self._assignor = assignor_name(settings, lead.topology)
+        self._owned = {task for view in self._views for task in view.previous.active}
+        self._running: dict[int, set[TaskId]] = {}
+        for name, member in self._members.items():
+            self._running.setdefault(epochs[name], set()).update(member.previous.active)
+        self._pieces = list(self._cut())
+
+    def targets(self) -> dict[str, Tasks]:
+        behind = _Behind(self._members, self._epochs, self._views)
+        left = {piece: epoch for piece in self._pieces if (epoch := self._fallback(piece)) is not None}
+        for piece, epoch in left.items():
+            behind.place(piece.tasks(epoch, self._counts[epoch]), epoch)
+        taken, warming = self._chosen(left, behind)
+        for piece in taken:
+            behind.drop(piece.tasks(left[piece], self._counts[left[piece]]), left.pop(piece))
+        excluded = frozenset(task for piece in left for task in self._lead_tasks(piece))
+        made = dict(self._assigned(excluded))
+        for name, tasks in behind.made().items():
+            made[name] = Tasks(made[name].active | tasks.active, made[name].standby | tasks.standby, made[name].warmup)
+        self._warm_up(made, warming, behind, left)
+        twice = twice_in_a_process(self._members.values(), made)
+        if twice is not None:
+            raise AssignedTwiceError(twice)
+        return made
+
+    def _view(self, member: AssignorMember) -> AssignorMember:
+        """The member with those tasks only that are tasks of the lead."""
+        epoch = self._epochs[member.member_id]
+
+        def is_lead(task: TaskId) -> bool:
+            return self._versions.is_of_lead(epoch, task.subtopology_id)
+
+        return replace(
+            member,
+            is_stale=epoch < self._epoch,
+            previous=only(member.previous, is_lead),
+            running=frozenset(filter(is_lead, member.running)),
+            offsets=None if member.offsets is None else {t: at for t, at in member.offsets.items() if is_lead(t)},
+            end_offsets={t: at for t, at in member.end_offsets.items() if is_lead(t)},
+        )
+
+    def _cut(self) -> Iterator[_Piece]:
+        number = 0
+        for bundle in self._versions.bundles:
+            counts = [self._counts[epoch].get(name, 0) for epoch, names in bundle.ids.items() for name in sorted(names)]
+            count = max(counts, default=0)
+            for partitions in [range(count)] if bundle.is_whole else [range(p, p + 1) for p in range(count)]:
+                yield _Piece(number, bundle, partitions)
+                number += 1
+
+    def _lead_tasks(self, piece: _Piece) -> frozenset[TaskId]:
+        return piece.tasks(self._epoch, self._counts[self._epoch])
+
+    def _fallback(self, piece: _Piece) -> int | None:
+        """The older version that may run the piece: the one that does, else the newest that can; None where none can."""
+        able = [
+            epoch
+            for epoch in sorted(piece.bundle.ids, reverse=True)
+            if epoch < self._epoch and piece.bundle.ids[epoch] <= self._counts[epoch].keys()
+        ]
+        for epoch in able:
+            tasks = piece.tasks(epoch, self._counts[epoch])
+            if tasks & self._running.get(epoch, set()):
+                return epoch
+        return able[0] if able else None
+
+    # What the lead takes
+
+    def _chosen(self, left: Mapping[_Piece, int], behind: _Behind) -> tuple[list[_Piece], list[_Piece]]:
+        """Of the pieces that an older version may run: those that the lead runs from here on, and those that it warms up."""
+        taken: list[_Piece] = []
+        warming: list[_Piece] = []
+        waiting = []
+        for piece in left:
+            tasks = self._lead_tasks(piece)
+            if tasks and tasks <= self._owned and not self._runs_behind(piece, left[piece]):
+                taken.append(piece)
+            elif tasks:
+                waiting.append(piece)
+        held = {t for view in self._views if not view.is_stale for t in (*view.previous.passive, *view.previous.active)}
+        waiting.sort(key=lambda piece: (not self._lead_tasks(piece) & held, piece.partitions.start, piece.number))
+        free = self._share(left) - sum(not piece.bundle.is_whole for piece in taken)
+        half = 2 * len(self._leading) >= len(self._members)
+        for piece in waiting:
+            if not (half if piece.bundle.is_whole else free > 0):
+                continue
+            free -= not piece.bundle.is_whole
+            (taken if self._is_warm(piece, left[piece], behind) else warming).append(piece)
+        return taken, warming
+
+    def _runs_behind(self, piece: _Piece, epoch: int) -> bool:
+        """Whether members with this older version have tasks of the piece that are not the lead's as well."""
+        tasks = piece.tasks(epoch, self._counts[epoch]) - {
+            task for task in self._lead_tasks(piece) if self._versions.is_of_lead(epoch, task.subtopology_id)
+        }
+        return bool(tasks & self._running.get(epoch, set()))
+
+    def _share(self, left: Iterable[_Piece]) -> int:
+        pieces = sum(not piece.bundle.is_whole and bool(self._lead_tasks(piece)) for piece in left)
+        return -(-pieces * len(self._leading) // len(self._members))
+
+    def _is_warm(self, piece: _Piece, epoch: int, behind: _Behind) -> bool:
+        tasks = [task for task in self._lead_tasks(piece) if task.subtopology_id in self._stateful]
+        if not tasks or self._assignor != HIGHLY_AVAILABLE.name or not self._settings.num_warmup_replicas:
+            return True
+        if not self._able(piece, epoch, behind):
+            return True
+        processes = {self._members[name].process_id for name in self._leading}
+        return all(any(self._progress.has(process, task) for process in processes) for task in tasks)
+
+    def _able(self, piece: _Piece, epoch: int, behind: _Behind) -> list[str]:
+        """Members of the lead that may warm up the piece."""
+        taken = behind.processes(piece.tasks(epoch, self._counts[epoch]), epoch)
+        return [
+            name
+            for name in self._leading
+            if self._members[name].offsets is not None and self._members[name].process_id not in taken
+        ]
+
+    def _assigned(self, excluded: frozenset[TaskId]) -> Mapping[str, Tasks]:
+        views = [replace(view, previous=only(view.previous, lambda task: task not in excluded)) for view in self._views]
+        spec = TaskAssignmentSpec(views, self._lead.task_counts, self._stateful, self._settings, excluded)
+        return TASK_ASSIGNORS[self._assignor].assign(spec)
+
+    def _warm_up(
+        self, made: dict[str, Tasks], warming: Sequence[_Piece], behind: _Behind, left: Mapping[_Piece, int]
+    ) -> None:
+        """Adds what members of the lead have of pieces that are not theirs yet."""
+        budget = self._settings.num_warmup_replicas - sum(len(tasks.warmup) for tasks in made.values())
+        tasks = [
+            (task, piece)
+            for piece in warming
+            for task in sorted(self._lead_tasks(piece))
+            if task.subtopology_id in self._stateful
+        ]
+        going_on = {task for view in self._views if not view.is_stale for task in view.previous.warmup}
+        for task, piece in sorted(tasks, key=lambda entry: entry[0] not in going_on):
+            names = [name for name in self._able(piece, left[piece], behind) if not self._has_process(made, name, task)]
+            warm = [name for name in names if self._progress.has(self._members[name].process_id, task)]
+            if warm:
+                name = self._best(warm, task, made)
+                made[name] = replace(made[name], standby=made[name].standby | {task})
+            elif names and budget > 0:
+                budget -= 1
+                name = self._best(names, task, made)
+                made[name] = replace(made[name], warmup=made[name].warmup | {task})
+
+    def _has_process(self, made: Mapping[str, Tasks], name: str, task: TaskId) -> bool:
+        process = self._members[name].process_id
+        return any(
+            task in (*made[other].active, *made[other].passive)
+            for other, member in self._members.items()
+            if member.process_id == process
+        )
+
+    def _best(self, names: list[str], task: TaskId, made: Mapping[str, Tasks]) -> str:
+        """Who has it already, else who has the fewest."""
+
+        def rank(name: str) -> tuple[bool, int, str]:
+            has = task in self._members[name].previous.passive
+            return not has, len(made[name].active) + len(made[name].passive), name
+
+        return min(names, key=rank)
+
+
+class _Behind:
+    """What members with older versions have of bundles."""
+
+    def __init__(
+        self, members: Mapping[str, AssignorMember], epochs: Mapping[str, int], views: Iterable[AssignorMember]
+    ) -> None:
+        self._members = members
+        by_epoch = sorted(members, key=lambda name: (epochs[name], name))
+        self._names = {epoch: list(names) for epoch, names in groupby(by_epoch, key=lambda name: epochs[name])}
+        self._active: Roles = {name: set() for name in members}
+        self._standby: Roles = {name: set() for name in members}
+        self._loads = {view.member_id: len(view.previous.active) for view in views}
+
+    def place(self, tasks: Iterable[TaskId], epoch: int) -> None:
+        names = self._names[epoch]
+        for task in sorted(tasks):
+            holders = [name for name in names if task in self._members[name].previous.active]
+            owner = holders[0] if holders else min(names, key=lambda name: self._rank(name, task))
+            self._active[owner].add(task)
+            self._loads[owner] += 1
+            processes = {self._members[owner].process_id}
+            for name in names:
+                process = self._members[name].process_id
+                if task in self._members[name].previous.standby and process not in processes:
+                    self._standby[name].add(task)
+                    processes.add(process)
+
+    def _rank(self, name: str, task: TaskId) -> tuple[bool, int, int, str]:
+        member = self._members[name]
+        return task not in member.previous.passive, -(member.offsets or {}).get(task, -1), self._loads[name], name
+
+    def drop(self, tasks: frozenset[TaskId], epoch: int) -> None:
+        for name in self._names[epoch]:
+            self._active[name] -= tasks
+            self._standby[name] -= tasks
+
+    def processes(self, tasks: frozenset[TaskId], epoch: int) -> set[str]:
+        """Processes that have any of these tasks."""
+        return {
+            self._members[name].process_id
+            for name in self._names[epoch]
+            if tasks & (self._active[name] | self._standby[name])
+        }
+
+    def made(self) -> dict[str, Tasks]:
+        return {name: Tasks(frozenset(self._active[name]), frozenset(self._standby[name])) for name in self._members}

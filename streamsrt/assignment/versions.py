@@ -1,0 +1,166 @@
+"""Which tasks of two versions of a topology get in each other's way, and what of them changes hands together.
+
+1. A subtopology is the same in two versions if its id, what it reads and its changelogs are the same. Its tasks are the
+   same tasks, whatever happens between topics and stores.
+2. Subtopologies of two versions meet if they are not the same and have the id, or a topic that both read or log to, in
+   common. Tasks of theirs with the same partition are never active at once.
+3. A bundle is what meets, by way of others, too. Of each partition of it the tasks of one version run. What an older version
+   alone has is a bundle as well: as long as members run that version, they go on with it.
+4. Where a bundle reads a repartition topic that another version does not have, and meets that version, it changes hands as a
+   whole, with those that write the topic: records would wait in it, or stay in it, while partitions of both versions run.
+5. A pattern meets each name that it matches, and each other pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from streamsrt.assignment.topic_pattern import compiled
+from streamsrt.assignment.topology import Subtopology, Topology
+
+Resources = tuple[frozenset[str], frozenset[str]]
+
+
+class Part(NamedTuple):
+    """A subtopology of one version."""
+
+    epoch: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Subtopologies of which one version runs at a time. ``ids``: those of each version, by topology epoch."""
+
+    ids: Mapping[int, frozenset[str]]
+    is_whole: bool
+
+
+class Versions:
+    """Topologies that members of a group run: ``lead``, and ``older`` ones."""
+
+    def __init__(self, lead: Topology, older: Sequence[Topology]) -> None:
+        self.lead = lead
+        self._topologies = (lead, *older)
+        self._parts = {Part(topology.epoch, p.id): p for topology in self._topologies for p in topology.subtopologies}
+        self._meeting = _meeting(self._parts)
+        self.bundles = tuple(self._bundles()) if older else ()
+
+    def knows(self, epoch: int) -> bool:
+        return any(topology.epoch == epoch for topology in self._topologies)
+
+    def is_of_lead(self, epoch: int, subtopology_id: str) -> bool:
+        """Whether the tasks of a subtopology of this version are tasks of the lead.
+
+        The version may be one that is not known: who runs it has what was the same when a newer one came.
+        """
+        mine = self._parts.get(Part(self.lead.epoch, subtopology_id))
+        if mine is None or not self.knows(epoch):
+            return mine is not None
+        theirs = self._parts.get(Part(epoch, subtopology_id))
+        return theirs is not None and theirs.resources == mine.resources
+
+    def meeting(self, epoch: int, subtopology_id: str) -> frozenset[Part]:
+        """Subtopologies of other versions that meet this one."""
+        return self._meeting.get(Part(epoch, subtopology_id), frozenset())
+
+    def _bundles(self) -> Iterator[Bundle]:
+        union = _Union(self._parts)
+        for part, others in self._meeting.items():
+            union.join(part, *others)
+        for part, found in self._parts.items():
+            union.join(
+                part, *(Part(t.epoch, part.id) for t in self._topologies if Part(t.epoch, part.id) in self._parts)
+            )
+            assert found.id == part.id
+        between = list(self._between(union))
+        for parts in between:
+            union.join(*parts)
+        whole = {union.root(parts[0]) for parts in between}
+        for root, members in sorted(union.groups().items()):
+            ids = {t.epoch: frozenset(part.id for part in members if part.epoch == t.epoch) for t in self._topologies}
+            if root in whole or any(self._differs(epoch, ids) for epoch in ids):
+                yield Bundle({epoch: names for epoch, names in ids.items() if names}, root in whole)
+
+    def _differs(self, epoch: int, ids: Mapping[int, frozenset[str]]) -> bool:
+        """Whether this version has something in the bundle, and something else than the lead."""
+        mine = ids[self.lead.epoch]
+        return bool(ids[epoch]) and (ids[epoch] != mine or not all(self.is_of_lead(epoch, name) for name in mine))
+
+    def _between(self, union: _Union) -> Iterator[list[Part]]:
+        """Reader and writers of each repartition topic that only some versions have, where its reader meets others."""
+        repartitions = [
+            {topic.name for part in topology.subtopologies for topic in part.repartition_sources}
+            for topology in self._topologies
+        ]
+        everywhere = set.intersection(*repartitions)
+        sizes = {root: {part.epoch for part in members} for root, members in union.groups().items()}
+        for topology in self._topologies:
+            for reader in topology.subtopologies:
+                part = Part(topology.epoch, reader.id)
+                for name in {topic.name for topic in reader.repartition_sources} - everywhere:
+                    if len(sizes[union.root(part)]) > 1:
+                        writers = (p.id for p in topology.subtopologies if name in p.repartition_sinks)
+                        yield [part, *(Part(topology.epoch, writer) for writer in writers)]
+
+
+@lru_cache(maxsize=64)
+def versions_of(lead: Topology, older: tuple[Topology, ...]) -> Versions:
+    """What :class:`Versions` says, which is worked out once."""
+    return Versions(lead, older)
+
+
+class _Union:
+    """Disjoint sets of parts."""
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self._above = {part: part for part in parts}
+
+    def root(self, part: Part) -> Part:
+        while self._above[part] != part:
+            self._above[part] = part = self._above[self._above[part]]
+        return part
+
+    def join(self, first: Part, *others: Part) -> None:
+        for other in others:
+            one, two = sorted((self.root(first), self.root(other)))
+            self._above[two] = one
+
+    def groups(self) -> dict[Part, list[Part]]:
+        found: dict[Part, list[Part]] = {}
+        for part in self._above:
+            found.setdefault(self.root(part), []).append(part)
+        return found
+
+
+def _meeting(parts: Mapping[Part, Subtopology]) -> dict[Part, frozenset[Part]]:
+    by_name: dict[str, set[Part]] = {}
+    patterns: dict[str, set[Part]] = {}
+    for part, found in parts.items():
+        for name in (*found.input_topics, *(topic.name for topic in found.changelogs)):
+            by_name.setdefault(name, set()).add(part)
+        for pattern in found.source_patterns:
+            patterns.setdefault(pattern, set()).add(part)
+    by_id: dict[str, set[Part]] = {}
+    for part in parts:
+        by_id.setdefault(part.id, set()).add(part)
+    crowds = [*by_name.values(), *by_id.values()]
+    for pattern, those in patterns.items():
+        matches = compiled(pattern)
+        crowds += [those | others for name, others in by_name.items() if matches(name)]
+    if patterns:
+        crowds.append(set.union(*patterns.values()))
+    met: dict[Part, set[Part]] = {}
+    for crowd in crowds:
+        for part in crowd if len(crowd) > 1 else ():
+            met.setdefault(part, set()).update(
+                other for other in crowd if other.epoch != part.epoch and not _is_same(parts[part], parts[other])
+            )
+    return {part: frozenset(others) for part, others in met.items() if others}
+
+
+def _is_same(one: Subtopology, other: Subtopology) -> bool:
+    return one.id == other.id and one.resources == other.resources
