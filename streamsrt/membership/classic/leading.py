@@ -162,7 +162,7 @@ def begin(
 ) -> Step:
     """This member leads ``generation``, whose members said what is in ``joined``."""
     everybody = tuple(joined)
-    view = view_of(generation, everybody, memory)
+    view = view_of(generation, everybody, memory, leader_id)
     verdicts = verdicts_on(view, settings.group_id)
     leading = Leading(
         view=view,

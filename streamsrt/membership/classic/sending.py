@@ -77,7 +77,8 @@ def _on_group_lane(session: Session, now_ms: int) -> tuple[Session, GroupRequest
     if session.version is None:
         return replace(session, in_flight=InFlight.COORDINATOR), None, True
     if session.group in BEATING:
-        return replace(session, in_flight=InFlight.HEARTBEAT, sent_at_ms=now_ms), heartbeat_request(session), False
+        beating = replace(session, in_flight=InFlight.HEARTBEAT, sent_at_ms=now_ms, beat_generation=session.generation)
+        return beating, heartbeat_request(session), False
     reason = "the processing thread hangs" if session.tasks is TaskState.STALE else "the member is closed"
     return replace(session, in_flight=InFlight.LEAVE), leave_request(session, reason), False
 

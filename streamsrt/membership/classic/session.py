@@ -133,7 +133,9 @@ def _count(session: Session, events: tuple[Event, ...]) -> Session:
 def _join(session: Session, _: Join, now_ms: int) -> Change:
     if session.group is not GroupState.OUT or session.rejoin is not None:
         return Change(session)
-    return Change(replace(_joining(session, "the member starts", now_ms), polled_at_ms=now_ms))
+    # A process that comes back must not number its words as the one before did: by number it knows what answers them.
+    unique = now_ms & 0x7FFF_FFFF
+    return Change(replace(_joining(session, "the member starts", now_ms), polled_at_ms=now_ms, unique=unique))
 
 
 def _joining(session: Session, reason: str, now_ms: int) -> Session:
@@ -248,6 +250,9 @@ def _answered(session: Session, event: Answered, now_ms: int) -> Change:
         return _after_leave(session, now_ms)
     if answered is not InFlight.HEARTBEAT or session.group not in BEATING:
         return Change(session)
+    if session.beat_generation != session.generation:
+        # The lanes are two connections: a heartbeat may be overtaken by a whole generation.
+        return _recovered(session, now_ms)
     code = event.response.error_code
     if code == ErrorCode.NONE:
         return _recovered(session, now_ms)

@@ -97,6 +97,8 @@ class Session:
     trouble_since_ms: int | None = None
     fences: int = 0
     sent_at_ms: int = 0
+    beat_generation: int = NO_GENERATION
+    """That of the last heartbeat."""
 
     unique: int = 0
     join: types.JoinGroupRequest | None = None

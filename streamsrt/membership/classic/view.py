@@ -9,8 +9,9 @@ It is made of what the members say when they join, so that any member can lead a
    and it is taken to have heard it. (It may be there and have repeated a JoinGroup whose answer was lost. Then it claims
    too much for one generation.)
 3. Where the leader does not know either, the member is *in doubt*, and nothing new is given to anybody until another
-   generation, or the end of that member's session, has cleared it up. A group in which nobody claims or echoes anything
-   starts anew, and nobody is in doubt.
+   generation, or the end of that member's session, has cleared it up. That goes for new static members, too: one that was
+   told its first tasks in the generation before looks like one that joins. In the first generation of a group nobody is
+   in doubt, nor is the leader itself ever.
 4. A member that says nothing of an earlier generation may have come back to what the broker stored for its instance id, and
    have gone on with that, if it is of the same process and version: it counts as away, too.
 5. An echo that is not older than this generation is of another life of the group, and does not count.
@@ -31,6 +32,8 @@ from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscr
 from streamsrt.membership.classic.values import Topology as WireTopology
 from streamsrt.membership.values import Task
 from streamsrt.membership.values import Tasks as WireTasks
+
+FIRST_GENERATION = 1
 
 
 class Version(NamedTuple):
@@ -133,7 +136,7 @@ class View:
         return None if newest is None else Version(newest.group_epoch, newest.group_digest)
 
 
-def view_of(generation: int, joined: Iterable[Joined], memory: Memory) -> View:
+def view_of(generation: int, joined: Iterable[Joined], memory: Memory, leader_id: str) -> View:
     """What the leader of this generation sees; the order of ``joined`` does not matter."""
     read: list[tuple[Joined, ClassicSubscription]] = []
     unreadable: dict[str, str] = {}
@@ -143,8 +146,10 @@ def view_of(generation: int, joined: Iterable[Joined], memory: Memory) -> View:
             unreadable[each.member_id] = said.reason
         else:
             read.append((each, said))
-    starts_anew = all(not said.held and said.echo is None for _, said in read)
-    members = [_participant(each, said, generation, memory, starts_anew) for each, said in read]
+    certain = {each.member_id for each, _ in read if generation == FIRST_GENERATION or each.member_id == leader_id}
+    members = [
+        _participant(each, said, generation, memory, is_certain=each.member_id in certain) for each, said in read
+    ]
     present = {said.topology_digest for _, said in read}
     wire = {**memory.texts}
     wire |= {said.topology_digest: said.topology for _, said in read if said.topology is not None}
@@ -179,7 +184,7 @@ def _checked(wire: Mapping[bytes, WireTopology]) -> tuple[dict[bytes, Topology],
 
 
 def _participant(
-    joined: Joined, said: ClassicSubscription, generation: int, memory: Memory, starts_anew: bool
+    joined: Joined, said: ClassicSubscription, generation: int, memory: Memory, *, is_certain: bool
 ) -> Participant:
     echo = said.echo if said.echo is not None and 0 <= said.echo.generation < generation else None
     held = tasks_of(said.held)
@@ -193,7 +198,7 @@ def _participant(
         if given is not None and (_has_said_the_same(member, given) or _may_have_gone_on(member, given)):
             return _with_previous(_as_given(member, given, memory.generation))
         return _with_previous(member)
-    return _with_previous(member if starts_anew else replace(member, is_in_doubt=True))
+    return _with_previous(member if is_certain else replace(member, is_in_doubt=True))
 
 
 def _has_said_the_same(member: Participant, given: Given) -> bool:

@@ -1,10 +1,12 @@
-"""A classic group to play with: its coordinator as Apache Kafka has it, members that do as the design says, and a cluster.
+"""A classic group to play with: its coordinator as Apache Kafka has it, and a cluster.
 
-The leader is the real one (:mod:`streamsrt.membership.classic.leading`), on real bytes. What may go wrong is a method: the
-tests choose when. ``Coordinator`` keeps the rules of ``GroupMetadata`` and ``GroupCoordinator``:
+The members are the real machine (:mod:`streamsrt.membership.classic.session`), the leader is the real one
+(:mod:`streamsrt.membership.classic.leading`), on the bytes that travel. What may go wrong is a method: the tests choose
+when. ``Coordinator`` keeps the rules of ``GroupMetadata`` and ``GroupCoordinator``:
 
 1. A generation begins when every member has joined, or when the rebalance timeout is over. Then dynamic members that did not
-   join are out; static ones stay, with what they said last.
+   join are out; static ones stay, with what they said last. They miss one generation at most: the timeout is as long as
+   their session.
 2. A follower that joins with the bytes that it joined with before begins no rebalance, a leader always does.
 3. A static member that comes back with an empty id into a stable group gets the stored assignment, and begins none.
 4. Assignments of the leader are stored once, for the generation that they were made for.
@@ -22,11 +24,37 @@ from streamsrt.assignment.patterns import resolve
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.assignment.topology import Topology, topology_of
 from streamsrt.membership.classic import leading
-from streamsrt.membership.classic.layout import decode_assignment, encode_subscription, topology_digest
+from streamsrt.membership.classic import session as machine
+from streamsrt.membership.classic.layout import topology_digest
+from streamsrt.membership.classic.state import (
+    Answered,
+    CoordinatorFound,
+    Led,
+    OwnedReported,
+    RebalanceAnswered,
+    RebalanceFailed,
+    RequestFailed,
+    Session,
+    Tick,
+    Wanted,
+)
 from streamsrt.membership.classic.telling import LeaderSettings, Outcome
-from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo
+from streamsrt.membership.classic.values import Echo
 from streamsrt.membership.classic.view import Joined, Memory
-from streamsrt.membership.values import NOTHING, Task, Tasks
+from streamsrt.membership.values import (
+    NOTHING,
+    AssignmentChanged,
+    Event,
+    GroupMembership,
+    Join,
+    MembershipFailed,
+    ReleaseTasks,
+    SetTaskOffsets,
+    Task,
+    Tasks,
+    TasksLost,
+)
+from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import StreamsGroupHeartbeatRequest
 
@@ -133,6 +161,7 @@ class Entry:
     instance_id: str | None
     metadata: bytes
     joined: bool = True
+    has_missed: bool = False
 
 
 @dataclass
@@ -144,6 +173,10 @@ class Coordinator:
     stored: dict[str, bytes] = field(default_factory=dict)
     ids: int = 0
     in_generation: set[str] = field(default_factory=set)
+    promised: set[str] = field(default_factory=set)
+    """Ids that were given with MEMBER_ID_REQUIRED."""
+    answers: dict[str, tuple[int, str, list[Joined]]] = field(default_factory=dict)
+    """What those are answered whose JoinGroup waited: the generation, its leader, its members."""
 
     def join(self, member_id: str, instance_id: str | None, metadata: bytes) -> tuple[str, int | None]:
         """The member's id, and the generation if the answer comes at once."""
@@ -153,6 +186,11 @@ class Coordinator:
             old = next((n for n, e in self.members.items() if instance_id and e.instance_id == instance_id), None)
             if old is not None:
                 return member_id, self._replace(old, member_id, metadata)
+            self.members[member_id] = Entry(instance_id, metadata)
+            self._prepare(member_id)
+            return member_id, None
+        if member_id in self.promised:
+            self.promised.discard(member_id)
             self.members[member_id] = Entry(instance_id, metadata)
             self._prepare(member_id)
             return member_id, None
@@ -194,21 +232,29 @@ class Coordinator:
         if not all(entry.joined for entry in self.members.values()):
             if not timeout:
                 return False
-            for name in [n for n, e in self.members.items() if not e.joined and e.instance_id is None]:
+            # The wait was as long as a session: a static member may have been heard once meanwhile, not twice.
+            gone = [n for n, e in self.members.items() if not e.joined and (e.instance_id is None or e.has_missed)]
+            for name in gone:
                 self.remove(name, prepare=False)
         if not any(entry.joined for entry in self.members.values()):
             return False
+        for entry in self.members.values():
+            entry.has_missed = not entry.joined
         self.generation += 1
         self.in_generation = {name for name, entry in self.members.items() if entry.joined}
         if self.leader not in self.in_generation:
             self.leader = min(self.in_generation)
         self.phase = "completing"
         self.stored = {}
+        everybody = [Joined(name, entry.instance_id, entry.metadata) for name, entry in self.members.items()]
+        for name in self.in_generation:
+            self.answers[name] = (self.generation, self.leader, everybody)
         return True
 
     def remove(self, member_id: str, *, prepare: bool = True) -> None:
         self.members.pop(member_id, None)
         self.stored.pop(member_id, None)
+        self.answers.pop(member_id, None)
         self.in_generation.discard(member_id)
         if self.leader == member_id:
             self.leader = None
@@ -238,77 +284,49 @@ class Coordinator:
         return int(ErrorCode.REBALANCE_IN_PROGRESS) if self.phase == "preparing" else 0
 
 
-@dataclass
 class Player:
-    """A member: its own machine in short, and its processing thread."""
+    """A session with its network and its processing thread."""
 
-    name: str
-    process: str
-    version: Version
-    instance_id: str | None
-    memory: Memory
-    member_id: str = ""
-    generation: int = -1
-    phase: str = "out"
-    told: Tasks = NOTHING
-    open: Tasks = NOTHING
-    inbox: list[Tasks] = field(default_factory=list)
-    echo: Echo | None = None
-    claimed: Tasks = NOTHING
-    bytes_sent: bytes = b""
-    unique: int = 0
-    synced: int = -1
-    missed: bool = False
-    wants: bool = True
-    sends_topology: bool = False
-    rejoin_at_ms: int | None = None
-    outcome: Outcome | None = None
-    warm: dict[Task, int] = field(default_factory=dict)
-    refused: int = 0
-    statuses: tuple[Any, ...] = ()
-    must_join_again: bool = False
-
-    @property
-    def held(self) -> Tasks:
-        told = [self.open, self.told, *self.inbox]
-        active = frozenset(task for tasks in told for task in tasks.active)
-        standby = frozenset(task for tasks in told for task in tasks.standby) - active
-        warmup = frozenset(task for tasks in told for task in tasks.warmup) - active - standby
-        return Tasks(active, standby, warmup)
-
-    @property
-    def must_confirm(self) -> bool:
-        """Something that it claimed was not given, and nothing of that is held any more."""
-        held = self.held
-        gone = [
-            (claimed - told, now)
-            for claimed, told, now in (
-                (self.claimed.active, self.told.active, held.active),
-                (self.claimed.standby | self.claimed.warmup, _all(self.told), held.standby | held.warmup),
-            )
-        ]
-        return any(lost for lost, _ in gone) and not any(lost & now for lost, now in gone)
-
-    @property
-    def process_id(self) -> str:
-        return f"00000000-0000-0000-0000-0000000000{self.process}"
-
-    def subscription(self) -> ClassicSubscription:
-        passive = self.open.standby | self.open.warmup
-        offsets = {task: min(self.warm.get(task, 0), END) for task in passive}
-        return ClassicSubscription(
-            process_id=self.process_id,
-            topology_epoch=self.version.epoch,
-            topology_digest=self.version.digest,
-            unique=self.unique,
-            generation_id=self.synced,
-            topology=self.version.wire if self.sends_topology else None,
-            held=self.held,
-            echo=self.echo,
-            offsets=offsets,
-            end_offsets=dict.fromkeys(offsets, END),
-            missed_sync=self.missed,
+    def __init__(self, name: str, process: str, version: Version, instance_id: str | None) -> None:
+        self.name = name
+        self.process = process
+        self.version = version
+        self.instance_id = instance_id
+        self.memory = Memory(texts={version.digest: version.wire})
+        self.session = Session(
+            membership=GroupMembership(
+                group_id="app",
+                member_id="",
+                process_id=f"00000000-0000-0000-0000-0000000000{process}",
+                topology=version.wire,
+                instance_id=instance_id,
+                session_timeout_ms=SESSION_MS,
+                rebalance_timeout_ms=10**9,
+            ),
+            digest=version.digest,
         )
+        self.open = NOTHING
+        self.warm: dict[Task, int] = {}
+        self.events: list[Event] = []
+        self.seen = 0
+        self.on_group: Any = None
+        self.on_rebalance: Any = None
+        self.is_waiting = False
+        self.waits_as = ""
+        self.wants = False
+        """Whether it is to join without a reason."""
+
+    @property
+    def member_id(self) -> str:
+        return self.session.member_id
+
+    @property
+    def told(self) -> Tasks:
+        return self.session.assigned
+
+    @property
+    def echo(self) -> Echo | None:
+        return self.session.echo
 
 
 def _all(tasks: Tasks) -> frozenset[Task]:
@@ -335,97 +353,160 @@ class GroupModel:
 
     def start(self, version: Version, process: str, instance_id: str | None = None) -> Player:
         self.numbers += 1
-        memory = Memory(texts={version.digest: version.wire})
-        player = Player(f"n{self.numbers}", process, version, instance_id, memory)
+        player = Player(f"n{self.numbers}", process, version, instance_id)
         self.players[player.name] = player
+        self.feed(player, Join())
         return player
 
     def kill(self, player: Player) -> None:
+        """``kill -9``: the broker does not know."""
         del self.players[player.name]
-        if player.member_id:
-            self.dead.append(player.member_id)
-
-    def restart_static(self, player: Player, version: Version, process: str) -> Player:
-        """``kill -9``, and the same instance id comes back."""
-        self.kill(player)
-        return self.start(version, process, player.instance_id)
+        self.dead += {name for name in (player.member_id, player.waits_as) if name}
 
     def session_ends(self, member_id: str) -> None:
         if member_id in self.broker.members:
             self.broker.remove(member_id)
 
     def leave(self, player: Player) -> None:
-        player.open = player.told = NOTHING
+        """It stops at once, and says so."""
         del self.players[player.name]
-        if player.member_id in self.broker.members:
-            self.broker.remove(player.member_id)
+        for name in (player.member_id, player.waits_as):
+            self.session_ends(name)
 
     def act(self, player: Player, *, lost: bool = False) -> bool:
-        """The next thing that the network half of a member does; whether it did anything. ``lost``: the answer is lost."""
-        self.now_ms += 10
-        if player.phase == "out" or (player.phase == "in" and self._joins(player)):
-            return self._send_join(player, again=False, lost=lost)
-        if player.phase == "joining":
-            return self._await_generation(player, lost=lost)
-        if player.phase == "syncing":
-            return self._sync(player, lost=lost)
-        return self._heartbeat(player)
+        self.now_ms += 200
+        if player.wants:
+            player.wants = False
+            self.feed(player, Wanted("for nothing"))
+        before = player.session
+        if player.on_rebalance is not None:
+            self._rebalance_lane(player, lost=lost)
+        elif player.on_group is not None:
+            self._group_lane(player, lost=lost)
+        if player.name in self.players:
+            self.feed(player, Tick())
+        return _settled_part(before) != _settled_part(player.session)
 
-    def _joins(self, player: Player) -> bool:
-        due = player.rejoin_at_ms is not None and self.now_ms >= player.rejoin_at_ms
-        caught_up = any(player.warm.get(task, 0) >= END for task in player.open.warmup & player.told.warmup)
-        return player.wants or due or player.must_confirm or player.must_join_again or caught_up
+    def feed(self, player: Player, event: Any) -> None:
+        step = machine.step(player.session, event, self.now_ms)
+        player.session = step.session
+        player.events += step.events
+        if step.find_coordinator:
+            self.feed(player, CoordinatorFound(9))
+        if step.request is not None:
+            player.on_group = step.request
+        if step.rebalance_request is not None:
+            player.on_rebalance, player.is_waiting = step.rebalance_request, False
+        if step.lead is not None:
+            outcome = self.lead(
+                player,
+                step.lead.generation,
+                [Joined(m.member_id, m.instance_id, m.metadata) for m in step.lead.members],
+            )
+            self.feed(player, Led(player.session.generation, outcome.assignments))
 
-    def _send_join(self, player: Player, *, again: bool, lost: bool) -> bool:
-        if not again:
-            player.unique += 1
-            player.claimed = player.held
-            player.bytes_sent = encode_subscription(player.subscription())
-            player.wants = player.must_join_again = False
-            player.rejoin_at_ms = None
-        if player.member_id and player.member_id not in self.broker.members:
-            self._lose(player)
+    # The network
+
+    def _group_lane(self, player: Player, *, lost: bool) -> None:
+        request, player.on_group = player.on_group, None
+        if lost:
+            self.feed(player, RequestFailed("lost"))
+        elif isinstance(request, types.LeaveGroupRequest):
+            for entry in request.members:
+                self.session_ends(entry.member_id)
+            self.feed(player, Answered(types.LeaveGroupResponse()))
+        else:
+            code = self.broker.heartbeat(request.member_id, request.generation_id)
+            if request.group_instance_id is not None and request.member_id not in self.broker.members:
+                code = int(ErrorCode.UNKNOWN_MEMBER_ID)
+            self.feed(player, Answered(types.HeartbeatResponse(error_code=code)))
+
+    def _rebalance_lane(self, player: Player, *, lost: bool) -> None:
+        request = player.on_rebalance
+        answer = self._join(player, request) if isinstance(request, types.JoinGroupRequest) else self._synced(request)
+        if answer is None:
+            return
+        player.on_rebalance = None
+        self.feed(player, RebalanceFailed("lost") if lost else RebalanceAnswered(answer))
+
+    def _join(self, player: Player, request: types.JoinGroupRequest) -> types.JoinGroupResponse | None:
+        broker, name = self.broker, request.member_id
+        response = types.JoinGroupResponse
+        if not player.is_waiting:
+            if not name and request.group_instance_id is None:
+                broker.ids += 1
+                broker.promised.add(f"m{broker.ids:03d}")
+                return response(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=f"m{broker.ids:03d}")
+            if name and name not in broker.members and name not in broker.promised:
+                return response(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+            metadata = bytes(request.protocols[0].metadata)
+            leader = broker.leader
+            name, generation = broker.join(name, request.group_instance_id, metadata)
+            player.waits_as = name
+            if generation is not None:
+                skips = not request.member_id and broker.leader == name and leader != name
+                members = [Joined(n, e.instance_id, e.metadata) for n, e in broker.members.items()]
+                return _answer(name, generation, broker.leader or "", members, skips=skips)
+            broker.answers.pop(name, None)
+            player.is_waiting = True
+            return None
+        name = player.waits_as
+        if name not in broker.members:
+            return response(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        answer = broker.answers.pop(name, None)
+        return None if answer is None else _answer(name, *answer)
+
+    def _synced(self, request: types.SyncGroupRequest) -> types.SyncGroupResponse | None:
+        assignments = {entry.member_id: bytes(entry.assignment) for entry in request.assignments}
+        answer = self.broker.sync(request.member_id, request.generation_id, assignments or None)
+        if answer is None:
+            return None
+        if isinstance(answer, int):
+            return types.SyncGroupResponse(error_code=answer)
+        return types.SyncGroupResponse(assignment=answer)
+
+    # The thread
+
+    def thread_acts(self, player: Player, random: Random) -> bool:
+        heard = bool(player.events)
+        if heard:
+            self._hears(player, player.events.pop(0))
+        if player.name not in self.players:
             return True
-        fresh = not player.member_id
-        member_id, generation = self.broker.join(player.member_id, player.instance_id, player.bytes_sent)
-        if fresh and lost and player.instance_id is not None:
-            # It never hears of its id, and asks for another one.
-            return True
-        player.phase = "joining"
-        player.member_id = member_id
-        if generation is not None and not lost:
-            self._joined(player, generation, came_back=fresh)
-        return True
+        moved = False
+        for task in sorted(player.open.standby | player.open.warmup):
+            if player.warm.get(task, 0) < END:
+                player.warm[task] = player.warm.get(task, 0) + random.randrange(END // 2) + 1
+                moved = True
+        if moved:
+            offsets = {task: min(player.warm.get(task, 0), END) for task in player.open.standby | player.open.warmup}
+            self.feed(player, SetTaskOffsets(offsets, dict.fromkeys(offsets, END)))
+        return heard or moved
 
-    def _await_generation(self, player: Player, *, lost: bool) -> bool:
-        if player.member_id not in self.broker.members:
-            self._lose(player)
-            return True
-        if self.broker.phase == "preparing" and not self.broker.members[player.member_id].joined:
-            return self._send_join(player, again=True, lost=lost)
-        if self.broker.phase == "preparing":
-            return False
-        if lost and player.generation < 0 and player.instance_id is not None:
-            player.member_id, player.phase = "", "out"
-            return True
-        if lost or player.member_id not in self.broker.in_generation:
-            return self._send_join(player, again=True, lost=True)
-        self._joined(player, self.broker.generation, came_back=False)
-        return True
+    def _hears(self, player: Player, event: Event) -> None:
+        player.seen += 1
+        match event:
+            case AssignmentChanged(tasks):
+                self._opens(player, tasks)
+            case TasksLost() | ReleaseTasks():
+                self._opens(player, NOTHING)
+            case MembershipFailed(error):
+                code = {"StreamsTopologyFencedError": 132, "StreamsInvalidTopologyEpochError": 131}[
+                    type(error).__name__
+                ]
+                self.refusals.append((player.name, player.version.epoch, code))
+                self.leave(player)
 
-    def _joined(self, player: Player, generation: int, *, came_back: bool) -> None:
-        player.generation = generation
-        player.phase = "syncing"
-        player.outcome = None
-        player.must_join_again = came_back
-        if self.broker.leader == player.member_id and self.broker.phase == "completing":
-            player.outcome = self._lead(player)
+    def _opens(self, player: Player, tasks: Tasks) -> None:
+        player.open = tasks
+        for task in [t for t in player.warm if t not in tasks.standby | tasks.warmup]:
+            del player.warm[task]
+        self.feed(player, OwnedReported(tasks, player.seen))
 
-    def _lead(self, player: Player) -> Outcome:
+    def lead(self, player: Player, generation: int, joined: list[Joined]) -> Outcome:
         self.generations += 1
-        joined = [Joined(n, e.instance_id, e.metadata) for n, e in self.broker.members.items()]
         step = leading.begin(
-            player.generation,
+            generation,
             joined,
             memory=player.memory,
             settings=self.settings,
@@ -437,103 +518,6 @@ class GroupModel:
             step = leading.step(step.leading, self.cluster.answer(step.effect), self.now_ms)
         player.memory = step.outcome.memory
         return step.outcome
-
-    def _sync(self, player: Player, *, lost: bool) -> bool:
-        assignments = None if player.outcome is None else player.outcome.assignments
-        answer = self.broker.sync(player.member_id, player.generation, assignments)
-        if answer is None:
-            return False
-        if lost:
-            return True
-        if isinstance(answer, int):
-            if answer == ErrorCode.UNKNOWN_MEMBER_ID:
-                self._lose(player)
-            else:
-                player.missed = True
-                player.wants = True
-                player.phase = "in"
-                if answer == ErrorCode.ILLEGAL_GENERATION and player.instance_id is not None:
-                    self._give_up(player)
-            return True
-        if not answer:
-            player.missed = player.wants = True
-            player.phase = "in"
-            return True
-        told = decode_assignment(answer)
-        assert isinstance(told, ClassicAssignment), told
-        self._told(player, told)
-        return True
-
-    def _told(self, player: Player, told: ClassicAssignment) -> None:
-        player.phase = "in"
-        player.missed = False
-        is_meant = told.process_id == player.process_id and told.group_digest == player.version.digest
-        if player.must_join_again and player.echo is None and not is_meant:
-            # A static member that came back: what is stored is another process's.
-            if told.group_epoch > player.version.epoch:
-                self._refuse(player, int(ErrorCode.STREAMS_TOPOLOGY_FENCED))
-            return
-        player.must_join_again = False
-        player.synced = player.generation
-        if told.error_code:
-            self._refuse(player, told.error_code)
-            return
-        if told.group_epoch >= 0:
-            player.echo = Echo(told.generation, told.group_epoch, told.group_digest, told.target)
-        if told.tasks != player.told:
-            player.inbox.append(told.tasks)
-        player.told = told.tasks
-        player.statuses = told.statuses
-        player.rejoin_at_ms = None if told.rejoin_after_ms is None else self.now_ms + told.rejoin_after_ms
-        player.sends_topology = told.send_topology
-        player.wants = player.wants or told.send_topology
-
-    def _refuse(self, player: Player, code: int) -> None:
-        player.refused = code
-        self.refusals.append((player.name, player.version.epoch, code))
-        self.leave(player)
-
-    def _heartbeat(self, player: Player) -> bool:
-        code = self.broker.heartbeat(player.member_id, player.generation)
-        if code == ErrorCode.UNKNOWN_MEMBER_ID:
-            self._lose(player)
-        elif code == ErrorCode.REBALANCE_IN_PROGRESS:
-            player.wants = True
-        elif code == ErrorCode.ILLEGAL_GENERATION:
-            player.wants = True
-            if player.instance_id is not None:
-                self._give_up(player)
-        return bool(code)
-
-    def _lose(self, player: Player) -> None:
-        self._give_up(player)
-        player.member_id = ""
-        player.phase = "out"
-        player.generation = -1
-
-    def _give_up(self, player: Player) -> None:
-        """TasksLost."""
-        player.open = player.told = player.claimed = NOTHING
-        player.inbox.clear()
-        player.echo = None
-        player.wants = True
-        player.must_join_again = False
-
-    # What threads do
-
-    def thread_acts(self, player: Player, random: Random) -> bool:
-        """Closes and opens what the oldest assignment that it has not heard of says."""
-        moved = False
-        if player.inbox:
-            player.open = player.inbox.pop(0)
-            moved = True
-        for task in player.open.standby | player.open.warmup:
-            if player.warm.get(task, 0) < END:
-                player.warm[task] = player.warm.get(task, 0) + random.randrange(END // 2) + 1
-                moved = True
-        for task in [t for t in player.warm if t not in _all(player.open)]:
-            del player.warm[task]
-        return moved
 
     # Invariants
 
@@ -592,7 +576,7 @@ class GroupModel:
         if self.players:
             next(iter(self.players.values())).wants = True
         self.calm(random)
-        assert told == {name: player.told for name, player in self.players.items()}, "a quiet group moved tasks"
+        assert told == {name: player.told for name, player in self.players.items()}, f"moved:\n{self.describe()}"
         self.check_complete()
 
     def check_complete(self) -> None:
@@ -614,12 +598,16 @@ class GroupModel:
         assert not warming, (warming, self.describe())
 
     def describe(self) -> str:
-        lines = [f"{self.broker.phase} generation {self.broker.generation} leader {self.broker.leader}"]
+        broker = self.broker
+        joined = {name: entry.joined for name, entry in broker.members.items()}
+        lines = [f"{broker.phase} generation {broker.generation} leader {broker.leader} joined {joined}"]
         for p in self.players.values():
+            session = p.session
+            echo = None if p.echo is None else (p.echo.generation, p.echo.group_epoch, _text(p.echo.target))
             lines.append(
-                f"{p.name}={p.member_id} {p.process} epoch {p.version.epoch} {p.phase} generation {p.generation} "
-                f"wants {p.wants} open {_text(p.open)} told {_text(p.told)} claimed {_text(p.claimed)} echo "
-                f"{None if p.echo is None else (p.echo.generation, p.echo.group_epoch, _text(p.echo.target))} {p.statuses}"
+                f"{p.name}={p.member_id} {p.process} epoch {p.version.epoch} {session.group.name} {session.tasks.name} "
+                f"{session.generation} open {_text(p.open)} told {_text(p.told)} claimed {_text(session.claimed)} "
+                f"echo {echo} {session.statuses}"
             )
         return "\n".join(lines)
 
@@ -627,3 +615,31 @@ class GroupModel:
 def _text(tasks: Tasks) -> str:
     roles = (("A", tasks.active), ("S", tasks.standby), ("W", tasks.warmup))
     return " ".join(letter + ",".join(f"{s}_{p}" for s, p in sorted(role)) for letter, role in roles if role) or "-"
+
+
+def _answer(
+    name: str, generation: int, leader: str, members: list[Joined], *, skips: bool = False
+) -> types.JoinGroupResponse:
+    member = types.JoinGroupResponse.JoinGroupResponseMember
+    told = [member(member_id=m.member_id, group_instance_id=m.instance_id, metadata=m.metadata) for m in members]
+    return types.JoinGroupResponse(
+        generation_id=generation,
+        member_id=name,
+        leader=leader,
+        skip_assignment=skips,
+        protocol_name="streamsrt-1",
+        members=told if leader == name else [],
+    )
+
+
+def _settled_part(session: Session) -> tuple[object, ...]:
+    """What does not change while nothing happens but heartbeats."""
+    return (
+        session.group,
+        session.tasks,
+        session.generation,
+        session.rejoin,
+        session.join,
+        session.assigned,
+        session.owned,
+    )

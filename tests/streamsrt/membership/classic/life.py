@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from tests.streamsrt.membership.classic.group_model import VERSIONS, GroupModel, Player
@@ -20,6 +21,7 @@ class Life:
         self.statics = random.choice([0.0, 0.5, 1.0])
         self.model = GroupModel(standbys=random.choice([0, 0, 1]), warmups=random.choice([0, 2, 4]))
         self.newest = random.randrange(NEWEST_EPOCH)
+        self.stuck: set[str] = set()
         for _ in range(random.randrange(1, 5)):
             self.start(self.newest)
         self.everybody(8)
@@ -36,8 +38,8 @@ class Life:
         self.model.finish(self.random)
         return self.model.generations - before
 
-    def choice(self, *steps: object) -> None:
-        self.random.choice(steps)()  # type: ignore[operator]
+    def choice(self, *steps: Callable[[], None]) -> None:
+        self.random.choice(steps)()
 
     # What is as it should be
 
@@ -59,15 +61,16 @@ class Life:
         for _ in range(rounds or random.randrange(1, 6)):
             for player in list(model.players.values()):
                 if player.name in model.players:
-                    model.act(player)
+                    if player.name not in self.stuck:
+                        model.act(player)
                     if random.random() > self.laziness:
                         model.thread_acts(player, random)
                     model.check()
-            model.broker.complete(timeout=False)
+            model.broker.complete(timeout=bool(self.stuck) and random.random() < 0.2)
 
     def one_acts(self) -> None:
         player = self.pick()
-        if player is not None:
+        if player is not None and player.name not in self.stuck:
             self.model.act(player, lost=self.random.random() < self.troubles / 3)
         self.model.broker.complete(timeout=False)
 
@@ -90,10 +93,9 @@ class Life:
     # What goes wrong
 
     def trouble(self) -> None:
-        self.choice(
-            self.kill, self.session_ends, self.timeout, self.pause, self.odd_start, self.topics_fail, self.leader_dies,
-            self.joins_for_nothing,
-        )  # fmt: skip
+        members = (self.kill, self.leader_dies, self.pause, self.odd_start, self.joins_for_nothing)
+        times = (self.gets_stuck, self.gets_stuck, self.recovers, self.session_ends, self.timeout, self.topics_fail)
+        self.choice(*members, *times)
 
     def kill(self) -> None:
         player = self.pick()
@@ -109,6 +111,15 @@ class Life:
     def session_ends(self) -> None:
         if self.model.dead:
             self.model.session_ends(self.model.dead.pop(self.random.randrange(len(self.model.dead))))
+
+    def gets_stuck(self) -> None:
+        """The network half of a member does nothing for a while; its thread goes on."""
+        player = self.pick()
+        if player is not None and len(self.stuck) < 2:
+            self.stuck.add(player.name)
+
+    def recovers(self) -> None:
+        self.stuck.clear()
 
     def pause(self) -> None:
         """A process stands still for longer than its session."""

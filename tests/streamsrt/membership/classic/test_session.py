@@ -394,6 +394,19 @@ def test_what_a_heartbeat_is_told_after_a_join_has_begun_does_not_count() -> Non
     assert run.session.group is GroupState.JOINING
 
 
+def test_a_heartbeat_that_a_generation_has_overtaken_does_not_count() -> None:
+    run = Scenario(STATIC).member(tasks("0"))
+    run.after(3_000)
+    run.on(Wanted("x"))
+    run.joined(2)
+    run.synced(tasks("0"))
+    run.heartbeat_answered(ErrorCode.ILLEGAL_GENERATION)
+    run.none(TasksLost)
+    assert run.session.group is GroupState.IN
+    run.heartbeat(ErrorCode.ILLEGAL_GENERATION)
+    assert run.last(TasksLost)
+
+
 def test_an_outage_is_told_once() -> None:
     run = Scenario().member(tasks("0"))
     run.after(3_000)
@@ -567,7 +580,9 @@ def test_a_shutdown_is_told_to_the_leader_before_it_leaves() -> None:
 # ------------------------------------------------------------------------------------ rule 10: a static member restarts
 
 
-def stored(generation: int = 4, *, process_id: str = PROCESS, digest: bytes = DIGEST, epoch: int = 2) -> bytes:
+def stored(
+    generation: int = 4, *, process_id: str = PROCESS, digest: bytes = DIGEST, epoch: int = 2, unique: int = 77
+) -> bytes:
     given = tasks("0")
     told = ClassicAssignment(
         generation=generation,
@@ -576,7 +591,7 @@ def stored(generation: int = 4, *, process_id: str = PROCESS, digest: bytes = DI
         tasks=given,
         target=given,
         process_id=process_id,
-        unique=77,
+        unique=unique,
     )
     return encode_assignment(told)
 
@@ -603,6 +618,7 @@ def test_a_restarted_process_goes_on_with_what_is_stored() -> None:
     [
         (stored(process_id="00000000-0000-0000-0000-000000000009"), 9),
         (stored(digest=b"x" * 16), 9),
+        (stored(digest=b"x" * 16, unique=1), 9),
         (stored(), 8),
     ],
 )
