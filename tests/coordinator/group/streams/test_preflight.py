@@ -149,7 +149,7 @@ def test_a_topology_that_cannot_run_is_refused_and_the_group_stays_as_it_is(line
     response, outcome = group.join("C", lines, 1)
     assert response.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
     assert response.error_message.startswith(
-        "Topology epoch 1 can't replace topology epoch 0 of group app, which goes on"
+        "Topology epoch 1 can't replace topology epoch 0 of group app, which continues"
     )
     assert words in response.error_message
     assert "start this version again" in response.error_message
