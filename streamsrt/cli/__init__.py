@@ -18,6 +18,7 @@ module                  commands
 ``session``             connecting to a cluster, finding or starting the bundled broker
 ``output``              tables for people, JSON for programs
 ``application``         finding the application that a command names: ``MODULE:ATTRIBUTE``
+``classic_group``       a group of the classic protocol as the cluster describes it
 ``described_group``     a streams group as the cluster describes it, for the commands about groups
 ``group_offsets``       ``streamsrt groups reset-offsets`` and ``delete-offsets``: where a stopped application
                         continues

@@ -29,5 +29,13 @@ def check_group(network: NetworkThread, group: str) -> None:
         raise no_such_group(group)
 
 
+def kind_of_group(network: NetworkThread, group: str) -> str:
+    """``streams``, ``classic`` or ``consumer``. Raises ConfigError where there is none of that name."""
+    kind = next((each.group_type.lower() for each in network.admin.list_groups() if each.group_id == group), None)
+    if kind is None:
+        raise no_such_group(group)
+    return kind
+
+
 def no_such_group(group: str) -> ConfigError:
     return ConfigError(f"no such group: {group} (streamsrt groups list shows what there is)")

@@ -15,7 +15,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from streamsrt.cli.described_group import described_group, no_such_group
+from streamsrt.cli.classic_group import described_classic_group
+from streamsrt.cli.described_group import described_group, kind_of_group
 from streamsrt.cli.output import note, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.client.network import NetworkThread
@@ -71,9 +72,7 @@ def remove_members(
 
 
 def _members(network: NetworkThread, group: str) -> list[Member]:
-    kind = next((each.group_type.lower() for each in network.admin.list_groups() if each.group_id == group), None)
-    if kind is None:
-        raise no_such_group(group)
+    kind = kind_of_group(network, group)
     if kind == "streams":
         return [
             Member(each.member_id, each.instance_id, None if each.is_classic else each.member_epoch == _AWAY_EPOCH)
@@ -84,10 +83,7 @@ def _members(network: NetworkThread, group: str) -> list[Member]:
             f"group {group} is a {kind} group: remove-members is for streams and classic groups. Its static members go when "
             "their sessions end"
         )
-    request = types.DescribeGroupsRequest(groups=[group])
-    described = network.request(request, coordinator_of=group).result(_TIMEOUT_S).groups[0]
-    if described.error_code:
-        raise ConfigError(f"group {group!r} can't be described: {error_name(described.error_code)}; try again")
+    described = described_classic_group(network, group)
     return [Member(each.member_id, each.group_instance_id, None) for each in described.members]
 
 

@@ -19,7 +19,8 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsrt.cli.described_group import described_group
+from streamsrt.cli.classic_group import described_classic_group
+from streamsrt.cli.described_group import described_group, kind_of_group
 from streamsrt.cli.output import note, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.client.network import NetworkThread
@@ -166,12 +167,16 @@ def _delete(network: NetworkThread, group: str, partitions: Collection[TopicPart
 
 def _stopped(network: NetworkThread, group: str) -> StoppedGroup:
     """Raises ConfigError for a group that has members, and RequestFailedError for one that is not there."""
-    described = described_group(network, group)
-    if described.members:
-        raise ConfigError(
-            f"group {group!r} has {len(described.members)} members: stop all instances of the application first"
-        )
-    parts = (described.topology.subtopologies or []) if described.topology is not None else []
+    topology = None
+    if kind_of_group(network, group) == "classic":
+        # Nobody keeps the topology of a classic group without members: what it reads is what it has committed.
+        members = len(described_classic_group(network, group).members)
+    else:
+        described = described_group(network, group)
+        members, topology = len(described.members), described.topology
+    if members:
+        raise ConfigError(f"group {group!r} has {members} members: stop all instances of the application first")
+    parts = (topology.subtopologies or []) if topology is not None else []
     internal = {each.name for part in parts for each in (*part.state_changelog_topics, *part.repartition_source_topics)}
     internal |= {name for name in network.admin.topics() if name.startswith(f"{group}-") and name.endswith(_INTERNAL)}
     committed = network.admin.committed(group)

@@ -9,7 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from streamsrt.cli.described_group import check_group, described_group
+from streamsrt.cli.classic_group import (
+    classic_members,
+    classic_rebalances,
+    classic_state,
+    described_classic_group,
+)
+from streamsrt.cli.described_group import check_group, described_group, kind_of_group
 from streamsrt.cli.group_members import remove_members
 from streamsrt.cli.group_offsets import delete_offsets, reset_offsets
 from streamsrt.cli.output import note, print_json, print_rows
@@ -55,9 +61,10 @@ def describe(
     with cluster(bootstrap_servers) as network:
         if view == "offsets":
             columns, rows = _offsets(network, group, verbose=verbose)
+        elif kind_of_group(network, group) == "classic":
+            columns, rows = _DESCRIBED_CLASSIC[view](described_classic_group(network, group), verbose=verbose)
         else:
-            described = described_group(network, group)
-            columns, rows = _DESCRIBED[view](described, verbose=verbose)
+            columns, rows = _DESCRIBED[view](described_group(network, group), verbose=verbose)
     print_rows(columns, rows, as_json=as_json)
 
 
@@ -156,6 +163,7 @@ def _rebalances(described: Any, *, verbose: bool) -> tuple[list[str], list[dict[
 
 
 _DESCRIBED = {"members": _members, "state": _state, "rebalances": _rebalances}
+_DESCRIBED_CLASSIC = {"members": classic_members, "state": classic_state, "rebalances": classic_rebalances}
 
 
 @app.command("delete")

@@ -10,7 +10,7 @@ import pytest
 
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
-from tests.interop.classic_members import NEWEST_JOIN, Group, Member, Transaction, subscription
+from tests.interop.classic_members import LONG_MS, NEWEST_JOIN, Group, Member, Transaction, subscription
 
 pytestmark = pytest.mark.system
 OWN, JAVA = "own-1", "java"
@@ -33,9 +33,9 @@ def java(group: Group) -> dict[str, bytes]:
     return {JAVA: subscription(group.id, b"java")}
 
 
-def leading(group: Group, **settings: int) -> Member:
+def leading(group: Group, session_ms: int = LONG_MS) -> Member:
     """A member alone in its group, which is stable."""
-    member = Member(group, own(group), **settings)
+    member = Member(group, own(group), session_ms=session_ms)
     assert member.join().leader == member.id
     assert member.sync(mine=b"A", theirs=b"").assignment == b"A"
     return member

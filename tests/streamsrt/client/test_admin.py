@@ -44,7 +44,12 @@ def test_members_of_a_classic_group_are_spoken_of_in_versions_that_know_static_o
 ) -> None:
     key = ApiKey(request_.API_KEY)
     seen: list[Any] = []
-    broker.hooks[key] = lambda request: seen.append(request) or _response_to(request_)()
+
+    def answer(request: Any) -> Any:
+        seen.append(request)
+        return _response_to(request_)()
+
+    broker.hooks[key] = answer
     broker.versions[key] = (0, needed)
     network = connect(broker.address)
     network.request(request_, coordinator_of="g").result(10.0)

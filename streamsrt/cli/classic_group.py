@@ -1,0 +1,125 @@
+"""A group of the classic protocol as the cluster describes it: our own members by what they say, others by their partitions.
+
+Brokers show what members said and were told while the group is stable; during a rebalance only who they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from streamsrt.cli.output import note
+from streamsrt.client.network import NetworkThread
+from streamsrt.errors import RequestFailedError
+from streamsrt.membership.classic.layout import decode_assignment, decode_subscription
+from streamsrt.membership.classic.values import PROTOCOL_NAME, ClassicAssignment, ClassicSubscription
+from streamsrt.wire.error_codes import ErrorCode, error_name
+from streamsrt.wire.messages import decode_consumer_protocol
+from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.types import ConsumerProtocolAssignment, DescribeGroupsRequest, DescribeGroupsResponse
+
+Described = DescribeGroupsResponse.DescribedGroup
+Member = DescribeGroupsResponse.DescribedGroupMember
+Table = tuple[list[str], list[dict[str, object]]]
+
+_TIMEOUT_S = 30.0
+
+
+def described_classic_group(network: NetworkThread, group: str) -> Described:
+    """Raises RequestFailedError where it can't be described."""
+    request = DescribeGroupsRequest(groups=[group])
+    (described,) = network.request(request, coordinator_of=group).result(_TIMEOUT_S).groups
+    if described.error_code not in {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}:
+        raise RequestFailedError(
+            f"group {group!r} can't be described: {error_name(described.error_code)}; try again", described.error_code
+        )
+    return described
+
+
+def classic_members(described: Described, *, verbose: bool) -> Table:
+    """A row for each member."""
+    rows: list[dict[str, object]] = []
+    for member in described.members:
+        said, told = _own(described, member)
+        rows.append(
+            {
+                "group": described.group_id,
+                "target_assignment_epoch": "-" if told is None else told.generation,
+                "topology_epoch": "-" if said is None else said.topology_epoch,
+                "member": member.member_id,
+                "process": "-" if said is None else said.process_id,
+                "client_id": member.client_id,
+                "assignments": _partitions(member) if told is None else _tasks(told),
+            }
+        )
+    columns = ["group", "member", "process", "client_id", "assignments"]
+    if verbose:
+        columns[1:1] = ["target_assignment_epoch", "topology_epoch"]
+    return columns, rows
+
+
+def classic_state(described: Described, *, verbose: bool) -> Table:
+    """One row. The generation stands for both epochs."""
+    told = _told(described)
+    row: dict[str, object] = {
+        "group": described.group_id,
+        "state": described.group_state,
+        "topology_epoch": max((each.group_epoch for each in told), default="-"),
+        "group_epoch": max((each.generation for each in told), default="-"),
+        "target_assignment_epoch": max((each.generation for each in told), default="-"),
+        "members": len(described.members),
+    }
+    if verbose:
+        return ["group", "state", "topology_epoch", "group_epoch", "target_assignment_epoch", "members"], [row]
+    return ["group", "state", "topology_epoch", "members"], [row]
+
+
+def classic_rebalances(described: Described, *, verbose: bool) -> Table:
+    """The last assignment, as its leader explained it: of a classic group nobody keeps earlier ones."""
+    told = _told(described)
+    if not told:
+        note(f"group {described.group_id} has no assignment of a leader of ours: it is {described.group_state}")
+    found = {(each.generation, each.why) for each in told if each.why}
+    rows: list[dict[str, object]] = [
+        {"group": described.group_id, "epoch": generation, "why": why} for generation, why in sorted(found)
+    ]
+    return ["group", "epoch", "why"], rows
+
+
+def _told(described: Described) -> list[ClassicAssignment]:
+    return [told for member in described.members if (told := _own(described, member)[1]) is not None]
+
+
+def _own(described: Described, member: Member) -> tuple[ClassicSubscription | None, ClassicAssignment | None]:
+    """What a member of ours said and was told."""
+    if described.protocol_data != PROTOCOL_NAME:
+        return None, None
+    said, told = decode_subscription(member.member_metadata), decode_assignment(member.member_assignment)
+    return (
+        said if isinstance(said, ClassicSubscription) else None,
+        told if isinstance(told, ClassicAssignment) else None,
+    )
+
+
+def _tasks(told: ClassicAssignment) -> str:
+    parts = []
+    for label, tasks in (("", told.tasks), ("TARGET-", told.target)):
+        roles = (("ACTIVE", tasks.active), ("STANDBY", tasks.standby), ("WARMUP", tasks.warmup))
+        parts += [f"{label}{role}: {_listed(those)};" for role, those in roles if those]
+    return " ".join(parts)
+
+
+def _partitions(member: Member) -> str:
+    if not member.member_assignment:
+        return ""
+    try:
+        told = decode_consumer_protocol(ConsumerProtocolAssignment, member.member_assignment)
+    except DecodeError:
+        return "-"
+    return _listed((each.topic, partition) for each in told.assigned_partitions for partition in each.partitions)
+
+
+def _listed(pairs: Iterable[tuple[str, int]]) -> str:
+    found: dict[str, list[int]] = {}
+    for name, number in sorted(pairs):
+        found.setdefault(name, []).append(number)
+    return "; ".join(f"{name}:{numbers}" for name, numbers in found.items())
