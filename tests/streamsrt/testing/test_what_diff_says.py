@@ -159,7 +159,7 @@ def check_carried_over(change: StateChange, old: StoreSpec, new: StoreSpec, befo
         # What is beyond a shorter retention is gone, and what a longer one keeps comes back; the rest is there.
         less, more = sorted((kept, of_old), key=len)
         assert set(map(repr, less)) <= set(map(repr, more))
-        assert ("comes back" in change.reason) == ((old.retention_ms or 0) < (new.retention_ms or 0))
+        assert ("come back" in change.reason) == ((old.retention_ms or 0) < (new.retention_ms or 0))
         assert len(kept) >= len(of_old) or "what is older expires" in change.reason
         assert not of_old or kept
     if is_generated(new.name):
