@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -12,7 +10,16 @@ from pyspark.errors import PySparkException
 from streamsrt.backfill.engine_spark_lake import as_long, partition_of_key, read_lake
 from streamsrt.backfill.engine_spark_session import first_line, open_session, quiet
 from streamsrt.backfill.errors import ArchiveError
-from streamsrt.backfill.lake import Lake, LakeShare, check_alike, check_for_spark, check_share, is_in_folders, order_of
+from streamsrt.backfill.lake import (
+    Lake,
+    LakeShare,
+    check_alike,
+    check_for_spark,
+    check_share,
+    is_in_folders,
+    order_of,
+    paths_of,
+)
 from streamsrt.backfill.parquet_files import HEADERS, KEY, OFFSET, PARTITION, TIMESTAMP, opened
 from streamsrt.backfill.plan import LakeFile, LakePlan
 
@@ -23,10 +30,9 @@ MAPPED = ("key", "value", "timestamp", "partition", "offset")
 _OWNER, _PLACE, _NO_TIME, _FILE = "owner", "place", "no_time", "file"
 
 
-def scan_mapped(
-    lake: Lake, root: Path, paths: Sequence[Path], topic: str, partitions: int
-) -> tuple[LakePlan, dict[int, LakeShare]]:
+def scan_mapped(lake: Lake, topic: str, partitions: int) -> tuple[LakePlan, dict[int, LakeShare]]:
     """As :func:`~streamsrt.backfill.lake.scan_lake`, by Spark. Raises ArchiveError, BackfillError."""
+    root, paths = paths_of(lake)
     unknown = sorted(set(lake.columns) - set(MAPPED))
     if unknown:
         raise ArchiveError(f"a record has no {', '.join(unknown)}: expressions are for {', '.join(MAPPED)}")

@@ -79,15 +79,7 @@ def scan_lake(
 ) -> tuple[LakePlan, dict[int, LakeShare]]:
     """The files of a lake, and what they hold of each partition. ``times`` gets how their times are written. Raises
     ArchiveError."""
-    root, paths = _paths(lake)
-    if lake.columns:
-        # Not before it is wanted: Spark is an extra.
-        from streamsrt.backfill.engine_spark_session import check_installed
-
-        check_installed()
-        from streamsrt.backfill.engine_spark_scan import scan_mapped
-
-        return scan_mapped(lake, root, paths, topic, partitions)
+    root, paths = paths_of(lake)
     first = _schema_of(paths[0])
     names = set(first.names)
     in_folders = PARTITION not in names and is_in_folders(root, paths)
@@ -128,7 +120,7 @@ def scan_lake(
     return described, count.shares(allow_gaps=lake.allow_gaps)
 
 
-def _paths(lake: Lake) -> tuple[Path, list[Path]]:
+def paths_of(lake: Lake) -> tuple[Path, list[Path]]:
     """The folder of a lake, and its files. Raises ArchiveError where there are none."""
     root = Path(lake.path)
     if not root.is_dir():

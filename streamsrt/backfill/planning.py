@@ -73,7 +73,7 @@ def make_plan(
         )
     times = {topic: TimesRead() for topic in sources}
     lakes = {
-        topic: scan_lake(lake, topic, shape.counts[topic], times=times[topic])
+        topic: _scan(lake, topic, shape.counts[topic], times[topic])
         for topic, lake in sorted(sources.items())
         if isinstance(lake, Lake)
     }
@@ -273,6 +273,18 @@ class _Shape:
 
 
 # --------------------------------------------------------------------------------------------------------------- ranges
+
+
+def _scan(lake: Lake, topic: str, partitions: int, times: TimesRead) -> tuple[LakePlan, dict[int, LakeShare]]:
+    """Records that expressions make are counted by Spark, which is an extra: it is not loaded before it is wanted."""
+    if not lake.columns:
+        return scan_lake(lake, topic, partitions, times=times)
+    from streamsrt.backfill.engine_spark_session import check_installed
+
+    check_installed()
+    from streamsrt.backfill.engine_spark_scan import scan_mapped
+
+    return scan_mapped(lake, topic, partitions)
 
 
 def _ranges(

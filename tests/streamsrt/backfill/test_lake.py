@@ -282,6 +282,6 @@ def test_a_lake_that_was_changed_is_noticed(spark: SparkSession, scene: Scene) -
     file = doubled.lakes[0].files[0]
     lake = doubled.lakes[0].model_copy(update={"files": (*doubled.lakes[0].files, file)})
     save_plan(doubled.model_copy(update={"lakes": (lake,)}).sealed(), scene.folder / "doubled")
-    with pytest.raises(TaskFailedError, match="offsets twice"):
+    with pytest.raises(TaskFailedError, match="duplicate offsets"):
         Backfill(scene.folder / "doubled", bootstrap_servers=scene.servers).run(SparkEngine())
     assert backfill.run(SparkEngine())
