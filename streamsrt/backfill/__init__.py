@@ -59,10 +59,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Archive", "Backfill", "KafkaLog", "Lake"]
 
-_PLACES = {"Archive": "sources", "Backfill": "job", "KafkaLog": "sources", "Lake": "lake"}
+_MODULES = {"Archive": "sources", "Backfill": "job", "KafkaLog": "sources", "Lake": "lake"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -65,10 +65,10 @@ def _stores(
 ) -> Iterator[tuple[int, StorePlan, StoreResult, int | None]]:
     for task, manifest in zip(plan.tasks, manifests, strict=True):
         results = {result.name: result for result in manifest.stores}
-        sources = {source.place: source.end for source in task.sources}
+        sources = {source.topic_partition: source.end for source in task.sources}
         for store in task.stores:
             offset = None
             if store.changelog is not None:
-                place = (store.changelog, task.partition)
-                offset = changelog_ends[place] if store.own_changelog else sources[place]
+                tp = (store.changelog, task.partition)
+                offset = changelog_ends[tp] if store.own_changelog else sources[tp]
             yield task.partition, store, results[store.name], offset

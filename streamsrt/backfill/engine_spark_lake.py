@@ -2,7 +2,7 @@
 
 1. Each row goes to the tasks that read its partition: every task of the plan is one partition of Spark's, and one Spark
    task replays it while its rows come in. Rows are spilled and sorted by Spark; the task holds its state only.
-2. Within a task rows are sorted by ``(running maximum of the timestamps in the source partition, place of the source
+2. Within a task rows are sorted by ``(running maximum of the timestamps in the source partition, number of the source
    partition in the task, order, timestamp, key, value, headers)``: the order of :mod:`streamsrt.backfill.order`, with the
    order of :mod:`streamsrt.backfill.lake` within a partition. With one lake in a task, its own order is the whole order.
 3. A task that also reads the log, an archive or repartition topics merges the rows with those, as live. Rows of a source
@@ -43,7 +43,7 @@ from streamsrt.wire.records import RecordColumns
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-TASK, PLACE, ORDER, RUNNING = "task", "place", "position", "running"
+TASK, SOURCE, ORDER, RUNNING = "task", "source", "position", "running"
 _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 _GLOB = re.compile(r"[][{}*?\\]")
 
@@ -58,11 +58,11 @@ def ordered_tasks(spark: SparkSession, plan: Plan, where: Where, task_ids: tuple
     lakes = {lake.topic: lake for lake in plan.lakes if lake.topic in wanted}
     for lake in lakes.values():
         check_unchanged(lake)
-    places = _topics_in_order(plan, tasks)
+    topics = _topics_in_order(plan, tasks)
     columns = [KEY, VALUE, HEADERS] if any(lake.headers for lake in lakes.values()) else [KEY, VALUE]
     parts = [
-        _rows_of(spark, lake, plan.topics[lake.topic], _readers(tasks, places, lake.topic)).select(
-            TASK, PLACE, ORDER, TIMESTAMP, *columns
+        _rows_of(spark, lake, plan.topics[lake.topic], _readers(tasks, topics, lake.topic)).select(
+            TASK, SOURCE, ORDER, TIMESTAMP, *columns
         )
         for lake in lakes.values()
     ]
@@ -74,8 +74,8 @@ def ordered_tasks(spark: SparkSession, plan: Plan, where: Where, task_ids: tuple
     order = [ORDER] if all(lake.order == OFFSET for lake in lakes.values()) else [ORDER, TIMESTAMP, *columns]
     if several:
         rows = rows.withColumn(RUNNING, _running_maximum(order))
-        order = [RUNNING, PLACE, *order]
-    fold = OrderedTasks(where, task_ids, tuple(places))
+        order = [RUNNING, SOURCE, *order]
+    fold = OrderedTasks(where, task_ids, tuple(topics))
     with quiet():
         return rows.repartitionById(len(tasks), TASK).sortWithinPartitions(*order).mapInArrow(fold, ANSWER)
 
@@ -91,10 +91,10 @@ def _topics_in_order(plan: Plan, tasks: Sequence[TaskPlan]) -> list[tuple[str, .
     return [of[task.subtopology] for task in tasks]
 
 
-def _readers(tasks: Sequence[TaskPlan], places: Sequence[tuple[str, ...]], topic: str) -> list[tuple[int, int, int]]:
-    """Who reads a topic: index of the task, partition, place of the topic in the task."""
+def _readers(tasks: Sequence[TaskPlan], topics: Sequence[tuple[str, ...]], topic: str) -> list[tuple[int, int, int]]:
+    """Who reads a topic: index of the task, partition, index of the topic in the task."""
     return [
-        (index, task.partition, places[index].index(topic))
+        (index, task.partition, topics[index].index(topic))
         for index, task in enumerate(tasks)
         for source in task.sources
         if source.topic == topic and source.lake_records
@@ -120,19 +120,19 @@ def _rows_of(
         (f.coalesce(_headers_of(frame), none) if lake.headers else none).alias(HEADERS),
     ]
     of_partition: dict[int, list[tuple[int, int]]] = {}
-    for index, partition, place in readers:
-        of_partition.setdefault(partition, []).append((index, place))
+    for index, partition, source in readers:
+        of_partition.setdefault(partition, []).append((index, source))
     targets = f.array(
         *(
-            f.array(*(f.struct(f.lit(index), f.lit(place)) for index, place in of_partition.get(partition, ()))).cast(
-                "array<struct<task:int,place:int>>"
+            f.array(*(f.struct(f.lit(index), f.lit(source)) for index, source in of_partition.get(partition, ()))).cast(
+                "array<struct<task:int,source:int>>"
             )
             for partition in range(partitions)
         )
     )
     found = frame.select(*columns).withColumn("target", f.explode(f.get(targets, f.col(PARTITION))))
     return found.select(
-        f.col("target.task").alias(TASK), f.col("target.place").alias(PLACE), ORDER, TIMESTAMP, KEY, VALUE, HEADERS
+        f.col("target.task").alias(TASK), f.col("target.source").alias(SOURCE), ORDER, TIMESTAMP, KEY, VALUE, HEADERS
     )
 
 
@@ -239,7 +239,7 @@ def _running_maximum(order: Sequence[str]) -> Column:
     import pyspark.sql.functions as f
     from pyspark.sql import Window
 
-    window = Window.partitionBy(TASK, PLACE).orderBy(*order)
+    window = Window.partitionBy(TASK, SOURCE).orderBy(*order)
     return f.max(TIMESTAMP).over(window.rowsBetween(Window.unboundedPreceding, Window.currentRow))
 
 
@@ -255,11 +255,11 @@ def _partitions_of_keys(keys: pa.Array, partitions: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class OrderedTasks:
-    """The rows of a Spark partition are those of one task, in order. ``places``: the topics of each task in order."""
+    """The rows of a Spark partition are those of one task, in order. ``topics``: those of each task in order."""
 
     where: Where
     task_ids: tuple[str, ...]
-    places: tuple[tuple[str, ...], ...]
+    topics: tuple[tuple[str, ...], ...]
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         set_up_worker(self.where)
@@ -285,11 +285,11 @@ class OrderedTasks:
 
     def _run(self, index: int, batches: Iterator[Any]) -> TaskManifest:
         directory, servers = Path(self.where.directory), self.where.bootstrap_servers
-        task_id, topics = self.task_ids[index], self.places[index]
+        task_id, topics = self.task_ids[index], self.topics[index]
         plan = load_plan(directory)
         task = plan.task(task_id)
         exact = {lake.topic for lake in plan.lakes if lake.order == OFFSET}
-        runs = _runs(batches, [_Place(task, topic, exact=topic in exact) for topic in topics])
+        runs = _runs(batches, [_LakePartition(task, topic, exact=topic in exact) for topic in topics])
         lakes = [source for source in task.sources if source.lake_records]
         if not task.repartition and all(is_all_lake(source) for source in task.sources):
             return run_task(directory, task_id, runs=runs)
@@ -297,11 +297,8 @@ class OrderedTasks:
 
             def inputs(order: Sequence[TopicPartition]) -> Inputs:
                 rest = stack.enter_context(open_inputs(directory, plan, task, order, servers))
-                split = _split(runs, {source.place: source.lake_records for source in lakes})
-                return {
-                    place: chain(split[place], batches) if place in split else batches
-                    for place, batches in rest.items()
-                }
+                split = _split(runs, {source.topic_partition: source.lake_records for source in lakes})
+                return {tp: chain(split[tp], batches) if tp in split else batches for tp, batches in rest.items()}
 
             return run_task(directory, task_id, inputs=inputs)
 
@@ -311,12 +308,13 @@ def is_all_lake(source: SourceRange) -> bool:
     return not source.archive and source.log_start >= source.end
 
 
-class _Place:
+class _LakePartition:
     """A source partition while its rows come in."""
 
     def __init__(self, task: TaskPlan, topic: str, *, exact: bool) -> None:
         source = next((source for source in task.sources if source.topic == topic), None)
-        self.place: TopicPartition = (topic, task.partition)
+        self.topic_partition: TopicPartition = (topic, task.partition)
+        self._named = f"{topic}-{task.partition}"
         self.missing = 0 if source is None else source.lake_records
         self._exact = exact
         self._next = 0 if source is None else source.start
@@ -329,7 +327,7 @@ class _Place:
         if self._exact:
             values = offsets.to_numpy()
             if values[0] < self._next or not (values[1:] > values[:-1]).all():
-                raise ArchiveError(f"the lake of {self.place[0]}-{self.place[1]} has duplicate offsets: rewrite it")
+                raise ArchiveError(f"the lake of {self._named} has duplicate offsets: rewrite it")
             self._next = int(values[-1]) + 1
         else:
             offsets = pa.array(range(self._next, self._next + count), pa.int64())
@@ -341,45 +339,45 @@ class _Place:
 
     def changed(self) -> ArchiveError:
         return ArchiveError(
-            f"the lake of {self.place[0]}-{self.place[1]} was changed since the plan was made: it has "
+            f"the lake of {self._named} was changed since the plan was made: it has "
             f"{abs(self.missing)} records {'fewer' if self.missing > 0 else 'more'}. Plan again in another --dir"
         )
 
 
-def _runs(batches: Iterator[Any], places: Sequence[_Place]) -> Iterator[tuple[TopicPartition, RecordColumns]]:
+def _runs(batches: Iterator[Any], lakes: Sequence[_LakePartition]) -> Iterator[tuple[TopicPartition, RecordColumns]]:
     """The rows in runs of one source partition. Raises ArchiveError where they are not those of the plan."""
     for batch in batches:
         if not batch.num_rows:
             continue
-        owners = batch.column(PLACE).to_numpy()
+        owners = batch.column(SOURCE).to_numpy()
         cuts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(owners)]
         for start, stop in pairwise(cuts):
-            place = places[owners[start]]
-            yield place.place, place.columns(batch.slice(start, stop - start))
-    for place in places:
-        if place.missing:
-            raise place.changed()
+            lake = lakes[owners[start]]
+            yield lake.topic_partition, lake.columns(batch.slice(start, stop - start))
+    for lake in lakes:
+        if lake.missing:
+            raise lake.changed()
 
 
 def _split(
     runs: Iterator[tuple[TopicPartition, RecordColumns]], records: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Iterator[RecordColumns]]:
     """The same runs by source partition. What comes of another one than is asked for waits."""
-    waiting: dict[TopicPartition, deque[RecordColumns]] = {place: deque() for place in records}
+    waiting: dict[TopicPartition, deque[RecordColumns]] = {tp: deque() for tp in records}
     to_come = sum(records.values())
 
-    def of(place: TopicPartition) -> Iterator[RecordColumns]:
+    def of(tp: TopicPartition) -> Iterator[RecordColumns]:
         nonlocal to_come
-        left = records[place]
+        left = records[tp]
         while left:
-            while not waiting[place]:
+            while not waiting[tp]:
                 found, columns = next(runs)
                 waiting[found].append(columns)
                 to_come -= len(columns)
                 if not to_come:
                     # Nothing follows; if something does, this raises.
                     next(runs, None)
-            left -= len(waiting[place][0])
-            yield waiting[place].popleft()
+            left -= len(waiting[tp][0])
+            yield waiting[tp].popleft()
 
-    return {place: of(place) for place in records}
+    return {tp: of(tp) for tp in records}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
 MAPPED = ("key", "value", "timestamp", "partition", "offset")
-_OWNER, _PLACE, _NO_TIME, _FILE = "owner", "place", "no_time", "file"
+_OWNER, _POSITION, _NO_TIME, _FILE = "owner", "position", "no_time", "file"
 
 
 def scan_mapped(lake: Lake, topic: str, partitions: int) -> tuple[LakePlan, dict[int, LakeShare]]:
@@ -68,8 +68,8 @@ def _shares(spark: SparkSession, plan: LakePlan, partitions: int, *, allow_gaps:
     import pyspark.sql.functions as f
 
     frame = read_lake(spark, plan)
-    place = as_long(frame, plan.order, per_second=1_000_000)
-    columns = [place.alias(_PLACE), f.col(TIMESTAMP).isNull().alias(_NO_TIME), f.input_file_name().alias(_FILE)]
+    position = as_long(frame, plan.order, per_second=1_000_000)
+    columns = [position.alias(_POSITION), f.col(TIMESTAMP).isNull().alias(_NO_TIME), f.input_file_name().alias(_FILE)]
     if plan.partitioned:
         frame = frame.select(f.col(PARTITION).cast("int").alias(_OWNER), *columns)
     else:
@@ -82,9 +82,9 @@ def _shares(spark: SparkSession, plan: LakePlan, partitions: int, *, allow_gaps:
         frame = frame.select(partition_of_key(partitions).alias(_OWNER), *columns)
     counts = frame.groupBy(_OWNER).agg(
         f.count("*").alias("records"),
-        f.min(_PLACE).alias("first"),
-        f.max(_PLACE).alias("last"),
-        f.count_if(f.col(_NO_TIME) | f.col(_PLACE).isNull()).alias("lost"),
+        f.min(_POSITION).alias("first"),
+        f.max(_POSITION).alias("last"),
+        f.count_if(f.col(_NO_TIME) | f.col(_POSITION).isNull()).alias("lost"),
         f.count_distinct(_FILE).alias("files"),
     )
     try:

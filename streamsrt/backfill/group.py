@@ -47,4 +47,4 @@ def check_new_group(network: Network, application_id: str) -> None:
 
 def marks_of(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, BackfillMark | None]:
     """The mark at each committed offset; None where there is another kind of metadata."""
-    return {place: parse_mark(offset.metadata) for place, offset in committed.items()}
+    return {tp: parse_mark(offset.metadata) for tp, offset in committed.items()}

@@ -120,7 +120,7 @@ class HandOver:
         targets = list(self._targets(manifests))
         if self._before("written"):
             self._write(targets)
-        starts, ends = _places(self.state.starts), _places(self.state.ends)
+        starts, ends = _by_partition(self.state.starts), _by_partition(self.state.ends)
         if self._before("verified"):
             count = verify_changelogs(self._network, self._directory, manifests, starts, ends)
             self._reach("verified", f"{count} changelog records read back, digests equal")
@@ -149,11 +149,11 @@ class HandOver:
                 "backfill was handed over. Give another application id, or delete its group and changelogs first"
             )
         created = self._create_topics()
-        places = sorted({(log.topic, log.partition) for manifest in manifests for log in _logs(manifest)})
-        starts = self._ends_of(places)
+        partitions = sorted({(log.topic, log.partition) for manifest in manifests for log in _logs(manifest)})
+        starts = self._ends_of(partitions)
         internal = {topic.name for topic in self._plan.internal_topics}
-        filled = [f"{topic}-{partition} ({starts[topic, partition]} records)" for topic, partition in places]
-        filled = [text for text, place in zip(filled, places, strict=True) if place[0] in internal and starts[place]]
+        filled = [f"{topic}-{partition} ({starts[topic, partition]} records)" for topic, partition in partitions]
+        filled = [text for text, tp in zip(filled, partitions, strict=True) if tp[0] in internal and starts[tp]]
         if filled:
             raise HandOverError(
                 f"changelogs hold records already: {', '.join(filled[:5])}. State of an earlier deployment "
@@ -191,11 +191,11 @@ class HandOver:
                 raise error
         return names
 
-    def _ends_of(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        if not places:
+    def _ends_of(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        if not partitions:
             return {}
-        found = self._network.admin.list_offsets(dict.fromkeys(places, LATEST))
-        return {place: found[place].offset for place in places}
+        found = self._network.admin.list_offsets(dict.fromkeys(partitions, LATEST))
+        return {tp: found[tp].offset for tp in partitions}
 
     def _commit_marks(self) -> None:
         """Commits the start offsets with the mark, unless it is there."""
@@ -211,18 +211,16 @@ class HandOver:
         if committed and any(mark.is_done for mark in ours):
             return
         metadata = running_metadata(self._plan.id)
-        self._commit_offsets(
-            {place: OffsetAndMetadata(start, metadata) for place, (start, _) in self._inputs().items()}
-        )
+        self._commit_offsets({tp: OffsetAndMetadata(start, metadata) for tp, (start, _) in self._inputs().items()})
 
     def _inputs(self) -> dict[TopicPartition, tuple[int, int]]:
         """The first and the end offset of everything that the live tasks read."""
         # History without offsets of its own stands before offset 0.
-        found = {source.place: (max(0, source.start), source.end) for source in self._plan.sources()}
+        found = {source.topic_partition: (max(0, source.start), source.end) for source in self._plan.sources()}
         for task in self._plan.tasks:
             for repartition in task.repartition:
                 # What is in flight there offline is in the state already.
-                found[repartition.place] = (0, 0)
+                found[repartition.topic_partition] = (0, 0)
         return found
 
     def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -279,8 +277,8 @@ class HandOver:
                     max(time_ms, read.partition_time_ms),
                     {**operators, **manifest.operator_times_ms},
                 )
-        for place, (_, end) in self._inputs().items():
-            time_ms, operators = times.get(place, (-1, {}))
+        for tp, (_, end) in self._inputs().items():
+            time_ms, operators = times.get(tp, (-1, {}))
             metadata = done_metadata(self._plan.id, time_ms, operators)
             if len(metadata) > METADATA_BYTES_MAX:
                 raise HandOverError(
@@ -288,7 +286,7 @@ class HandOver:
                     "metadata, and "
                     f"brokers take {METADATA_BYTES_MAX}: give operators shorter names"
                 )
-            offsets[place] = OffsetAndMetadata(end, metadata)
+            offsets[tp] = OffsetAndMetadata(end, metadata)
         self._commit_offsets(offsets)
 
     def _check_still_done(self) -> None:
@@ -319,9 +317,9 @@ class HandOver:
             actions.append(f"delete group {self._plan.application_id} with the marks of this backfill")
         internal = {topic.name for topic in self._plan.internal_topics}
         actions += [
-            f"leave what was written to {place} from offset {start} on"
-            for place, start in self.state.starts.items()
-            if place.rpartition("-")[0] not in internal
+            f"leave what was written to {tp} from offset {start} on"
+            for tp, start in self.state.starts.items()
+            if tp.rpartition("-")[0] not in internal
         ]
         if execute:
             self._take_back(topics, delete_group=bool(ours))
@@ -351,7 +349,7 @@ def _logs(manifest: TaskManifest) -> list[LogResult]:
     return [*changelogs, *manifest.outputs]
 
 
-def _places(offsets: Mapping[str, int]) -> dict[TopicPartition, int]:
+def _by_partition(offsets: Mapping[str, int]) -> dict[TopicPartition, int]:
     """Offsets by topic and partition, out of their names."""
     found: dict[TopicPartition, int] = {}
     for name, offset in offsets.items():

@@ -206,7 +206,7 @@ def order_of(lake: Lake, path: Path, names: set[str]) -> str:
 def _scan(
     path: Path, file: Any, order: str, folder: int | None, *, partitioned: bool, partitions: int
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """The partition and the place in the order of each row."""
+    """The partition and the position of each row."""
     import pyarrow as pa
 
     memo = PartitionMemo()
@@ -216,18 +216,18 @@ def _scan(
     owner = order if folder is not None else PARTITION if partitioned else KEY
     columns = list(dict.fromkeys([owner, order]))
     for batch in file.iter_batches(batch_size=_SCAN_ROWS, columns=columns):
-        places, owners = batch.column(order), batch.column(owner)
-        if places.null_count or owners.null_count:
+        positions, owners = batch.column(order), batch.column(owner)
+        if positions.null_count or owners.null_count:
             raise ArchiveError(
-                f"{path} has rows without {order if places.null_count else owner}: nothing says where they belong"
+                f"{path} has rows without {order if positions.null_count else owner}: nothing says where they belong"
             )
         if folder is not None:
-            found = np.full(len(places), folder, np.int64)
+            found = np.full(len(positions), folder, np.int64)
         elif partitioned:
             found = numbers(owners)
         else:
             found = np.array(memo.partitions(key_bytes(owners), partitions), np.int64)
-        yield found, numbers(places)
+        yield found, numbers(positions)
 
 
 class _Counts:
@@ -276,13 +276,13 @@ class _Counts:
         return found
 
 
-def check_share(place: TopicPartition, share: LakeShare, *, allow_gaps: bool) -> None:
+def check_share(tp: TopicPartition, share: LakeShare, *, allow_gaps: bool) -> None:
     """Raises ArchiveError where offsets are missing, or there twice."""
     first, end, records = share.first_offset, share.next_offset, share.records
     if first is None or end is None or records == end - first or (records < end - first and allow_gaps):
         return
     raise ArchiveError(
-        f"the lake of {place[0]}-{place[1]} holds {records} records of the {end - first} offsets from {first} to {end - 1}: "
+        f"the lake of {tp[0]}-{tp[1]} holds {records} records of the {end - first} offsets from {first} to {end - 1}: "
         + (
             "some are there twice"
             if records > end - first

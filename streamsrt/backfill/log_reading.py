@@ -11,10 +11,10 @@ from streamsrt.client.values import EARLIEST, TopicPartition
 from streamsrt.wire.records import RecordColumns
 
 
-def read_log(network: Network, place: TopicPartition, start: int, end: int) -> Iterator[RecordColumns]:
+def read_log(network: Network, tp: TopicPartition, start: int, end: int) -> Iterator[RecordColumns]:
     """Everything committed from ``start`` to before ``end`` that the log still holds. Raises BackfillError, BrokerError."""
-    first = max(start, network.admin.list_offsets({place: EARLIEST})[place].offset)
+    first = max(start, network.admin.list_offsets({tp: EARLIEST})[tp].offset)
     if first >= end:
         return
-    source = SourceRange(topic=place[0], partition=place[1], start=first, end=end, log_start=first)
+    source = SourceRange(topic=tp[0], partition=tp[1], start=first, end=end, log_start=first)
     yield from LogReader(network, [source]).columns(source)

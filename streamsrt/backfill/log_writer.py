@@ -40,7 +40,7 @@ class LogTarget:
     records: int
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         return self.topic, self.partition
 
     def columns(self, skip: int = 0) -> Iterator[RecordColumns]:
@@ -87,13 +87,13 @@ class PlainLogWriter:
                 raise _foreign(target, "there are more records than this backfill wrote")
 
     def _present(self, target: LogTarget) -> int:
-        found = self._network.admin.list_offsets({target.place: LATEST})
-        if target.place not in found:
+        found = self._network.admin.list_offsets({target.topic_partition: LATEST})
+        if target.topic_partition not in found:
             raise HandOverError(
                 f"topic {target.topic!r} is gone: streamsrt backfill abort --execute, then streamsrt backfill commit "
                 "again"
             )
-        present = found[target.place].offset - target.start_offset
+        present = found[target.topic_partition].offset - target.start_offset
         if not 0 <= present <= target.records:
             raise _foreign(target, f"its end is {present} records behind where this backfill began to write")
         return present
@@ -102,7 +102,9 @@ class PlainLogWriter:
         """Compares what is there with what this backfill would have written. Compaction may have left some out."""
         expected = _records(target.columns())
         at = 0
-        for columns in read_log(self._network, target.place, target.start_offset, target.start_offset + present):
+        for columns in read_log(
+            self._network, target.topic_partition, target.start_offset, target.start_offset + present
+        ):
             for index, record in enumerate(_records(iter((columns,)))):
                 offset = columns.offset_at(index) - target.start_offset
                 while at <= offset:
@@ -143,7 +145,9 @@ class TransactionalLogWriter:
             self._commit(target, done)
         # A commit is answered before it is carried out everywhere; an initialization is answered after.
         self._initialize()
-        return self._network.admin.list_offsets({target.place: LATEST}, read_committed=True)[target.place].offset
+        return self._network.admin.list_offsets({target.topic_partition: LATEST}, read_committed=True)[
+            target.topic_partition
+        ].offset
 
     def _initialize(self) -> None:
         self._network.transactions.initialize(_TRANSACTION_TIMEOUT_S)
@@ -152,14 +156,14 @@ class TransactionalLogWriter:
     def _commit(self, target: LogTarget, done: int) -> None:
         self._network.transactions.commit(
             self._group,
-            {target.place: OffsetAndMetadata(done)},
+            {target.topic_partition: OffsetAndMetadata(done)},
             member_id="",
             member_epoch=-1,
             timeout_s=_TRANSACTION_TIMEOUT_S,
         )
 
     def _committed(self, target: LogTarget) -> int:
-        found = self._network.admin.committed(self._group, [target.place]).get(target.place)
+        found = self._network.admin.committed(self._group, [target.topic_partition]).get(target.topic_partition)
         return 0 if found is None else found.offset
 
     def fence(self, targets: Sequence[LogTarget]) -> None:

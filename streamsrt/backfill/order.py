@@ -2,7 +2,7 @@
 
 1. Live, a task takes the record with the lowest head timestamp among its input partitions, at equal timestamps that of the
    partition that comes first. That equals sorting all records by (running maximum of the timestamps within the partition,
-   place of the partition in ``source_partitions``, offset): after a head with timestamp t was taken, every following record
+   index of the partition in ``source_partitions``, offset): after a head with timestamp t was taken, every following record
    of its partition up to the next one later than t comes before all other heads, which are at t or later.
 2. :func:`merge` is that order without a sort, by the live task's own partition group. :func:`running_maximum` gives the sort
    key, for engines that sort.
@@ -35,14 +35,14 @@ def merge(inputs: Inputs, limit_records: int = RUN_RECORDS) -> Iterator[tuple[To
     group = PartitionGroup(inputs, max_task_idle_ms=-1)
     left = dict(inputs)
     while True:
-        for place in [place for place in left if not group.buffered_of(place)]:
-            columns = next(left[place], None)
+        for tp in [tp for tp in left if not group.buffered_of(tp)]:
+            columns = next(left[tp], None)
             while columns is not None and not len(columns):
-                columns = next(left[place], None)
+                columns = next(left[tp], None)
             if columns is None:
-                del left[place]
+                del left[tp]
             else:
-                group.add(place, columns)
+                group.add(tp, columns)
         run = group.next_run(limit_records)
         if run is None:
             return

@@ -80,7 +80,7 @@ class SourceRange(_Value):
     allow_gaps: bool = False
 
     @property
-    def place(self) -> tuple[str, int]:
+    def topic_partition(self) -> tuple[str, int]:
         return self.topic, self.partition
 
     @property
@@ -96,7 +96,7 @@ class RepartitionRange(_Value):
     upstream: tuple[str, ...]
 
     @property
-    def place(self) -> tuple[str, int]:
+    def topic_partition(self) -> tuple[str, int]:
         return self.topic, self.partition
 
 
@@ -184,9 +184,9 @@ class Plan(_Value):
     def sources(self) -> Iterator[SourceRange]:
         """Every source partition, each once: two subtopologies may read the same one."""
         seen: Mapping[tuple[str, int], SourceRange] = {
-            source.place: source for task in self.tasks for source in task.sources
+            source.topic_partition: source for task in self.tasks for source in task.sources
         }
-        yield from (seen[place] for place in sorted(seen))
+        yield from (seen[tp] for tp in sorted(seen))
 
 
 def save_plan(plan: Plan, directory: Path) -> None:

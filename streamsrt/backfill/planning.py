@@ -294,9 +294,9 @@ def _ranges(
     lakes: Mapping[str, Mapping[int, LakeShare]],
     times: Mapping[str, TimesRead],
 ) -> dict[TopicPartition, SourceRange]:
-    places = [(topic, index) for topic in sorted(shape.source_topics) for index in range(shape.counts[topic])]
-    starts = network.admin.list_offsets(dict.fromkeys(places, EARLIEST))
-    ends = network.admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
+    partitions = [(topic, index) for topic in sorted(shape.source_topics) for index in range(shape.counts[topic])]
+    starts = network.admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    ends = network.admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
     ranges: dict[TopicPartition, SourceRange] = {}
     for topic in sorted(shape.source_topics):
         source = sources.get(topic)
@@ -312,22 +312,22 @@ def _ranges(
                 "it is the archive of another topic, or the topic was recreated"
             )
         for index in range(shape.counts[topic]):
-            place = (topic, index)
-            first, end = starts[place].offset, ends[place].offset
+            tp = (topic, index)
+            first, end = starts[tp].offset, ends[tp].offset
             if isinstance(source, Lake):
                 share = lakes[topic].get(index)
                 exact = any(each.first_offset is not None for each in lakes[topic].values())
                 if exact and share is None:
                     # As an archive without a file of the partition: what the log has deleted is nowhere.
-                    ranges[place] = splice(place, (), first, end, allow_gaps=source.allow_gaps)
+                    ranges[tp] = splice(tp, (), first, end, allow_gaps=source.allow_gaps)
                 else:
-                    ranges[place] = splice_lake(place, share, first, end, allow_gaps=source.allow_gaps)
+                    ranges[tp] = splice_lake(tp, share, first, end, allow_gaps=source.allow_gaps)
             elif archive is None:
-                ranges[place] = SourceRange(topic=topic, partition=index, start=first, end=end, log_start=first)
+                ranges[tp] = SourceRange(topic=topic, partition=index, start=first, end=end, log_start=first)
             else:
-                ranges[place] = splice(place, files.get(index, ()), first, end, allow_gaps=archive.allow_gaps)
-            if ranges[place].allow_gaps:
-                _check_nothing_left_out(network, ranges[place], first)
+                ranges[tp] = splice(tp, files.get(index, ()), first, end, allow_gaps=archive.allow_gaps)
+            if ranges[tp].allow_gaps:
+                _check_nothing_left_out(network, ranges[tp], first)
     return ranges
 
 
@@ -344,13 +344,13 @@ def _check_nothing_left_out(network: Network, source: SourceRange, log_first: in
 
 
 def splice(
-    place: TopicPartition, files: tuple[ArchiveFile, ...], log_first: int, log_end: int, *, allow_gaps: bool
+    tp: TopicPartition, files: tuple[ArchiveFile, ...], log_first: int, log_end: int, *, allow_gaps: bool
 ) -> SourceRange:
     """The range of a partition that is archived up to some offset and goes on in the log. Raises ArchiveError.
 
     ``log_first``, ``log_end``: what the log holds now, the end not included.
     """
-    topic, partition = place
+    topic, partition = tp
     archive_first = files[0].first_offset if files else log_first
     archive_end = files[-1].next_offset if files else 0
     if archive_end > log_end:
@@ -383,15 +383,15 @@ def splice(
 
 
 def splice_lake(
-    place: TopicPartition, share: LakeShare | None, log_first: int, log_end: int, *, allow_gaps: bool
+    tp: TopicPartition, share: LakeShare | None, log_first: int, log_end: int, *, allow_gaps: bool
 ) -> SourceRange:
     """The range of a partition whose history is in a lake and goes on in the log. Raises ArchiveError."""
     if share is None or share.first_offset is None or share.next_offset is None:
         # Without offsets the lake's records stand directly before those of the log.
         records = 0 if share is None else share.records
         return SourceRange(
-            topic=place[0],
-            partition=place[1],
+            topic=tp[0],
+            partition=tp[1],
             start=log_first - records,
             end=log_end,
             log_start=log_first,
@@ -402,7 +402,7 @@ def splice_lake(
     as_one_file = ArchiveFile(
         path="", first_offset=share.first_offset, next_offset=share.next_offset, records=share.records, size_bytes=0
     )
-    found = splice(place, (as_one_file,), log_first, log_end, allow_gaps=allow_gaps)
+    found = splice(tp, (as_one_file,), log_first, log_end, allow_gaps=allow_gaps)
     return found.model_copy(update={"archive": (), "lake_records": share.records, "lake_files": share.files})
 
 
@@ -424,8 +424,8 @@ def _warnings(topology: Topology, ranges: Iterable[SourceRange]) -> list[str]:
     ranges = list(ranges)
     truncated = [source for source in ranges if source.start > 0]
     if truncated:
-        places = ", ".join(f"{source.topic}-{source.partition} (from {source.start})" for source in truncated[:5])
-        found.append(f"the log does not hold the whole history, what is older is left out: {places}")
+        partitions = ", ".join(f"{source.topic}-{source.partition} (from {source.start})" for source in truncated[:5])
+        found.append(f"the log does not hold the whole history, what is older is left out: {partitions}")
     return [*found, *_gaps(ranges)]
 
 

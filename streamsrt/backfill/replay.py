@@ -136,33 +136,33 @@ class Replay:
     def merge(self, inputs: Inputs, report: Report | None = None) -> None:
         """Replays everything of all inputs in the order of :mod:`streamsrt.backfill.order`. Raises RecordError."""
         task, left = self.task, dict(inputs)
-        for place in left:
+        for tp in left:
             # As live, the task waits for a partition as long as it knows that there is more of it.
-            task.note_high_watermark(*place, _MORE_TO_COME)
-            self.records.setdefault(place, 0)
+            task.note_high_watermark(*tp, _MORE_TO_COME)
+            self.records.setdefault(tp, 0)
         while left or task.buffered_records:
             self._refill(left)
             self._process(report)
 
     def _refill(self, left: dict[TopicPartition, Iterator[RecordColumns]]) -> None:
         task = self.task
-        for place, batches in list(left.items()):
-            while place in left and task.buffered_of(*place) == 0:
+        for tp, batches in list(left.items()):
+            while tp in left and task.buffered_of(*tp) == 0:
                 columns = next(batches, None)
                 if columns is None:
-                    del left[place]
-                    task.note_high_watermark(*place, _NOTHING_MORE)
+                    del left[tp]
+                    task.note_high_watermark(*tp, _NOTHING_MORE)
                 else:
-                    self.records[place] += len(columns)
-                    task.add_batch(*place, columns)
+                    self.records[tp] += len(columns)
+                    task.add_batch(*tp, columns)
 
     def ordered(self, runs: Iterable[tuple[TopicPartition, RecordColumns]], report: Report | None = None) -> None:
         """Replays runs as they come: for an engine that has put them into the order itself. Raises RecordError."""
-        for place in self.task.source_partitions:
-            self.task.note_high_watermark(*place, _NOTHING_MORE)
-        for place, columns in runs:
-            self.records[place] = self.records.get(place, 0) + len(columns)
-            self.task.add_batch(*place, columns)
+        for tp in self.task.source_partitions:
+            self.task.note_high_watermark(*tp, _NOTHING_MORE)
+        for tp, columns in runs:
+            self.records[tp] = self.records.get(tp, 0) + len(columns)
+            self.task.add_batch(*tp, columns)
             while self.task.buffered_records:
                 self._process(report)
 

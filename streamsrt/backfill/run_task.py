@@ -321,17 +321,17 @@ class _LogFile:
 
 
 def _reads(task_plan: TaskPlan, replay: Replay) -> Iterator[ReadResult]:
-    ranges = {source.place: (source.start, source.end) for source in task_plan.sources}
+    ranges = {source.topic_partition: (source.start, source.end) for source in task_plan.sources}
     times = replay.task.partition_times()
-    for place in replay.task.source_partitions:
-        start, end = ranges.get(place, (0, replay.records.get(place, 0)))
+    for tp in replay.task.source_partitions:
+        start, end = ranges.get(tp, (0, replay.records.get(tp, 0)))
         yield ReadResult(
-            topic=place[0],
-            partition=place[1],
+            topic=tp[0],
+            partition=tp[1],
             start=start,
             end=end,
-            records=replay.records.get(place, 0),
-            partition_time_ms=times[place],
+            records=replay.records.get(tp, 0),
+            partition_time_ms=times[tp],
         )
 
 

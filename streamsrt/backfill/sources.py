@@ -82,8 +82,8 @@ def open_inputs(
     bootstrap_servers: str | None = None,
 ) -> Iterator[Inputs]:
     """The inputs of a task in the ``order`` of its source partitions. Raises BrokerError, PlanError."""
-    sources = {source.place: source for source in task.sources}
-    repartition = {source.place: source for source in task.repartition}
+    sources = {source.topic_partition: source for source in task.sources}
+    repartition = {source.topic_partition: source for source in task.repartition}
     with contextlib.ExitStack() as stack:
         logged = [source for source in task.sources if source.log_start < source.end]
         log = None
@@ -91,11 +91,11 @@ def open_inputs(
             network = stack.enter_context(connected(bootstrap_servers or plan.bootstrap_servers))
             log = LogReader(network, logged)
         inputs: dict[TopicPartition, Iterator[RecordColumns]] = {}
-        for place in order:
-            if place in sources:
-                inputs[place] = read_source(sources[place], log)
-            elif place in repartition:
-                inputs[place] = read_repartition(directory, plan, repartition[place])
+        for tp in order:
+            if tp in sources:
+                inputs[tp] = read_source(sources[tp], log)
+            elif tp in repartition:
+                inputs[tp] = read_repartition(directory, plan, repartition[tp])
         yield inputs
 
 
@@ -111,29 +111,29 @@ class LogReader:
 
     def __init__(self, network: Network, sources: Iterable[SourceRange]) -> None:
         self._fetcher = network.fetcher
-        self._buffers = {source.place: InputBuffer(source.log_start) for source in sources}
+        self._buffers = {source.topic_partition: InputBuffer(source.log_start) for source in sources}
         self._paused: set[TopicPartition] = set()
-        self._fetcher.add_partitions({place: buffer.position for place, buffer in self._buffers.items()})
+        self._fetcher.add_partitions({tp: buffer.position for tp, buffer in self._buffers.items()})
 
     def columns(self, source: SourceRange) -> Iterator[RecordColumns]:
         """Everything before the end of the range. Raises BackfillError where the log does not hold it any more."""
-        place, buffer = source.place, self._buffers[source.place]
+        tp, buffer = source.topic_partition, self._buffers[source.topic_partition]
         while buffer.position < source.end:
             columns = buffer.next_columns()
             if columns is None:
-                self._fetch(place)
+                self._fetch(tp)
                 continue
             yield _before(columns, source.end)
-        self._fetcher.remove_partitions([place])
-        del self._buffers[place]
+        self._fetcher.remove_partitions([tp])
+        del self._buffers[tp]
 
-    def _fetch(self, place: TopicPartition) -> None:
+    def _fetch(self, tp: TopicPartition) -> None:
         """Waits until there is more of that partition; what comes of others is kept, up to a limit."""
-        if place in self._paused:
-            self._paused.discard(place)
-            self._fetcher.resume([place])
+        if tp in self._paused:
+            self._paused.discard(tp)
+            self._fetcher.resume([tp])
         deadline = monotonic() + _SILENCE_S
-        while not self._buffers[place].buffered_bytes:
+        while not self._buffers[tp].buffered_bytes:
             for fetched in self._fetcher.poll(_POLL_S):
                 found = (fetched.topic, fetched.partition)
                 buffer = self._buffers.get(found)
@@ -142,20 +142,20 @@ class LogReader:
                 if fetched.error is not None:
                     raise _unreadable(found, buffer.position, fetched.error)
                 buffer.add(fetched)
-                if buffer.buffered_bytes > _BUFFERED_BYTES and found != place and found not in self._paused:
+                if buffer.buffered_bytes > _BUFFERED_BYTES and found != tp and found not in self._paused:
                     self._paused.add(found)
                     self._fetcher.pause([found])
             if monotonic() > deadline:
                 raise BrokerError(
-                    f"no records of {place[0]}-{place[1]} arrived from offset {self._buffers[place].position} on for "
+                    f"no records of {tp[0]}-{tp[1]} arrived from offset {self._buffers[tp].position} on for "
                     f"{_SILENCE_S:g} s: check the cluster, then run streamsrt backfill resume"
                 )
 
 
-def _unreadable(place: TopicPartition, position: int, error: BrokerError) -> Exception:
+def _unreadable(tp: TopicPartition, position: int, error: BrokerError) -> Exception:
     if isinstance(error, OffsetOutOfRangeError):
         return BackfillError(
-            f"the log of {place[0]}-{place[1]} no longer holds offset {position}: retention passed it since "
+            f"the log of {tp[0]}-{tp[1]} no longer holds offset {position}: retention passed it since "
             "the plan "
             "was made, or the topic was recreated. Give the archive of what is missing and plan again"
         )
@@ -174,15 +174,15 @@ def read_repartition(directory: Path, plan: Plan, source: RepartitionRange) -> I
     logs: dict[TopicPartition, Iterator[RecordColumns]] = {}
     for index, task_id in enumerate(source.upstream):
         manifest = finished_manifest(directory, plan, task_id)
-        path = _repartition_file(directory, manifest, source.place)
+        path = _repartition_file(directory, manifest, source.topic_partition)
         if path is not None:
             logs[source.topic, index] = read_batches(path)
     return as_one_log(merge(logs))
 
 
-def _repartition_file(directory: Path, manifest: TaskManifest, place: TopicPartition) -> Path | None:
+def _repartition_file(directory: Path, manifest: TaskManifest, tp: TopicPartition) -> Path | None:
     for log in manifest.repartition:
-        if (log.topic, log.partition) == place:
+        if (log.topic, log.partition) == tp:
             return directory / log.file.path
     return None
 

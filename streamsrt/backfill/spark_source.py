@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 NAME = "streamsrt-state"
 _REQUIRED = ("application", "application_id", "store")
-_PLACES = ("bootstrap_servers", "state_dir")
+_FROM = ("bootstrap_servers", "state_dir")
 _OPTIONAL = ("partition", "key")
 _ROWS = 10_000
 _COLUMNS = "key {key}, value {value}, timestamp long, window_start long, window_end long, valid_to long, partition int"
@@ -127,13 +127,13 @@ class _Options:
         # Spark's own names of options don't tell cases apart, and it adds path where load() has an argument.
         values = {name.lower(): value for name, value in given.items()}
         missing = [name for name in _REQUIRED if name not in values]
-        unknown = sorted(values.keys() - {*_REQUIRED, *_PLACES, *_OPTIONAL})
+        unknown = sorted(values.keys() - {*_REQUIRED, *_FROM, *_OPTIONAL})
         if missing or unknown:
             wrong = [*(f"{name} is missing" for name in missing), *(f"there is no option {name}" for name in unknown)]
             raise ConfigError(
-                f"data source {NAME}: {', '.join(wrong)}; options are {', '.join((*_REQUIRED, *_PLACES, *_OPTIONAL))}"
+                f"data source {NAME}: {', '.join(wrong)}; options are {', '.join((*_REQUIRED, *_FROM, *_OPTIONAL))}"
             )
-        if len(values.keys() & set(_PLACES)) != 1:
+        if len(values.keys() & set(_FROM)) != 1:
             raise ConfigError(
                 f"data source {NAME}: give either bootstrap_servers (the changelog is read) or state_dir (the files of an "
                 "instance that does not run)"

@@ -230,18 +230,15 @@ class StateLog:
                 f"store {self.store.spec.name!r} is restored from topic {topic!r}, which is not there: application "
                 f"{self.store.application_id!r} has not run on this cluster yet, or has another name"
             )
-        places = [(topic, partition) for partition in range(count)]
-        latest = admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
-        ends = {place: at.offset for place, at in latest.items()}
+        partitions = [(topic, partition) for partition in range(count)]
+        latest = admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
+        ends = {tp: at.offset for tp, at in latest.items()}
         if self.store.spec.source_topic is None or self.store.is_global:
             return ends
-        starts = admin.list_offsets(dict.fromkeys(places, EARLIEST))
-        committed = admin.committed(self.store.application_id, places)
+        starts = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        committed = admin.committed(self.store.application_id, partitions)
         # Nothing committed: nothing of the topic was read yet.
-        return {
-            place: min(ends[place], committed[place].offset) if place in committed else starts[place].offset
-            for place in places
-        }
+        return {tp: min(ends[tp], committed[tp].offset) if tp in committed else starts[tp].offset for tp in partitions}
 
     def partitions(self) -> list[int]:
         """All partitions of the store."""
@@ -250,9 +247,7 @@ class StateLog:
     @contextmanager
     def snapshot(self, partition: int) -> Iterator[Snapshot]:
         """The rows of one partition; of a global store, those of all."""
-        positions = {
-            place: end for place, end in self.positions.items() if self.store.is_global or place[1] == partition
-        }
+        positions = {tp: end for tp, end in self.positions.items() if self.store.is_global or tp[1] == partition}
         with tempfile.TemporaryDirectory(prefix="streamsrt-state-") as folder:
             restored = RocksDBStore(Path(folder) / "store", self.store.spec.name, RocksDBOptions())
             try:
@@ -267,8 +262,8 @@ class StateLog:
     def _restore(self, restored: RocksDBStore, positions: Positions) -> None:
         spec = self.store.spec
         cache = cache_over(spec, lay_out(spec, restored), self.store.row_format)
-        for place, end in positions.items():
-            for columns in read_log(self._network, place, 0, end):
+        for tp, end in positions.items():
+            for columns in read_log(self._network, tp, 0, end):
                 cache.restore(_with_keys(columns))
 
     def _fill(self, restored: RocksDBStore, positions: Positions) -> None:
@@ -279,9 +274,9 @@ class StateLog:
             config=TaskConfig.of(self.store.config),
         )
         records = 0
-        for place, end in positions.items():
-            for columns in read_log(self._network, place, 0, end):
-                state.apply(*place, columns)
+        for tp, end in positions.items():
+            for columns in read_log(self._network, tp, 0, end):
+                state.apply(*tp, columns)
                 records += len(columns)
                 if records >= _WRITE_RECORDS:
                     state.write()

@@ -39,7 +39,7 @@ def verify_results(directory: Path, plan: Plan) -> list[TaskManifest]:
     for task, manifest in zip(plan.tasks, manifests, strict=True):
         records = {(read.topic, read.partition): read.records for read in manifest.reads}
         for source in task.sources:
-            _check_count(task.id, source, records.get(source.place, 0))
+            _check_count(task.id, source, records.get(source.topic_partition, 0))
         for file in _files(manifest):
             _check_file(directory, task.id, file)
     return manifests
@@ -88,14 +88,14 @@ def verify_changelogs(
         for store in manifest.stores:
             if store.changelog is None:
                 continue
-            place = (store.changelog.topic, store.changelog.partition)
+            tp = (store.changelog.topic, store.changelog.partition)
             found, count = 0, 0
-            for columns in read_log(network, place, starts[place], ends[place]):
+            for columns in read_log(network, tp, starts[tp], ends[tp]):
                 found += digest_sum(zip(columns.keys, columns.values, columns.timestamps, strict=True))
                 count += len(columns)
-            if digest_text(found) != _expected(network, directory, store, starts[place], count):
+            if digest_text(found) != _expected(network, directory, store, starts[tp], count):
                 raise VerificationError(
-                    f"changelog {place[0]}-{place[1]} holds {count} records with digest {digest_text(found)}, and task "
+                    f"changelog {tp[0]}-{tp[1]} holds {count} records with digest {digest_text(found)}, and task "
                     f"{manifest.task} made {store.changelog.file.records} with digest {store.changelog_digest}: "
                     "something else writes to it. streamsrt backfill abort --execute, then commit again"
                 )
@@ -107,8 +107,8 @@ def _expected(network: Network, directory: Path, store: StoreResult, start: int,
     """The digest that the ``count`` records of a changelog should have that is read from ``start`` on."""
     log = store.changelog
     assert log is not None
-    place = (log.topic, log.partition)
-    if count >= log.file.records or network.admin.list_offsets({place: EARLIEST})[place].offset <= start:
+    tp = (log.topic, log.partition)
+    if count >= log.file.records or network.admin.list_offsets({tp: EARLIEST})[tp].offset <= start:
         return store.changelog_digest if count == log.file.records else ""
     # Retention deletes a window changelog from its beginning, by event time: history may be beyond it at once.
     skip, found = log.file.records - count, 0

@@ -74,15 +74,15 @@ class Scene:
         self.network.producer.flush()
 
     def ends(self, topic: str) -> dict[TopicPartition, int]:
-        places = {(topic, index): LATEST for index in range(flights.PARTITIONS)}
-        return {place: at.offset for place, at in self.network.admin.list_offsets(places).items()}
+        partitions = {(topic, index): LATEST for index in range(flights.PARTITIONS)}
+        return {tp: at.offset for tp, at in self.network.admin.list_offsets(partitions).items()}
 
     def archive_departures(self, *, file_records: int = 300) -> Path:
         """Writes all departures that are in the log as an archive, and deletes them from the log."""
         root = self.folder / "archive"
         ends = self.ends(flights.DEPARTURES)
-        for place, end in ends.items():
-            write_archive(root, place[1], read_log(self.network, place, 0, end), file_records=file_records)
+        for tp, end in ends.items():
+            write_archive(root, tp[1], read_log(self.network, tp, 0, end), file_records=file_records)
         self.network.admin.delete_records(ends)
         return root
 
@@ -122,23 +122,21 @@ class Scene:
     def compacted(self, topic: str, starts: dict[TopicPartition, int] | None = None) -> Compacted:
         """The last value and timestamp of each key, by partition, from ``starts`` on."""
         found: Compacted = {}
-        for place, end in self.ends(topic).items():
-            latest = found[place] = {}
-            for columns in read_log(self.network, place, (starts or {}).get(place, 0), end):
+        for tp, end in self.ends(topic).items():
+            latest = found[tp] = {}
+            for columns in read_log(self.network, tp, (starts or {}).get(tp, 0), end):
                 latest.update(zip(columns.keys, zip(columns.values, columns.timestamps, strict=True), strict=True))
         return found
 
     def count(self, topic: str) -> int:
         """How many committed records a topic holds."""
         ends = self.ends(topic).items()
-        return sum(len(columns) for place, end in ends for columns in read_log(self.network, place, 0, end))
+        return sum(len(columns) for tp, end in ends for columns in read_log(self.network, tp, 0, end))
 
     def changelogs(self, application_id: str) -> dict[str, Compacted]:
         stores = ("airlines", "delays-per-hour")
         return {
-            store: {
-                (store, place[1]): rows for place, rows in self.compacted(f"{application_id}-{store}-changelog").items()
-            }
+            store: {(store, tp[1]): rows for tp, rows in self.compacted(f"{application_id}-{store}-changelog").items()}
             for store in stores
         }
 

@@ -91,7 +91,7 @@ def _check_export(scene: Scene, terminal: Terminal, state_dir: Path) -> None:
     # Windows beyond retention are in the changelog still, and not in the store.
     got = {(row["key"], row["window_start"]): json.loads(row["value"]) for row in rows}
     assert got
-    assert all(expected[place] == value for place, value in got.items())
+    assert all(expected[tp] == value for tp, value in got.items())
     assert {row["partition"] for row in rows} <= {0, 1, 2, 3}
     assert terminal("state", "export", "nothing", *app, "--parquet", folder)[0] == 2
     assert "has no store 'nothing'; it has airlines, delays-per-hour" in terminal.err
@@ -131,8 +131,8 @@ def test_gaps_that_the_log_could_fill_are_refused(scene: Scene, terminal: Termin
     """Offsets that no record has may be missing, not records that the log holds before the archive begins."""
     scene.load(departures(300))
     ends = scene.ends("departures")
-    for place, end in ends.items():
-        write_archive(tmp_path / "archive", place[1], read_log(scene.network, place, 2 if end > 2 else 0, end))
+    for tp, end in ends.items():
+        write_archive(tmp_path / "archive", tp[1], read_log(scene.network, tp, 2 if end > 2 else 0, end))
     where = ("--bootstrap-servers", scene.servers, "--dir", tmp_path / "plan")
     plan = ("backfill", "plan", APPLICATION, "--application-id", ID, *where, "--archive")
     assert terminal(*plan, f"departures={tmp_path / 'archive'}", "--allow-gaps")[0] == 2

@@ -252,7 +252,7 @@ def test_records_that_an_engine_brings_in_order_give_the_same(tmp_path: Path) ->
     usual.run(InProcess())
     plan = load_plan(brought.directory)
     source = plan.tasks[0].sources[0]
-    run_task(brought.directory, plan.tasks[0].id, runs=merge({source.place: read_source(source, None)}))
+    run_task(brought.directory, plan.tasks[0].id, runs=merge({source.topic_partition: read_source(source, None)}))
     brought.run(InProcess())
     assert counts(usual) == counts(brought)
 

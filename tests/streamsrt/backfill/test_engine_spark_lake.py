@@ -63,7 +63,7 @@ def lake_plan(folder: Path, parts: Sequence[Sequence[Line]], times: Any = None) 
     tasks = []
     for task in plan.tasks:
         sources = (
-            splice_lake(source.place, shares[source.partition], source.end, source.end, allow_gaps=False)
+            splice_lake(source.topic_partition, shares[source.partition], source.end, source.end, allow_gaps=False)
             for source in task.sources
         )
         tasks.append(task.model_copy(update={"sources": tuple(sources)}))
@@ -292,7 +292,7 @@ def test_records_are_made_of_typed_columns(spark: SparkSession, tmp_path: Path) 
         task.model_copy(
             update={
                 "sources": tuple(
-                    splice_lake(each.place, shares[each.partition], each.end, each.end, allow_gaps=False)
+                    splice_lake(each.topic_partition, shares[each.partition], each.end, each.end, allow_gaps=False)
                     for each in task.sources
                 )
             }
@@ -350,7 +350,7 @@ def test_folders_that_name_the_partition_are_a_column(spark: SparkSession, tmp_p
     tasks = []
     for task in plan.tasks:
         sources = (
-            splice_lake(each.place, shares[each.partition], each.end, each.end, allow_gaps=False)
+            splice_lake(each.topic_partition, shares[each.partition], each.end, each.end, allow_gaps=False)
             for each in task.sources
         )
         tasks.append(task.model_copy(update={"sources": tuple(sources)}))

@@ -39,6 +39,6 @@ def test_without_state_files_the_application_restores_from_the_changelogs(scene:
     # Windows beyond retention, which are in the changelog of an application that ran, are left out.
     changelogs, full = scene.changelogs("restored"), scene.changelogs("live")
     assert changelogs["airlines"] == full["airlines"]
-    for place, rows_ in changelogs["delays-per-hour"].items():
-        assert rows_.items() <= full["delays-per-hour"][place].items()
+    for tp, rows_ in changelogs["delays-per-hour"].items():
+        assert rows_.items() <= full["delays-per-hour"][tp].items()
     assert written < sum(len(rows) for store in full.values() for rows in store.values())

@@ -78,7 +78,7 @@ def test_an_interrupted_hand_over_goes_on_and_writes_everything_once(scene: Scen
     assert record_counts(scene) == expected_counts(backfill)
     assert scene.run_live(ID).progress.restored_records == 0
     committed = scene.network.admin.committed(ID)
-    assert all(offset.offset == scene.ends(place[0])[place] for place, offset in committed.items())
+    assert all(offset.offset == scene.ends(tp[0])[tp] for tp, offset in committed.items())
 
 
 @pytest.mark.parametrize("transactions", [True, False])

@@ -159,15 +159,15 @@ def history(scene: Scene, topic: str) -> list[Record]:
     """Everything that the log holds of a topic."""
     return [
         Record(
-            place[1],
+            tp[1],
             columns.offset_at(index),
             columns.timestamps[index],
             columns.keys[index],
             columns.values[index],
             (columns.headers and columns.headers[index]) or None,
         )
-        for place, end in scene.ends(topic).items()
-        for columns in read_log(scene.network, place, 0, end)
+        for tp, end in scene.ends(topic).items()
+        for columns in read_log(scene.network, tp, 0, end)
         for index in range(len(columns))
     ]
 

@@ -131,16 +131,16 @@ def test_what_is_held_back_and_versions_go_on_live(scene: Scene) -> None:
     ends = {topic: scene.ends(topic) for topic in topics[2:]}
     live = run_live("live")
     assert {topic: scene.compacted(topic, ends[topic]) for topic in topics[2:]} == outputs
-    places = lambda found: {name: {place[1]: rows for place, rows in topic.items()} for name, topic in found.items()}  # noqa: E731
-    assert places(without_deletions(mixed)) == places(without_deletions(live))
+    by_number = lambda found: {name: {tp[1]: rows for tp, rows in topic.items()} for name, topic in found.items()}  # noqa: E731
+    assert by_number(without_deletions(mixed)) == by_number(without_deletions(live))
 
 
 def without_deletions(topics: dict[str, Any]) -> dict[str, Any]:
     """A deletion of what was never there to see is no difference; what is held back is logged with the time of the clock."""
     return {
         name: {
-            place: {key: row[: 1 if "SUPPRESS" in name else 2] for key, row in rows.items() if row[0] is not None}
-            for place, rows in topic.items()
+            tp: {key: row[: 1 if "SUPPRESS" in name else 2] for key, row in rows.items() if row[0] is not None}
+            for tp, rows in topic.items()
         }
         for name, topic in topics.items()
     }

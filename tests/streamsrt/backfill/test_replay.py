@@ -141,8 +141,8 @@ def offline_then_live(
         outputs[topic] = [(key, *last) for key, last in entries]
     written = Written()
     task = live_task(topology, replay.rows, written, cached)
-    for place, time in replay.task.partition_times().items():
-        task.restore_partition_time(*place, done_metadata("id", time, replay.task.operator_times()))
+    for tp, time in replay.task.partition_times().items():
+        task.restore_partition_time(*tp, done_metadata("id", time, replay.task.operator_times()))
     run_live(task, after, {topic: len(each) for topic, each in before.items()})
     for topic, records in written.topics.items():
         outputs.setdefault(topic, []).extend(records)
@@ -154,7 +154,7 @@ def batches_of(parts: dict[str, list[Piped]], replay: Replay) -> Inputs:
         for start in range(0, len(rows), 3):
             yield columns_of(rows[start : start + 3], start)
 
-    return {place: cut(parts[place[0]]) for place in replay.task.source_partitions}
+    return {tp: cut(parts[tp[0]]) for tp in replay.task.source_partitions}
 
 
 def _stored(last: LastValue, *, timestamped: bool) -> bytes:

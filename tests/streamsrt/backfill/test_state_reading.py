@@ -79,7 +79,7 @@ class Scene:
             ends = self.network.admin.list_offsets(dict.fromkeys(sources, LATEST))
             committed = self.network.admin.committed(self.application_id)
             return (
-                all(place in committed and committed[place].offset == ends[place].offset for place in sources)
+                all(tp in committed and committed[tp].offset == ends[tp].offset for tp in sources)
                 and self.streams.progress.lag_records == 0
             )
 
@@ -228,7 +228,7 @@ def test_what_an_open_transaction_has_written_is_not_exported(scene: Scene) -> N
 
 def test_a_later_position_does_not_change_an_earlier_one(scene: Scene) -> None:
     log = StateLog(scene.reading("counts"), scene.network)
-    at_start = {place: 0 for place in log.positions}
+    at_start = {tp: 0 for tp in log.positions}
     assert rows(StateLog(scene.reading("counts"), scene.network, at_start)) == []
     assert rows(StateLog(scene.reading("counts"), scene.network, log.positions)) == rows(log)
 
@@ -253,8 +253,8 @@ def test_the_files_of_a_stopped_instance_hold_the_same(tmp_path: Path) -> None:
             exported: Any = export_parquet(StateFiles(scene.reading("counts"), scene.state_dir), tmp_path / "out")
             topic = f"{scene.application_id}-counts-changelog"
             ends = network.admin.list_offsets({(topic, each.partition): LATEST for each in exported})
-            assert {place: at.offset for place, at in ends.items()} == {
-                place: offset for each in exported for place, offset in each.positions.items()
+            assert {tp: at.offset for tp, at in ends.items()} == {
+                tp: offset for each in exported for tp, offset in each.positions.items()
             }
     finally:
         broker.stop()

@@ -21,7 +21,7 @@ from streamsrt.wire.records import RecordColumns
 from tests.streamsrt.in_process_network import InProcessNetwork
 from tests.streamsrt.rig import CHANGELOG, MakeRig, Rig, number
 
-PLACE: TopicPartition = ("log", 0)
+PARTITION: TopicPartition = ("log", 0)
 LONG_S = 60.0
 
 
@@ -106,12 +106,12 @@ def rows(*names: str) -> list[tuple[bytes | None, bytes | None]]:
 
 def test_changelogs_are_applied_on_a_thread_of_its_own(network: InProcessNetwork, thread: RestoreThread) -> None:
     applied: list[tuple[str, list[bytes | None]]] = []
-    network.write(PLACE, rows("a", "b"))
+    network.write(PARTITION, rows("a", "b"))
 
     def apply(columns: RecordColumns) -> None:
         applied.append((threading.current_thread().name, list(columns.keys)))
 
-    thread.follow([Followed(PLACE, 0, 2, apply)])
+    thread.follow([Followed(PARTITION, 0, 2, apply)])
     (told,) = reports(network, thread)
     assert isinstance(told, Applied)
     assert (told.position, told.records) == (2, 2)
@@ -128,28 +128,28 @@ def test_a_standby_is_followed_as_its_changelog_grows(network: InProcessNetwork,
         if len(seen) == 3:
             three.set()
 
-    thread.follow([Followed(PLACE, 0, None, apply)])
+    thread.follow([Followed(PARTITION, 0, None, apply)])
     for name in "abc":
-        network.write(PLACE, rows(name))
+        network.write(PARTITION, rows(name))
     assert three.wait(LONG_S)
     assert seen == [b"a", b"b", b"c"]
-    (left,) = thread.release([PLACE])
+    (left,) = thread.release([PARTITION])
     assert (left.position, left.records) == (3, 3)
 
 
 def test_a_store_is_handed_over_when_the_step_is_over(network: InProcessNetwork, thread: RestoreThread) -> None:
     pause, order = Pause(), []
-    network.write(PLACE, rows("a"))
-    network.write(PLACE, rows("b"))
+    network.write(PARTITION, rows("a"))
+    network.write(PARTITION, rows("b"))
 
     def apply(columns: RecordColumns) -> None:
         pause.stand()
         order.append(f"applied {columns.keys}")
 
-    thread.follow([Followed(PLACE, 0, None, apply)])
+    thread.follow([Followed(PARTITION, 0, None, apply)])
     assert pause.reached.wait(LONG_S)
     with Patience(pause.let_go.set) as waiting:
-        (left,) = thread.release([PLACE])
+        (left,) = thread.release([PARTITION])
         order.append("released")
     assert order == ["applied [b'a']", "released"]
     assert left.records == 1
@@ -157,15 +157,15 @@ def test_a_store_is_handed_over_when_the_step_is_over(network: InProcessNetwork,
 
 
 def test_errors_come_back_as_values(network: InProcessNetwork, thread: RestoreThread) -> None:
-    network.write(PLACE, rows("a"))
+    network.write(PARTITION, rows("a"))
 
     def apply(_columns: RecordColumns) -> None:
         raise StateError("disk full")
 
-    thread.follow([Followed(PLACE, 0, 1, apply)])
+    thread.follow([Followed(PARTITION, 0, 1, apply)])
     failed = reports(network, thread)[-1]
     assert isinstance(failed, Failed)
-    assert (failed.changelog, str(failed.error)) == (PLACE, "disk full")
+    assert (failed.changelog, str(failed.error)) == (PARTITION, "disk full")
     assert network.restorer.positions == {}
 
 
@@ -202,8 +202,8 @@ def test_what_nobody_follows_is_passed_on_and_held_back(network: InProcessNetwor
 def test_nobody_is_held_up_by_a_thread_that_never_began(network: InProcessNetwork) -> None:
     thread = RestoreThread(network.restorer, network.restorer.arrived, network.wake)
     with thread.standing_still:
-        assert thread.position(PLACE) is None
-    assert thread.release([PLACE]) == []
+        assert thread.position(PARTITION) is None
+    assert thread.release([PARTITION]) == []
     thread.close()
 
 
