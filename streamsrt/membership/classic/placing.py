@@ -102,16 +102,25 @@ def without(tasks: Tasks, lost: frozenset[TaskId]) -> Tasks:
     return Tasks(tasks.active - lost, tasks.standby, tasks.warmup) if lost else tasks
 
 
-def source_partitions(member: Participant, view: View, tasks: Tasks, image: TopicsImage) -> frozenset[TopicPartition]:
+def inputs_of(view: View, image: TopicsImage) -> Mapping[bytes, Mapping[str, tuple[str, ...]]]:
+    """The topics that tasks read, by the digest of the version and the subtopology."""
+    return {
+        digest: {part.id: part.input_topics for part in resolve(topology, image).topology.subtopologies}
+        for digest, topology in view.texts.items()
+    }
+
+
+def source_partitions(
+    member: Participant, tasks: Tasks, inputs: Mapping[bytes, Mapping[str, tuple[str, ...]]], image: TopicsImage
+) -> frozenset[TopicPartition]:
     """What the member reads for these active tasks."""
-    topology = view.texts.get(member.version.digest)
-    if topology is None:
+    topics = inputs.get(member.version.digest)
+    if topics is None:
         return member.said.owned_partitions
-    inputs = {part.id: part.input_topics for part in resolve(topology, image).topology.subtopologies}
     return frozenset(
         (name, task.partition)
         for task in tasks.active
-        for name in inputs.get(task.subtopology_id, ())
+        for name in topics.get(task.subtopology_id, ())
         if name in image and task.partition < image[name].partitions
     )
 

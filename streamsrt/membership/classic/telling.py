@@ -17,7 +17,7 @@ from streamsrt.assignment.tasks import NO_TASKS, Tasks
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.assignment.topology import Topology
 from streamsrt.membership.classic.layout import encode_assignment
-from streamsrt.membership.classic.placing import source_partitions
+from streamsrt.membership.classic.placing import inputs_of, source_partitions
 from streamsrt.membership.classic.values import NO_DIGEST, ClassicAssignment
 from streamsrt.membership.classic.verdicts import Refusal, is_stale
 from streamsrt.membership.classic.view import Given, Memory, Participant, Version, View, wire_tasks_of
@@ -110,7 +110,18 @@ def told(
     view: View, plan: Plan, settings: LeaderSettings, memory: Memory, leader_id: str, subscriptions_bytes: int
 ) -> Outcome:
     why = _why(view, plan, memory)
-    everybody = {m.member_id: _assignment(m, view, plan, settings, leader_id, why) for m in view.members}
+    inputs = inputs_of(view, plan.image)
+    failed = next((m.member_id for m in view.members if m.said.wants_shutdown), None)
+    everybody: dict[str, ClassicAssignment] = {}
+    for member in view.members:
+        tasks = plan.given.get(member.member_id, NO_TASKS)
+        assignment = _assignment(member, view, plan, settings, leader_id)
+        everybody[member.member_id] = replace(
+            assignment,
+            assigned_partitions=source_partitions(member, tasks, inputs, plan.image),
+            statuses=_statuses(member, plan, settings, failed),
+            why=why,
+        )
     for name, reason in view.unreadable.items():
         everybody[name] = _unreadable(view, name, reason, leader_id)
     encoded = {name: encode_assignment(assignment) for name, assignment in everybody.items()}
@@ -134,7 +145,7 @@ def told(
 
 
 def _assignment(
-    member: Participant, view: View, plan: Plan, settings: LeaderSettings, leader_id: str, why: str
+    member: Participant, view: View, plan: Plan, settings: LeaderSettings, leader_id: str
 ) -> ClassicAssignment:
     name = member.member_id
     refusal = plan.refused.get(name)
@@ -143,17 +154,14 @@ def _assignment(
         generation=view.generation,
         group_epoch=-1 if plan.group is None else plan.group.epoch,
         group_digest=NO_DIGEST if plan.group is None else plan.group.digest,
-        assigned_partitions=source_partitions(member, view, tasks, plan.image),
         tasks=wire_tasks_of(tasks),
         target=wire_tasks_of(plan.targets.get(name, NO_TASKS)),
-        statuses=_statuses(member, view, plan, settings),
         error_code=0 if refusal is None else int(refusal.code),
         error_text=None if refusal is None else refusal.text,
         send_topology=name in plan.asked,
         rejoin_after_ms=plan.rejoin_after_ms if name == leader_id else None,
         recovery_lag=settings.acceptable_recovery_lag,
         offset_interval_ms=settings.offset_interval_ms,
-        why=why,
         process_id=member.process_id,
         unique=member.said.unique,
     )
@@ -170,7 +178,7 @@ def _unreadable(view: View, name: str, reason: str, leader_id: str) -> ClassicAs
     )
 
 
-def _statuses(member: Participant, view: View, plan: Plan, settings: LeaderSettings) -> tuple[Status, ...]:
+def _statuses(member: Participant, plan: Plan, settings: LeaderSettings, failed: str | None) -> tuple[Status, ...]:
     found = []
     mine = member.version.epoch
     is_behind = plan.group is not None and is_stale(member, plan.group)
@@ -192,10 +200,9 @@ def _statuses(member: Participant, view: View, plan: Plan, settings: LeaderSetti
             "via 'client.tag.<tagKey>' in your Streams config."
         )
         found.append(Status(StatusCode.MISSING_CLIENT_TAGS, detail))
-    failed = [m.member_id for m in view.members if m.said.wants_shutdown]
-    if failed:
+    if failed is not None:
         detail = (
-            f"Streams group member {failed[0]} encountered a fatal error and requested a shutdown for the entire "
+            f"Streams group member {failed} encountered a fatal error and requested a shutdown for the entire "
             "application."
         )
         found.append(Status(StatusCode.SHUTDOWN_APPLICATION, detail))
