@@ -1,7 +1,8 @@
 """What an answer to SyncGroup means for the member that gets it.
 
 A broker gives a restarted static member what it stored for the process before. If that was the same process with the same
-topology, the member goes on with it, as a streams group's coordinator would have it; otherwise it is not meant.
+topology, the member goes on with it, as a streams group's coordinator would have it, and joins again to say what it has: the
+process before it may have been told to let go of tasks, for which others wait. Otherwise it is not meant.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from streamsrt.membership.classic.layout import decode_assignment
 from streamsrt.membership.classic.state import Session
 from streamsrt.membership.classic.values import NO_GENERATION, ClassicAssignment, Echo, Unreadable
 from streamsrt.membership.errors import refusal, with_missing_right
-from streamsrt.membership.values import NOTHING, Status, UnknownStatus
+from streamsrt.membership.values import NOTHING, Status, StatusCode, UnknownStatus
 from streamsrt.wire.error_codes import ErrorCode
 
 FIRST_VERSION_THAT_TELLS_A_LEADER = 9
@@ -22,7 +23,8 @@ FIRST_VERSION_THAT_TELLS_A_LEADER = 9
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """``told``: what is to be taken; where it is None, ``why_not`` says why, and ``error`` is final."""
+    """``told``: what is to be taken; where it is None, ``why_not`` says why, and ``error`` is final. ``is_stored``: it was
+    said to the process before this one."""
 
     told: ClassicAssignment | None = None
     why_not: str = ""
@@ -30,6 +32,7 @@ class Assigned:
     echo: Echo | None = None
     statuses: tuple[Status, ...] = ()
     unknown: tuple[UnknownStatus, ...] = ()
+    is_stored: bool = False
 
 
 def assigned_by(session: Session, data: bytes) -> Assigned:
@@ -56,7 +59,7 @@ def assigned_by(session: Session, data: bytes) -> Assigned:
         if isinstance(status, Status)
     )
     unknown = tuple(status for status in told.statuses if isinstance(status, UnknownStatus))
-    return Assigned(told, echo=echo, statuses=statuses, unknown=unknown)
+    return Assigned(told, echo=echo, statuses=statuses, unknown=unknown, is_stored=not is_meant)
 
 
 def _may_go_on(session: Session, stored: ClassicAssignment) -> bool:
@@ -69,4 +72,6 @@ def _may_go_on(session: Session, stored: ClassicAssignment) -> bool:
         and stored.error_code == ErrorCode.NONE
         and stored.process_id == session.membership.process_id
         and stored.group_digest == session.digest
+        # What a member with an older topology keeps may be tasks that this one does not have.
+        and not any(status.code == StatusCode.STALE_TOPOLOGY for status in stored.statuses)
     )

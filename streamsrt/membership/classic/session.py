@@ -18,7 +18,8 @@ Rules that it keeps:
 9. UNKNOWN_MEMBER_ID costs all tasks: nothing is sent until the processing thread, having heard of it, has reported that
    nothing is open. So does a generation that a static member missed: brokers keep it in the group with old claims.
 10. A restarted static member gets what the broker stored. If it answers another subscription of this process and topology it
-    is taken, otherwise nothing is opened and the member joins again at once.
+    is taken, otherwise nothing is opened. In either case the member joins again at once: the process before may have claimed
+    tasks that it was to let go of.
 11. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.
 
 Source: ``GroupCoordinator`` and ``AbstractCoordinator`` of Kafka; KIP-345, KIP-394, KIP-814.
@@ -368,6 +369,8 @@ def _take(session: Session, given: Assigned, now_ms: int) -> Change:
     )
     if changes:
         events += (AssignmentChanged(told.tasks, session.generation, told.why),)
+    if given.is_stored:
+        session = _ask_to_join(session, "the member goes on after a restart", now_ms)
     return Change(session, events)
 
 

@@ -581,7 +581,13 @@ def test_a_shutdown_is_told_to_the_leader_before_it_leaves() -> None:
 
 
 def stored(
-    generation: int = 4, *, process_id: str = PROCESS, digest: bytes = DIGEST, epoch: int = 2, unique: int = 77
+    generation: int = 4,
+    *,
+    process_id: str = PROCESS,
+    digest: bytes = DIGEST,
+    epoch: int = 2,
+    unique: int = 77,
+    statuses: tuple[Status, ...] = (),
 ) -> bytes:
     given = tasks("0")
     told = ClassicAssignment(
@@ -592,6 +598,7 @@ def stored(
         target=given,
         process_id=process_id,
         unique=unique,
+        statuses=statuses,
     )
     return encode_assignment(told)
 
@@ -609,8 +616,13 @@ def test_a_restarted_process_goes_on_with_what_is_stored() -> None:
     run = restart(stored())
     assert run.last(AssignmentChanged).tasks == tasks("0")
     run.opens(tasks("0"))
-    run.none(JoinGroupRequest)
     assert run.session.echo == Echo(4, 2, DIGEST, tasks("0"))
+    said = run.said()
+    assert said.held == tasks("0"), "others may wait for what the process before it was to let go of"
+    run.joined(5)
+    run.synced(tasks("0"))
+    run.none(AssignmentChanged)
+    run.none(JoinGroupRequest)
 
 
 @pytest.mark.parametrize(
@@ -619,6 +631,7 @@ def test_a_restarted_process_goes_on_with_what_is_stored() -> None:
         (stored(process_id="00000000-0000-0000-0000-000000000009"), 9),
         (stored(digest=b"x" * 16), 9),
         (stored(digest=b"x" * 16, unique=1), 9),
+        (stored(statuses=(Status(StatusCode.STALE_TOPOLOGY, "behind"),)), 9),
         (stored(), 8),
     ],
 )
