@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from streamsrt.application import load_application
-from streamsrt.cli.described_group import described_group
+from streamsrt.cli.described_group import described_group, kind_of_group
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import EARLIEST, LATEST
 from streamsrt.config import StreamsConfig
@@ -181,7 +181,12 @@ def _unknown(name: str) -> StoreOutline:
 
 
 def running_group(network: NetworkThread, name: str, new: TopologyOutline) -> RunningGroup:
-    """The group as it is now. Raises RequestFailedError where there is none, ConfigError where it has no topology."""
+    """The group as it is now. Raises ConfigError where there is none, or none whose topology the cluster knows."""
+    if kind_of_group(network, name) == "classic":
+        raise ConfigError(
+            f"group {name!r} is a classic group, whose topology only its members know: without --group, compare with the "
+            "module that runs, or with what `topology describe --json` said of it"
+        )
     described = described_group(network, name)
     if described.topology is None:
         raise ConfigError(f"group {name!r} has no topology yet: no member has joined it")
