@@ -7,6 +7,7 @@
 - ``environment``        what the processor nodes of one task share: the current record, time, stores' caches,
                          counters, handlers, schedules
 - ``expiry``             deletes the entries of stores with a time to live, between records
+- ``forwarded_records``  bytes of what a punctuation forwarded, for its dead letter
 - ``handlers``           what happens to a record that fails: Kafka Streams' three exception handlers as callables
 - ``murmur3``            Murmur3, 128 bits, x64: the hash by which a foreign-key join knows whether a row has changed
                          since it asked

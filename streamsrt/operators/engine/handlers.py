@@ -7,7 +7,7 @@ is done), :attr:`HandlerResponse.CONTINUE` (it is skipped and counted), or, in p
 Either answer may come with dead letters (:class:`Response`), which are sent before the task stops or goes on. Where
 ``errors.dead.letter.queue.topic.name`` is set, the handlers ``fail`` and ``continue`` send one (:func:`dead_letter`): the
 key and value of the record that the task read, as bytes, its timestamp and headers, and headers that say what went wrong
-where. A change that a cache or a suppression held back is sent itself.
+where. A change that a cache or a suppression held back is sent itself, and so is a record that a punctuation forwarded.
 Processors of global stores ask the processing handler only with ``processing.exception.handler.global.enabled``, and
 nothing there sends dead letters.
 
@@ -57,7 +57,8 @@ class ErrorContext:
     source_headers: Headers = ()
     source_timestamp: int = -1
     """Key, value, headers and timestamp of the record that the task read; None, () and -1 where it was none. Of a change
-    that a cache or a suppression held back, and of a record that the cluster does not take: its own."""
+    that a cache or a suppression held back, of a record that a punctuation forwarded, and of one that the cluster does not
+    take: its own."""
     output_topic: str = ""
     output_partition: int = -1
 

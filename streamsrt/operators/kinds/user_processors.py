@@ -9,10 +9,12 @@ Source: ProcessorContextImpl of Kafka Streams.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamsrt.config import below
 from streamsrt.errors import UserError
+from streamsrt.operators.engine.forwarded_records import forwarded_record
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process, WrappedNode
 from streamsrt.operators.engine.punctuation_queue import Schedule, anchored
 from streamsrt.operators.engine.user_metrics import NodeMetrics
@@ -119,6 +121,18 @@ class Context:
     def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
         if self._fixed_key and self.current is not None and record.key != self.current.key:
             raise UserError(f"{self._node.name}: process_values must not change the key; use process")
+        env = self._env
+        if env.punctuation_time_ms is None or env.source is not None:
+            self._forward(record, child)
+            return
+        # Nothing was read: what fails behind this is the record that the punctuation forwards.
+        env.source = partial(forwarded_record, env.plan, self._node.name, record)
+        try:
+            self._forward(record, child)
+        finally:
+            env.source = None
+
+    def _forward(self, record: Record[object, object], child: str | None) -> None:
         old = record.old_value if isinstance(record, TableRecord) else None
         if child is None:
             self._made.forward(*record, old)

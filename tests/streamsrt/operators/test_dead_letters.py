@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 from typing import Any
 
 import pytest
@@ -16,7 +17,18 @@ from streamsrt.operators.engine.handlers import (
     handler_of,
 )
 from streamsrt.testing.topology_test_driver import ProducedRecord, TopologyTestDriver
-from topology import JoinWindows, Store, StreamsBuilder, Suppressed, Topology, serdes
+from topology import (
+    JoinWindows,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    Store,
+    StreamsBuilder,
+    Suppressed,
+    Topology,
+    serdes,
+)
 
 DLQ = "errors.dead.letter.queue.topic.name"
 
@@ -178,6 +190,89 @@ def test_of_a_cache_the_change_is_sent(generate: bool) -> None:
         with pytest.raises(ProcessingError, match="outside of a record"):
             driver.commit()
         assert letters_of(driver) == [(b"a", (2).to_bytes(8, "big"), 5, None)]
+
+
+class Ticking(Processor[Any, Any, Any, Any]):
+    """Forwards what it is told with each punctuation, and nothing else."""
+
+    def __init__(self, kind: PunctuationType, *forwarded: Record[Any, Any]) -> None:
+        self._kind = kind
+        self._forwarded = forwarded
+
+    def init(self, context: ProcessorContext[Any, Any]) -> None:
+        def tick(_now_ms: int) -> None:
+            for record in self._forwarded:
+                context.forward(record)
+
+        context.schedule(10, self._kind, tick)
+
+    def process(self, record: Record[Any, Any]) -> None:
+        pass
+
+
+class PassingOn(Processor[Any, Any, Any, Any]):
+    def init(self, context: ProcessorContext[Any, Any]) -> None:
+        self._context = context
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self._context.forward(record.with_value("passed on"))
+
+
+def ticking(kind: PunctuationType, *forwarded: Record[Any, Any]) -> Topology:
+    """Fails for whatever is forwarded, but for the key "good"."""
+
+    def broken(key: Any, value: Any) -> Any:
+        if key == "good":
+            return value
+        raise ArithmeticError("broken")
+
+    builder = StreamsBuilder()
+    stream = builder.stream("in", **TEXT).process(lambda: Ticking(kind, *forwarded)).process(PassingOn)
+    stream.map_values(broken, with_key=True).to("out", **TEXT)
+    return builder.build()
+
+
+def letters_of_ticks(topology: Topology, **settings: Any) -> list[tuple[Any, ...]]:
+    with TopologyTestDriver(topology, {**SKIPPING, **settings}) as driver:
+        driver.pipe_raw("in", b"a", b"1", 100)
+        driver.advance_wall_clock_time(10)
+        driver.pipe_raw("in", b"a", b"1", 115)
+        return letters_of(driver)
+
+
+@pytest.mark.parametrize("kind", PunctuationType)
+def test_of_a_punctuation_the_record_that_it_forwarded_is_sent(kind: PunctuationType) -> None:
+    forwarded = [Record("one", "1", 7, (("h", b"x"),)), Record("good", "2", 8), Record("two", None, 9)]
+    letters = letters_of_ticks(ticking(kind, *forwarded))
+    assert letters[:2] == [(b"one", b"1", 7, None), (b"two", None, 9, None)]
+    assert len(letters) % 2 == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": [1, None]}, b'{"a":[1,null]}'),
+        (b"raw", b"raw"),
+        (2.5, b"2.5"),
+        (complex(1, 2), b"(1+2j)"),
+        ("\ud800", b"\\ud800"),
+    ],
+)
+def test_what_no_serde_can_write_is_in_the_letter_as_text(value: Any, text: bytes) -> None:
+    letters = letters_of_ticks(ticking(PunctuationType.WALL_CLOCK_TIME, Record(value, value, 7)))
+    assert letters == [(text, text, 7, None)]
+
+
+def test_a_punctuation_that_fails_itself_has_no_record() -> None:
+    class Failing(Ticking):
+        def __init__(self) -> None:
+            super().__init__(PunctuationType.WALL_CLOCK_TIME, Record("good", "1", 1), typing.cast("Any", None))
+
+    builder = StreamsBuilder()
+    builder.stream("in", **TEXT).process(Failing).to("out", **TEXT)
+    ((key, value, timestamp, _),) = letters_of_ticks(builder.build())
+    assert (key, value) == (None, None)
+    assert timestamp > 0
 
 
 def test_what_an_extractor_can_not_read_goes_to_the_deserialization_handler() -> None:

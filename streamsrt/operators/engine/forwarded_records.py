@@ -1,0 +1,59 @@
+"""Bytes of a record that was never read: what a punctuation forwarded, for its dead letter.
+
+What a processor forwards has no serdes. Its bytes are made by those of the nearest sink behind the processor, where that
+can write it, else by the application's defaults. What neither of them can write is text: strings as they are, anything
+else as JSON, or as Python shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+import orjson
+
+from streamsrt.operators.engine.plan import Plan
+from streamsrt.wire.records import Headers
+from topology.graph.nodes import SinkNode
+from topology.spec.processor import Record
+from topology.spec.serdes import Serde
+
+
+def forwarded_record(
+    plan: Plan, node: str, record: Record[object, object]
+) -> tuple[bytes | None, bytes | None, Headers, int]:
+    """Key, value, headers and timestamp of a record that the processor node ``node`` forwarded."""
+    sink = next(_sinks(plan, node), None)
+    keys = (None if sink is None else sink.key_serde, plan.default_key_serde)
+    values = (None if sink is None else sink.value_serde, plan.default_value_serde)
+    return _bytes(record.key, keys), _bytes(record.value, values), record.headers, record.timestamp
+
+
+def _sinks(plan: Plan, node: str) -> Iterator[SinkNode]:
+    """Behind that node, the nearest first."""
+    names, seen = [node], {node}
+    for name in names:
+        found = plan.node(name)
+        if isinstance(found, SinkNode):
+            yield found
+            continue
+        names += [child for child in found.children if child not in seen]
+        seen.update(found.children)
+
+
+def _bytes(value: object, serdes: Iterable[Serde[object] | None]) -> bytes | None:
+    if value is None:
+        return None
+    for serde in serdes:
+        # A user's serde may raise anything, and is not meant for this value.
+        with suppress(Exception):
+            if serde is not None:
+                return serde.serialize(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace")
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return repr(value).encode(errors="backslashreplace")
