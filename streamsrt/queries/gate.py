@@ -35,7 +35,7 @@ class _Request:
         self.work = work
         self.done = threading.Lock()
         self.done.acquire()
-        self.result: Any = None
+        self.result: Any = None  # of the type that the work returns
         self.error: BaseException | None = None
         self.given_up = False
 

@@ -22,14 +22,7 @@ from streamsrt.queries.preparation import Prepared, describe
 from streamsrt.queries.readers import RawRow
 from streamsrt.queries.routing import Routing
 from streamsrt.queries.store_queries import CHUNK_ROWS, StoreQueries
-from streamsrt.queries.values import (
-    FailureReason,
-    Position,
-    PositionBound,
-    Query,
-    QueryResult,
-    StoreSize,
-)
+from streamsrt.queries.values import FailureReason, Position, PositionBound, Query, QueryResult, StoreSize, Value
 from streamsrt.state.store import StoreClosedError
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.manager.owned_task import OwnedTask, Phase
@@ -73,8 +66,8 @@ class LocalQueries(StoreQueries):
         bound: PositionBound,
         active_only: bool,
         timeout_s: float,
-    ) -> dict[int, QueryResult[Any]]:
-        def look() -> dict[int, QueryResult[Any]]:
+    ) -> dict[int, QueryResult[Value]]:
+        def look() -> dict[int, QueryResult[Value]]:
             if self.routing.stores.is_global(store):
                 return {0: self._ask_global(store, prepared, query, bound)}
             chosen = [
@@ -145,7 +138,7 @@ class LocalQueries(StoreQueries):
         *,
         require_active: bool,
         bound: PositionBound,
-    ) -> QueryResult[Any]:
+    ) -> QueryResult[Value]:
         position = self._position_of(owned, store)
         if prepared is None:
             return self._of_another_kind(store, query)
@@ -180,7 +173,7 @@ class LocalQueries(StoreQueries):
 
     def _ask_global(
         self, store: str, prepared: Prepared | None, query: Query, bound: PositionBound
-    ) -> QueryResult[Any]:
+    ) -> QueryResult[Value]:
         consumer = self._global_consumer()
         if consumer is None or not consumer.is_ready:
             raise StreamsRebalancingError(f"global store {store!r} is being read from its topic: try again")
@@ -198,7 +191,7 @@ class LocalQueries(StoreQueries):
             )
         return _read(consumer.state.store(store)[1], prepared, position)
 
-    def _of_another_kind(self, store: str, query: Query) -> QueryResult[Any]:
+    def _of_another_kind(self, store: str, query: Query) -> QueryResult[Value]:
         kind = describe(self.routing.stores.spec(store))
         return QueryResult(
             failure_reason=FailureReason.UNKNOWN_QUERY_TYPE,
@@ -206,7 +199,7 @@ class LocalQueries(StoreQueries):
         )
 
 
-def _read(cache: Any, prepared: Prepared, position: Position) -> QueryResult[Any]:
+def _read(cache: Any, prepared: Prepared, position: Position) -> QueryResult[Value]:
     try:
         rows = prepared.read(cache)
         if not prepared.of_one_row:

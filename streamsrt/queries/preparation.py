@@ -16,6 +16,7 @@ from streamsrt.queries import readers
 from streamsrt.queries.readers import RawRow
 from streamsrt.queries.routing import Routing
 from streamsrt.queries.values import (
+    Key,
     KeyQuery,
     MultiVersionedKeyQuery,
     PrefixQuery,
@@ -25,6 +26,7 @@ from streamsrt.queries.values import (
     SessionRangeQuery,
     TimestampedKeyQuery,
     TimestampedRangeQuery,
+    Value,
     VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
@@ -38,14 +40,14 @@ from topology.spec.windows import Windowed
 _timestamp_of = Struct(">q").unpack_from
 
 Prepare: TypeAlias = "Callable[[Routing, StoreSpec, Query], Prepared | None]"
-Convert = Callable[[RawRow], Any]
+Convert = Callable[[RawRow], Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A query ready to be asked of a task. ``read``: a row or None where it is of one row, else an iterator of rows."""
 
-    read: Callable[[Any], Any]
+    read: Callable[[Any], Any]  # of the cache of the store's kind, and as of_one_row says
     convert: Convert
     of_one_row: bool
 
@@ -55,30 +57,30 @@ def describe(spec: StoreSpec) -> str:
     return f"a {'timestamped ' if spec.timestamped else ''}{in_words(spec)} store"
 
 
-def _plain(spec: StoreSpec) -> Callable[[bytes], Any]:
+def _plain(spec: StoreSpec) -> Callable[[bytes], Value]:
     assert spec.value_serde is not None
     deserialize = spec.value_serde.deserialize
     return (lambda row: deserialize(row[8:])) if spec.timestamped else deserialize
 
 
-def _stamped(spec: StoreSpec) -> Callable[[bytes], Any]:
+def _stamped(spec: StoreSpec) -> Callable[[bytes], Value]:
     assert spec.value_serde is not None
     deserialize = spec.value_serde.deserialize
     return lambda row: ValueAndTimestamp(deserialize(row[8:]), _timestamp_of(row)[0])
 
 
-def _key(routing: Routing, spec: StoreSpec, key: Any) -> bytes:
+def _key(routing: Routing, spec: StoreSpec, key: Key) -> bytes:
     return routing.stores.key_bytes(spec.name, key)
 
 
-def _bounds(routing: Routing, spec: StoreSpec, lower: Any, upper: Any) -> tuple[bytes | None, bytes | None]:
+def _bounds(routing: Routing, spec: StoreSpec, lower: Key, upper: Key) -> tuple[bytes | None, bytes | None]:
     return (
         None if lower is None else _key(routing, spec, lower),
         None if upper is None else _key(routing, spec, upper) + b"\0",
     )
 
 
-def _by_key(spec: StoreSpec, key: bytes, value: Callable[[bytes], Any]) -> Prepared:
+def _by_key(spec: StoreSpec, key: bytes, value: Callable[[bytes], Value]) -> Prepared:
     def read(cache: Any) -> RawRow | None:
         row = readers.key_row(cache, key)
         return None if row is None else RawRow(key, row)
@@ -87,7 +89,7 @@ def _by_key(spec: StoreSpec, key: bytes, value: Callable[[bytes], Any]) -> Prepa
 
 
 def _by_range(
-    spec: StoreSpec, start: bytes | None, end: bytes | None, value: Callable[[bytes], Any], *, reverse: bool
+    spec: StoreSpec, start: bytes | None, end: bytes | None, value: Callable[[bytes], Value], *, reverse: bool
 ) -> Prepared:
     assert spec.key_serde is not None
     key_of = spec.key_serde.deserialize
@@ -145,7 +147,7 @@ def _prepare_session(routing: Routing, spec: StoreSpec, query: Query) -> Prepare
     assert spec.key_serde is not None
     key_of, value = spec.key_serde.deserialize, _plain(spec)
 
-    def convert(raw: RawRow) -> Any:
+    def convert(raw: RawRow) -> Value:
         return Windowed(key_of(raw.key), raw.start, raw.end), value(raw.row)
 
     match query:
@@ -167,7 +169,7 @@ def _prepare_versioned(routing: Routing, spec: StoreSpec, query: Query) -> Prepa
     assert spec.value_serde is not None
     value = spec.value_serde.deserialize
 
-    def convert(raw: RawRow) -> Any:
+    def convert(raw: RawRow) -> Value:
         return VersionedRecord(value(raw.row), raw.start, None if raw.end < 0 else raw.end)
 
     match query:

@@ -12,12 +12,14 @@ from streamsrt.queries.read_only import VIEWS
 from streamsrt.queries.routing import StoreDirectory
 from streamsrt.queries.store_queries import StoreQueries
 from streamsrt.queries.values import (
+    Key,
     KeyQueryMetadata,
     Partitioner,
     PositionBound,
     Query,
     StateQueryResult,
     StreamsMetadata,
+    Value,
 )
 from topology.graph.store_kinds import kind_of
 
@@ -40,7 +42,7 @@ class Queryable:
         require_active: bool = False,
         position_bound: PositionBound | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> StateQueryResult[Any]:
+    ) -> StateQueryResult[Value]:
         """Queries the partitions of a store on this instance, or only ``partitions``. May be called from any thread.
 
         Active tasks and standbys answer; ``require_active``: running active tasks only. ``position_bound``: what a
@@ -67,7 +69,7 @@ class Queryable:
         stale: bool = False,
         timestamped: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> Any:
+    ) -> Any:  # the store's kind decides on the class
         """A store to read, over all its partitions on this instance or over one: a
         :class:`~streamsrt.queries.read_only.LocalKeyValueStore` or :class:`~streamsrt.queries.read_only.LocalWindowStore`.
 
@@ -97,11 +99,11 @@ class Queryable:
         """The instances that have partitions of a store. Source: ``streamsMetadataForStore``."""
         return self.local_queries().routing.metadata_for_store(store)
 
-    def query_metadata_for_key(self, store: str, key: Any, partitioner: Partitioner | None = None) -> KeyQueryMetadata:
+    def query_metadata_for_key(self, store: str, key: Key, partitioner: Partitioner | None = None) -> KeyQueryMetadata:
         """The instances that have a key, active and standby. Source: ``queryMetadataForKey``."""
         return self.local_queries().routing.key_metadata(store, key, partitioner)
 
-    def metadata_for_key(self, store: str, key: Any, partitioner: Partitioner | None = None) -> StreamsMetadata | None:
+    def metadata_for_key(self, store: str, key: Key, partitioner: Partitioner | None = None) -> StreamsMetadata | None:
         """The instance with the active task of a key; None if unknown."""
         host = self.query_metadata_for_key(store, key, partitioner).active_host
         return next((each for each in self.all_metadata() if each.host_info == host), None)

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from types import MappingProxyType
-from typing import Any
 
 from streamsrt.queries.errors import InvalidStateStorePartitionError, UnknownStateStoreError
 from streamsrt.queries.gate import DEFAULT_TIMEOUT_S
@@ -23,6 +22,7 @@ from streamsrt.queries.routing import Routing
 from streamsrt.queries.store_queries import StoreQueries
 from streamsrt.queries.values import (
     LATEST_MS,
+    Key,
     KeyQuery,
     MultiVersionedKeyQuery,
     PrefixQuery,
@@ -32,6 +32,7 @@ from streamsrt.queries.values import (
     SessionRangeQuery,
     TimestampedKeyQuery,
     TimestampedRangeQuery,
+    Value,
     VersionedKeyQuery,
     WindowKeyQuery,
     WindowRangeQuery,
@@ -71,7 +72,7 @@ class _LocalStore:
         self._keeps_timestamps = spec.timestamped
         self._timeout_s = timeout_s
 
-    def _answers(self, query: Query) -> dict[int, Any]:
+    def _answers(self, query: Query) -> dict[int, Value]:
         """What each partition here answers. Raises InvalidStateStoreError where none is here, or one can't answer."""
         found = self._queries.query(
             self.name,
@@ -101,7 +102,7 @@ class _LocalStore:
             self._queries.whereabouts(self.name, partition), partition, "" if host is None else str(host)
         )
 
-    def _check_is_here(self, key: Any, here: dict[int, Any]) -> None:
+    def _check_is_here(self, key: Key, here: dict[int, Value]) -> None:
         """To be called where nothing was found. Raises where another instance may have the key."""
         if self._partition is not None:
             return
@@ -115,7 +116,7 @@ class LocalKeyValueStore(_LocalStore):
 
     called = "key-value"
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: Key) -> Value:
         """The value, or None."""
         answers = self._answers(TimestampedKeyQuery(key) if self._timestamped else KeyQuery(key))
         found = next((value for value in answers.values() if value is not None), None)
@@ -123,24 +124,24 @@ class LocalKeyValueStore(_LocalStore):
             self._check_is_here(key, answers)
         return found
 
-    def range(self, start: Any, end: Any) -> Iterator[tuple[Any, Any]]:
+    def range(self, start: Key, end: Key) -> Iterator[tuple[Key, Value]]:
         """From ``start`` to ``end``, inclusive; None: unbounded."""
         return self._rows(start, end, reverse=False)
 
-    def reverse_range(self, start: Any, end: Any) -> Iterator[tuple[Any, Any]]:
+    def reverse_range(self, start: Key, end: Key) -> Iterator[tuple[Key, Value]]:
         return self._rows(start, end, reverse=True)
 
-    def all(self) -> Iterator[tuple[Any, Any]]:
+    def all(self) -> Iterator[tuple[Key, Value]]:
         return self._rows(None, None, reverse=False)
 
-    def reverse_all(self) -> Iterator[tuple[Any, Any]]:
+    def reverse_all(self) -> Iterator[tuple[Key, Value]]:
         return self._rows(None, None, reverse=True)
 
-    def _rows(self, start: Any, end: Any, *, reverse: bool) -> Iterator[tuple[Any, Any]]:
+    def _rows(self, start: Key, end: Key, *, reverse: bool) -> Iterator[tuple[Key, Value]]:
         kind = TimestampedRangeQuery if self._timestamped else RangeQuery
         return chain.from_iterable(self._answers(kind(start, end, reverse)).values())
 
-    def prefix_scan(self, prefix: Any, serde: Serde[Any]) -> Iterator[tuple[Any, Any]]:
+    def prefix_scan(self, prefix: Key, serde: Serde[Key]) -> Iterator[tuple[Key, Value]]:
         """The entries whose key bytes start with the bytes of ``prefix``."""
         return chain.from_iterable(self._answers(PrefixQuery(prefix, serde)).values())
 
@@ -154,10 +155,10 @@ class LocalWindowStore(_LocalStore):
 
     called = "window"
 
-    def _value(self, value: Any) -> Any:
+    def _value(self, value: Value) -> Value:
         return value.value if isinstance(value, ValueAndTimestamp) and not self._timestamped else value
 
-    def fetch(self, key: Any, time: int) -> Any:
+    def fetch(self, key: Key, time: int) -> Value:
         """The value of the window that starts at ``time``, or None."""
         answers = {partition: list(rows) for partition, rows in self._answers(WindowKeyQuery(key, time, time)).items()}
         found = next((rows[0][1] for rows in answers.values() if rows), None)
@@ -165,14 +166,14 @@ class LocalWindowStore(_LocalStore):
             self._check_is_here(key, answers)
         return self._value(found)
 
-    def fetch_range(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
+    def fetch_range(self, key: Key, time_from: int, time_to: int) -> Iterator[tuple[int, Value]]:
         """``(start, value)`` of the windows that start in ``time_from``..``time_to``, both included."""
         return self._of_key(WindowKeyQuery(key, time_from, time_to))
 
-    def backward_fetch_range(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
+    def backward_fetch_range(self, key: Key, time_from: int, time_to: int) -> Iterator[tuple[int, Value]]:
         return self._of_key(WindowKeyQuery(key, time_from, time_to, reverse=True))
 
-    def _of_key(self, query: WindowKeyQuery) -> Iterator[tuple[int, Any]]:
+    def _of_key(self, query: WindowKeyQuery) -> Iterator[tuple[int, Value]]:
         answers = self._answers(query)
         rows = chain.from_iterable(answers.values())
         first = next(rows, None)
@@ -182,16 +183,16 @@ class LocalWindowStore(_LocalStore):
         return ((start, self._value(value)) for start, value in chain((first,), rows))
 
     def fetch_keys(
-        self, key_from: Any, key_to: Any, time_from: int, time_to: int
-    ) -> Iterator[tuple[Windowed[Any], Any]]:
+        self, key_from: Key, key_to: Key, time_from: int, time_to: int
+    ) -> Iterator[tuple[Windowed[Key], Value]]:
         """``(windowed key, value)`` of the keys from ``key_from`` to ``key_to``, inclusive; None: unbounded."""
         found = self._answers(WindowRangeQuery(time_from, time_to, key_from, key_to))
         return ((key, self._value(value)) for key, value in chain.from_iterable(found.values()))
 
-    def fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed[Any], Any]]:
+    def fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed[Key], Value]]:
         return self.fetch_keys(None, None, time_from, time_to)
 
-    def all(self) -> Iterator[tuple[Windowed[Any], Any]]:
+    def all(self) -> Iterator[tuple[Windowed[Key], Value]]:
         return self.fetch_keys(None, None, 0, LATEST_MS)
 
 
@@ -200,7 +201,7 @@ class LocalSessionStore(_LocalStore):
 
     called = "session"
 
-    def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[Any], Any]]:
+    def find_sessions(self, key: Key, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[Key], Value]]:
         """The sessions of a key that end then or later and start then or before, by end."""
         answers = self._answers(SessionKeyQuery(key, earliest_end, latest_start))
         found = list(chain.from_iterable(answers.values()))
@@ -208,15 +209,15 @@ class LocalSessionStore(_LocalStore):
             self._check_is_here(key, answers)
         return iter(found)
 
-    def fetch(self, key: Any) -> Iterator[tuple[Windowed[Any], Any]]:
+    def fetch(self, key: Key) -> Iterator[tuple[Windowed[Key], Value]]:
         return self.find_sessions(key, 0, LATEST_MS)
 
-    def fetch_session(self, key: Any, start: int, end: int) -> Any:
+    def fetch_session(self, key: Key, start: int, end: int) -> Value:
         """The value of the session with these bounds, or None."""
         found = self.find_sessions(key, end, start)
         return next((value for each, value in found if (each.start_ms, each.end_ms) == (start, end)), None)
 
-    def all(self) -> Iterator[tuple[Windowed[Any], Any]]:
+    def all(self) -> Iterator[tuple[Windowed[Key], Value]]:
         return chain.from_iterable(self._answers(SessionRangeQuery()).values())
 
 
@@ -225,15 +226,15 @@ class LocalVersionedStore(_LocalStore):
 
     called = "versioned"
 
-    def get(self, key: Any, as_of: int | None = None) -> VersionedRecord[Any] | None:
+    def get(self, key: Key, as_of: int | None = None) -> VersionedRecord[Value] | None:
         """The version that was valid then (None: the newest), or None."""
         answers = self._answers(VersionedKeyQuery(key, as_of))
-        found: VersionedRecord[Any] | None = next((each for each in answers.values() if each is not None), None)
+        found: VersionedRecord[Value] | None = next((each for each in answers.values() if each is not None), None)
         if found is None:
             self._check_is_here(key, answers)
         return found
 
-    def versions(self, key: Any) -> list[VersionedRecord[Any]]:
+    def versions(self, key: Key) -> list[VersionedRecord[Value]]:
         """All versions that have not expired, newest first."""
         answers = self._answers(MultiVersionedKeyQuery(key))
         found = list(chain.from_iterable(answers.values()))

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from streamsrt.errors import BrokerError, MissingTopicError, UserError
 from streamsrt.membership.values import Endpoint, TopicPartition
 from streamsrt.queries.errors import StreamsRebalancingError, UnknownStateStoreError
-from streamsrt.queries.values import HostInfo, KeyQueryMetadata, Partitioner, StreamsMetadata
+from streamsrt.queries.values import HostInfo, Key, KeyQueryMetadata, Partitioner, StreamsMetadata
 from streamsrt.wire.murmur2 import partition_for_key
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
 from topology.graph.topology import Topology
@@ -91,7 +91,7 @@ class StoreDirectory:
             if name not in self._globals and any(self.reads(name, topic) for topic in topics)
         )
 
-    def key_bytes(self, store: str, key: Any) -> bytes:
+    def key_bytes(self, store: str, key: Key) -> bytes:
         """A key as the store's serde makes it. Raises UserError where it can't."""
         if isinstance(key, SerializedKey):
             return key.data
@@ -151,7 +151,7 @@ class Routing:
                 f"it is not known how many partitions store {store!r} has: {error}"
             ) from error
 
-    def partition_of(self, store: str, key: Any, partitioner: Partitioner | None = None) -> int:
+    def partition_of(self, store: str, key: Key, partitioner: Partitioner | None = None) -> int:
         """The partition of a key."""
         count = self.partition_count(store)
         if partitioner is not None:
@@ -170,7 +170,7 @@ class Routing:
         standby = frozenset(host for host, (_, standbys) in self.hosts.items() if has(standbys))
         return (active[0] if active else None), standby
 
-    def key_metadata(self, store: str, key: Any, partitioner: Partitioner | None = None) -> KeyQueryMetadata:
+    def key_metadata(self, store: str, key: Key, partitioner: Partitioner | None = None) -> KeyQueryMetadata:
         """Who has a key. Raises UnknownStateStoreError, StreamsRebalancingError, UserError (the key's type)."""
         partition = self.partition_of(store, key, partitioner)
         active, standbys = self.hosts_of(store, partition)

@@ -13,7 +13,15 @@ from streamsrt.queries.gate import DEFAULT_TIMEOUT_S
 from streamsrt.queries.preparation import Convert, Prepared, prepare
 from streamsrt.queries.readers import RawRow
 from streamsrt.queries.routing import Routing
-from streamsrt.queries.values import FailureReason, PositionBound, Query, QueryResult, StateQueryResult, StoreSize
+from streamsrt.queries.values import (
+    FailureReason,
+    PositionBound,
+    Query,
+    QueryResult,
+    StateQueryResult,
+    StoreSize,
+    Value,
+)
 
 CHUNK_ROWS: Final = 500
 
@@ -38,7 +46,7 @@ class StoreQueries(ABC):
         bound: PositionBound,
         active_only: bool,
         timeout_s: float,
-    ) -> dict[int, QueryResult[Any]]:
+    ) -> dict[int, QueryResult[Value]]:
         """What each partition that is here answers: a :class:`RawRow` or None, or the first chunk of rows and what
         :meth:`more` wants to have."""
 
@@ -60,7 +68,7 @@ class StoreQueries(ABC):
         position_bound: PositionBound | None = None,
         active_only: bool = False,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> StateQueryResult[Any]:
+    ) -> StateQueryResult[Value]:
         """See :meth:`streamsrt.app.KafkaStreams.query`. ``active_only``: standbys are left out, and an active task that does
         not run yet raises StreamsRebalancingError."""
         prepared = prepare(self.routing, store, query)
@@ -79,7 +87,7 @@ class StoreQueries(ABC):
             answers[partition] = self._absent(store, partition)
         return StateQueryResult(answers)
 
-    def _typed(self, answer: QueryResult[Any], prepared: Prepared | None, timeout_s: float) -> QueryResult[Any]:
+    def _typed(self, answer: QueryResult[Value], prepared: Prepared | None, timeout_s: float) -> QueryResult[Value]:
         if not answer.is_success or prepared is None or answer.result is None:
             return answer
         if prepared.of_one_row:
@@ -87,14 +95,14 @@ class StoreQueries(ABC):
         first, rows = answer.result
         return QueryResult(self._scan(first, rows, prepared.convert, timeout_s), answer.position)
 
-    def _scan(self, chunk: list[RawRow], rows: Any, convert: Convert, timeout_s: float) -> Iterator[Any]:
+    def _scan(self, chunk: list[RawRow], rows: Any, convert: Convert, timeout_s: float) -> Iterator[Value]:
         while chunk:
             yield from map(convert, chunk)
             if len(chunk) < CHUNK_ROWS:
                 return
             chunk = self.more(rows, timeout_s)
 
-    def _absent(self, store: str, partition: int) -> QueryResult[Any]:
+    def _absent(self, store: str, partition: int) -> QueryResult[Value]:
         count = self.routing.partition_count(store)
         if not 0 <= partition < count:
             return QueryResult(

@@ -15,6 +15,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from topology.spec.serdes import Serde
 
+Key: TypeAlias = Any  # what a key is, only the program knows
+Value: TypeAlias = Any  # likewise
+
 R = TypeVar("R")
 K = TypeVar("K")
 Q = TypeVar("Q")
@@ -28,22 +31,22 @@ LATEST_MS = 2**63 - 1
 class KeyQuery:
     """The value of a key in a key-value store; None where it has none."""
 
-    key: Any
+    key: Key
 
 
 @dataclass(frozen=True, slots=True)
 class TimestampedKeyQuery:
     """The value of a key with its timestamp (:class:`topology.spec.stores.ValueAndTimestamp`)."""
 
-    key: Any
+    key: Key
 
 
 @dataclass(frozen=True, slots=True)
 class RangeQuery:
     """Pairs ``(key, value)`` from ``lower`` to ``upper``, inclusive, in the order of the keys' bytes. None: unbounded."""
 
-    lower: Any = None
-    upper: Any = None
+    lower: Key = None
+    upper: Key = None
     reverse: bool = False
 
 
@@ -51,8 +54,8 @@ class RangeQuery:
 class TimestampedRangeQuery:
     """As :class:`RangeQuery`; values are :class:`topology.spec.stores.ValueAndTimestamp`."""
 
-    lower: Any = None
-    upper: Any = None
+    lower: Key = None
+    upper: Key = None
     reverse: bool = False
 
 
@@ -60,8 +63,8 @@ class TimestampedRangeQuery:
 class PrefixQuery:
     """Pairs ``(key, value)`` whose key bytes start with ``prefix``, serialized by ``serde``."""
 
-    prefix: Any
-    serde: Serde[Any]
+    prefix: Key
+    serde: Serde[Key]
     reverse: bool = False
 
 
@@ -70,7 +73,7 @@ class WindowKeyQuery:
     """Pairs ``(start, value)`` of the windows of a key that start in ``time_from``..``time_to``, epoch milliseconds, both
     included. Values of a timestamped store are :class:`topology.spec.stores.ValueAndTimestamp`."""
 
-    key: Any
+    key: Key
     time_from: int = 0
     time_to: int = LATEST_MS
     reverse: bool = False
@@ -83,8 +86,8 @@ class WindowRangeQuery:
 
     time_from: int = 0
     time_to: int = LATEST_MS
-    lower: Any = None
-    upper: Any = None
+    lower: Key = None
+    upper: Key = None
     reverse: bool = False
 
 
@@ -93,7 +96,7 @@ class SessionKeyQuery:
     """Pairs ``(windowed key, value)`` of the sessions of a key that end at ``earliest_end`` or later and start at
     ``latest_start`` or before, epoch milliseconds, by end. (Kafka Streams: ``WindowRangeQuery.withKey``.)"""
 
-    key: Any
+    key: Key
     earliest_end: int = 0
     latest_start: int = LATEST_MS
     reverse: bool = False
@@ -112,7 +115,7 @@ class VersionedKeyQuery:
     """The version of a key that was valid at ``as_of``, epoch milliseconds; None: the newest
     (:class:`topology.spec.stores.VersionedRecord`)."""
 
-    key: Any
+    key: Key
     as_of: int | None = None
 
 
@@ -120,7 +123,7 @@ class VersionedKeyQuery:
 class MultiVersionedKeyQuery:
     """The versions of a key that were valid at some time in ``time_from``..``time_to``, newest first."""
 
-    key: Any
+    key: Key
     time_from: int = 0
     time_to: int = LATEST_MS
     ascending: bool = False
@@ -322,5 +325,5 @@ class StoreSize:
     cache_bytes: int
 
 
-Partitioner: TypeAlias = Callable[[Any, int], int]
+Partitioner: TypeAlias = Callable[[Key, int], int]
 """``(key, partitions) -> partition``, for input that is not partitioned by the key's bytes as Kafka's producers do."""
