@@ -126,6 +126,12 @@ def _show(found: TopologyDiff, running: RunningGroup | None, *, knows_bytes: boo
         if each.cure:
             cure = each.cure if running is None else each.cure.replace("APP", running.name)
             sys.stdout.write(f"{each.kind} {each.name}: {cure}\n")
+        lost = running.records(each) if running is not None and each.kind == "repartition topic" else None
+        if lost and each.fate == "orphaned":
+            sys.stdout.write(
+                f"repartition topic {each.name}: {lost} records of it are not read yet, and the new version does not read "
+                "them: let nothing be written to its sources until this number is 0\n"
+            )
     if not knows_bytes:
         sys.stdout.write(
             "serdes and generated names were not compared: give the old module or file before the new one\n"

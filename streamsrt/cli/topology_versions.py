@@ -27,6 +27,7 @@ from topology.spec.errors import MissingSerdeError
 _CHANGELOG = "-changelog"
 
 DescribedPart: TypeAlias = types.StreamsGroupDescribeResponse.Subtopology
+_Topics: TypeAlias = dict[str, dict[str, Any]]
 
 
 def ready_application(name: str, config: Mapping[str, Any] | None = None) -> Topology:
@@ -59,7 +60,8 @@ class RunningGroup:
     """An application as its cluster knows it: the group, and the topics of it and of its next version.
 
     ``members``: how many run with which topology epoch. ``digests``: the beginnings of those of the topologies that they run
-    with the group's epoch, as far as they tell. ``topics``: partitions, records and own settings by name.
+    with the group's epoch, as far as they tell. ``topics``: partitions, records and own settings by name, and of repartition
+    topics how many records are in flight: written, and not read yet.
     """
 
     name: str
@@ -88,10 +90,12 @@ class RunningGroup:
         return ClusterTopics(counts, internal)
 
     def records(self, change: StateChange) -> int | None:
-        """How many records the topics hold that a change is about; None where that is not known."""
+        """How many records the topics hold that a change is about, of repartition topics those that are in flight; None
+        where that is not known."""
         internal = change.fate == "orphaned"
         names = [f"{self.name}-{topic}" if internal else topic for topic in change.topics]
-        found = [self.topics[name]["records"] for name in names if name in self.topics]
+        counted = "in_flight" if change.kind == "repartition topic" else "records"
+        found = [self.topics[name][counted] for name in names if name in self.topics]
         return sum(found) if found and len(found) == len(names) else None
 
     def runs(self, version: TopologyOutline) -> bool:
@@ -209,11 +213,13 @@ def running_group(network: NetworkThread, name: str, new: TopologyOutline) -> Ru
             if tag.key == TOPOLOGY_DIGEST and member.topology_epoch == described.topology.epoch
         ),
         subtopologies=parts,
-        topics=_topics(network, wanted),
+        topics=_topics(
+            network, name, wanted, {topic.name for part in parts for topic in part.repartition_source_topics}
+        ),
     )
 
 
-def _topics(network: NetworkThread, names: set[str]) -> dict[str, dict[str, Any]]:
+def _topics(network: NetworkThread, group: str, names: set[str], repartitions: set[str]) -> _Topics:
     admin = network.admin
     counts = admin.partitions_for(names)
     if not counts:
@@ -221,17 +227,19 @@ def _topics(network: NetworkThread, names: set[str]) -> dict[str, dict[str, Any]
     partitions = [(topic, partition) for topic, count in counts.items() for partition in range(count)]
     first = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
     last = admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    read = admin.committed(group) if repartitions else {}
     configs = admin.describe_topic_configs(sorted(counts))
     shown = ("cleanup.policy", "retention.ms", "min.compaction.lag.ms")
-    return {
-        topic: {
+    found: _Topics = {}
+    for topic, count in counts.items():
+        known = [(topic, each) for each in range(count) if (topic, each) in last and (topic, each) in first]
+        ends = [(last[place].offset, first[place].offset, read.get(place)) for place in known]
+        found[topic] = {
             "partitions": count,
-            "records": sum(
-                last[topic, each].offset - first[topic, each].offset
-                for each in range(count)
-                if (topic, each) in last and (topic, each) in first
-            ),
+            "records": sum(end - begin for end, begin, _ in ends),
             "configs": {key: value for key, value in configs.get(topic, {}).items() if key in shown},
         }
-        for topic, count in counts.items()
-    }
+        if topic in repartitions:
+            ats = [(end, begin if at is None else max(begin, at.offset)) for end, begin, at in ends]
+            found[topic]["in_flight"] = sum(max(0, end - at) for end, at in ats)
+    return found

@@ -153,6 +153,32 @@ def test_partitions_and_retention_of_the_cluster_count(on_broker: Command, modul
     assert "retention.ms of its changelog 86520000 -> 122460000" in reason
 
 
+def test_records_in_flight_in_a_repartition_topic_that_goes_away_are_counted(
+    on_broker: Command, module: str, topics: str, bundled_broker: BundledBroker, tmp_path: Path
+) -> None:
+    instance(bundled_broker.bootstrap_servers, topics, f"{module}:joined", tmp_path).run(
+        until="quiet", timeout_s=60, signals=False
+    )
+    group = f"{topics}-app"
+
+    def in_flight() -> dict[str, int]:
+        (found,) = on_broker("topology", "diff", f"{module}:first", "--group", group, "--json").rows
+        return {
+            each["name"]: each["records"]
+            for each in found["state"]
+            if (each["kind"], each["fate"]) == ("repartition topic", "orphaned")
+        }
+
+    before = in_flight()
+    assert before
+    assert set(before.values()) == {0}
+    name = min(before)
+    on_broker("produce", f"{group}-{name}", "--key-separator", ":", stdin="a:1\nb:2\nc:3\n")
+    assert in_flight() == {**before, name: 3}
+    shown = on_broker("topology", "diff", f"{module}:first", "--group", group)
+    assert f"repartition topic {name}: 3 records of it are not read yet" in shown.out
+
+
 def test_what_is_described_has_the_epoch_that_runs(command: Command, module: str, tmp_path: Path) -> None:
     def epoch(*options: str) -> int:
         (row,) = command("topology", "describe", f"{module}:first", "--json", *options).rows
