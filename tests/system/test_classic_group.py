@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import pytest
 
 from tests.system import expected
 from tests.system.cluster import Cluster, Server, connected
-from tests.system.processes import AppProcess
+from tests.system.processes import AppProcess, wait_until
 from tests.system.storm import EXACTLY_ONCE
 from tests.system.test_failures import repartition_topic
 from tests.system.test_results import PARTITIONS, final_counts
+from tests.system.test_warm_up import when
 
 CLASSIC = {
     **EXACTLY_ONCE,
@@ -69,3 +71,112 @@ def test_a_killed_instance_is_replaced_by_the_other_one_and_every_result_is_ther
     records = cluster.read("word-counts")
     assert final_counts(records) == counted
     assert len(records) == counted.total(), "every update once"
+
+
+def word_count(cluster: Cluster, folder: Path, application_id: str, **settings: object) -> AppProcess:
+    configs = {**CLASSIC, **{key.replace("_", "."): value for key, value in settings.items()}}
+    return AppProcess(folder, "examples.wordcount", application_id, cluster.address, configs)
+
+
+def test_a_static_member_that_is_killed_and_comes_back_goes_on_before_its_session_ends(
+    any_cluster: Cluster, tmp_path: Path, application_id: str
+) -> None:
+    cluster = any_cluster
+    lines = expected.text_lines()[:2_000]
+    first_half, second_half = expected.halves(lines)
+    cluster.make_topics(PARTITIONS, "lines", "word-counts")
+    one, other = (
+        word_count(cluster, tmp_path / name, application_id, group_instance_id=name, session_timeout_ms=28_000)
+        for name in ("one", "other")
+    )
+    with one, other:
+        one.wait_running(tasks=PARTITIONS)
+        other.wait_running(tasks=PARTITIONS)
+        for app in (one, other):
+            app.wait_for(lambda line: len(line["tasks"]) == PARTITIONS, "it has half of the tasks")
+        cluster.write("lines", expected.line_rows(first_half), PARTITIONS)
+        cluster.wait_all_committed(application_id, "lines", repartition_topic(application_id))
+        had = {app: app.progress["tasks"].keys() for app in (one, other)}
+        for app in (one, other):
+            app.kill()
+            started = time.monotonic()
+            app.start()
+            app.wait_running(tasks=PARTITIONS)
+            assert time.monotonic() - started < 25, "it has waited for its own session to end"
+            assert app.progress["tasks"].keys() == had[app]
+        cluster.write("lines", expected.line_rows(second_half), PARTITIONS)
+        cluster.wait_all_committed(application_id, "lines", repartition_topic(application_id))
+        assert one.terminate() == 0
+        assert other.terminate() == 0
+    records = cluster.read("word-counts")
+    assert final_counts(records) == expected.count_words(lines)
+    assert len(records) == expected.count_words(lines).total()
+
+
+def test_tasks_move_once_their_state_is_there(any_cluster: Cluster, tmp_path: Path, application_id: str) -> None:
+    cluster = any_cluster
+    lines = expected.text_lines()[:4_000]
+    first_half, second_half = expected.halves(lines)
+    cluster.make_topics(PARTITIONS, "lines", "word-counts")
+    cluster.write("lines", expected.line_rows(first_half), PARTITIONS)
+    a, b = (
+        word_count(cluster, tmp_path / name, application_id, acceptable_recovery_lag=0, max_warmup_replicas=1)
+        for name in ("a", "b")
+    )
+    inputs = ("lines", repartition_topic(application_id))
+    with a:
+        a.wait_running(tasks=2 * PARTITIONS)
+        cluster.wait_all_committed(application_id, *inputs)
+        with b:
+            wait_until(
+                lambda: len(a.tasks("active", "running")) == len(b.tasks("active", "running")) == PARTITIONS,
+                "both have half of the tasks",
+                timeout_s=120,
+            )
+            cluster.write("lines", expected.line_rows(second_half), PARTITIONS)
+            cluster.wait_all_committed(application_id, *inputs)
+            warmed, closed = when(b, "opened as warmup"), when(a, "closed")
+            assert when(b, "promoted from warmup").keys() == warmed.keys() != set()
+            assert all(warmed[task] <= closed[task] for task in warmed)
+            assert a.terminate() == 0
+            b.wait_running(tasks=2 * PARTITIONS)
+            assert b.terminate() == 0
+    records = cluster.read("word-counts")
+    assert final_counts(records) == expected.count_words(lines)
+    assert len(records) == expected.count_words(lines).total()
+
+
+def test_members_roll_to_the_next_topology_epoch_and_others_are_refused(
+    any_cluster: Cluster, tmp_path: Path, application_id: str
+) -> None:
+    cluster = any_cluster
+    lines = expected.text_lines()[:2_000]
+    first_half, second_half = expected.halves(lines)
+    cluster.make_topics(PARTITIONS, "lines", "word-counts")
+
+    def instance(name: str, epoch: int) -> AppProcess:
+        return word_count(cluster, tmp_path / name, application_id, topology_epoch=epoch)
+
+    with instance("a", 0) as a, instance("b", 0) as b:
+        a.wait_running(tasks=PARTITIONS)
+        b.wait_running(tasks=PARTITIONS)
+        cluster.write("lines", expected.line_rows(first_half), PARTITIONS)
+        with instance("c", 2) as ahead:
+            assert ahead.wait_end() == 2
+            assert "topology epoch 2 does not fit" in ahead.last_words
+        assert b.terminate() == 0
+        with instance("b", 1) as b_new:
+            b_new.wait_running(tasks=1)
+            assert a.terminate() == 0
+            with instance("a", 1) as a_new:
+                a_new.wait_running(tasks=PARTITIONS)
+                with instance("d", 0) as behind:
+                    assert behind.wait_end() == 2
+                    assert "newer than epoch 0" in behind.last_words
+                cluster.write("lines", expected.line_rows(second_half), PARTITIONS)
+                cluster.wait_all_committed(application_id, "lines", repartition_topic(application_id))
+                assert a_new.terminate() == 0
+                assert b_new.terminate() == 0
+    records = cluster.read("word-counts")
+    assert final_counts(records) == expected.count_words(lines)
+    assert len(records) == expected.count_words(lines).total()
