@@ -42,7 +42,8 @@ _ERROR_CODE = struct.Struct(">h")
 
 _STREAMS_GROUPS = (
     "streams groups (KIP-1071)",
-    "Use Apache Kafka 4.2 or later with the feature streams.version=1, or the bundled broker.",
+    "Use Apache Kafka 4.2 or later with the feature streams.version=1, or the bundled broker. With group.protocol=classic "
+    "an application runs on Apache Kafka 2.8 and later.",
 )
 _CLASSIC_GROUPS = ("a group of the classic protocol", "Use Apache Kafka 2.8 or later, or the bundled broker.")
 NEEDS = {

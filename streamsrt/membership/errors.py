@@ -80,7 +80,8 @@ def refusal(membership: GroupMembership, code: int, message: str | None) -> Stre
     if code == ErrorCode.UNSUPPORTED_VERSION:
         return UnsupportedBrokerError(
             f"Group {group!r}: the broker does not serve streams groups ({name}).{said} Apache Kafka 4.2 or later with the "
-            "feature streams.version=1 does; so does the bundled broker."
+            "feature streams.version=1 does; so does the bundled broker. With group.protocol=classic an application runs on "
+            "Apache Kafka 2.8 and later."
         )
     right = _missing_right(membership, code)
     if right is not None:
@@ -89,6 +90,37 @@ def refusal(membership: GroupMembership, code: int, message: str | None) -> Stre
         reason, remedy = _REASONS[code]
         return MembershipRefusedError(f"Group {group!r}: {reason} ({name}).{said} {remedy}", code)
     return MembershipRefusedError(f"Group {group!r}: the coordinator refused the heartbeat ({name}).{said}", code)
+
+
+_CLASSIC_REASONS: dict[int, tuple[str, str]] = {
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
+        "it has members that are no members of a classic group of this runtime",
+        "They may run with group.protocol=streams, be Java's Kafka Streams, or other consumers. Stop them first, or choose "
+        "another application.id.",
+    ),
+    ErrorCode.GROUP_ID_NOT_FOUND: (
+        "it is a group of another protocol",
+        "Run with group.protocol=streams if it is a streams group. Otherwise stop its members and delete it, or choose "
+        "another application.id.",
+    ),
+    ErrorCode.GROUP_MAX_SIZE_REACHED: (
+        "the group is full",
+        "Raise group.max.size on the brokers, or start fewer instances.",
+    ),
+    ErrorCode.INVALID_SESSION_TIMEOUT: (
+        "the brokers do not allow this session timeout",
+        "Set session.timeout.ms between group.min.session.timeout.ms and group.max.session.timeout.ms of the brokers.",
+    ),
+}
+
+
+def classic_refusal(membership: GroupMembership, code: int) -> StreamsError:
+    """The error for an error code that ends the membership in a classic group."""
+    if code not in _CLASSIC_REASONS:
+        return refusal(membership, code, None)
+    reason, remedy = _CLASSIC_REASONS[code]
+    text = f"Group {membership.group_id!r}: {reason} ({error_name(code)}). {remedy}"
+    return MembershipRefusedError(text, code)
 
 
 def _missing_right(membership: GroupMembership, code: int) -> str | None:

@@ -180,3 +180,32 @@ def test_members_roll_to_the_next_topology_epoch_and_others_are_refused(
     records = cluster.read("word-counts")
     assert final_counts(records) == expected.count_words(lines)
     assert len(records) == expected.count_words(lines).total()
+
+
+@pytest.mark.parametrize(("before", "after"), [("classic", "streams"), ("streams", "classic")])
+def test_a_group_that_was_stopped_goes_on_with_the_other_protocol(
+    cluster: Cluster, tmp_path: Path, application_id: str, before: str, after: str
+) -> None:
+    lines = expected.text_lines()[:1_000]
+    cluster.make_topics(PARTITIONS, "lines", "word-counts")
+    for protocol, part in zip((before, after), expected.halves(lines), strict=True):
+        with word_count(cluster, tmp_path / "app", application_id, group_protocol=protocol) as app:
+            cluster.write("lines", expected.line_rows(part), PARTITIONS)
+            app.wait_running(tasks=2 * PARTITIONS)
+            cluster.wait_all_committed(application_id, "lines", repartition_topic(application_id))
+            assert app.terminate() == 0
+    records = cluster.read("word-counts")
+    assert final_counts(records) == expected.count_words(lines)
+    assert len(records) == expected.count_words(lines).total()
+
+
+def test_a_group_of_the_other_protocol_is_told_what_it_is(
+    bundled: Cluster, tmp_path: Path, application_id: str
+) -> None:
+    bundled.make_topics(PARTITIONS, "lines", "word-counts")
+    with word_count(bundled, tmp_path / "one", application_id, group_protocol="streams") as one:
+        one.wait_running(tasks=PARTITIONS)
+        with word_count(bundled, tmp_path / "other", application_id) as other:
+            assert other.wait_end() != 0
+            assert "group.protocol=streams" in other.last_words
+        assert one.terminate() == 0

@@ -62,7 +62,7 @@ from streamsrt.membership.classic.state import (
     union,
 )
 from streamsrt.membership.classic.values import NO_GENERATION
-from streamsrt.membership.errors import refusal
+from streamsrt.membership.errors import classic_refusal
 from streamsrt.membership.state import OffsetReport
 from streamsrt.membership.values import (
     NOTHING,
@@ -430,7 +430,7 @@ def _on_error(session: Session, code: int, now_ms: int) -> Change:
         return change._replace(session=_ask_to_join(change.session, "the sync failed", now_ms))
     if is_retriable(code):
         return _retry(session, said, now_ms)
-    return _fatal(session, refusal(session.membership, code, None))
+    return _fatal(session, classic_refusal(session.membership, code))
 
 
 def _on_old_generation(session: Session, now_ms: int) -> Change:

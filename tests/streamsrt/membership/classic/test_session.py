@@ -471,20 +471,23 @@ def test_an_old_generation_of_a_static_member_costs_its_tasks_unless_an_answer_w
 
 
 @pytest.mark.parametrize(
-    "code",
+    ("code", "remedy"),
     [
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-        ErrorCode.GROUP_MAX_SIZE_REACHED,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.INVALID_SESSION_TIMEOUT,
+        (ErrorCode.FENCED_INSTANCE_ID, "its own group.instance.id"),
+        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "They may run with group.protocol=streams"),
+        (ErrorCode.GROUP_ID_NOT_FOUND, "Run with group.protocol=streams"),
+        (ErrorCode.GROUP_MAX_SIZE_REACHED, "Raise group.max.size on the brokers"),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, "READ"),
+        (ErrorCode.INVALID_SESSION_TIMEOUT, "Set session.timeout.ms"),
     ],
 )
-def test_what_no_waiting_cures_ends_the_member(code: int) -> None:
+def test_what_no_waiting_cures_ends_the_member(code: int, remedy: str) -> None:
     run = Scenario()
     run.on(Join())
     run.join_refused(code)
-    assert isinstance(run.last(MembershipFailed).error, StreamsError)
+    error = run.last(MembershipFailed).error
+    assert isinstance(error, StreamsError)
+    assert remedy in str(error)
     assert run.session.ended
 
 
