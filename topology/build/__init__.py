@@ -7,7 +7,7 @@
 - ``passes``              ``PASSES``, in order, and ``build``, which runs them
 - ``plan``                the steps that calls add, in order, and what later calls ask of them
 - ``planned``             streams, tables and groups as the plan has them, which operators take and return
-- ``processor_wrapping``  the pass that asks a ``processor.wrapper.class``
+- ``processor_wrapper``   the pass that asks a ``processor.wrapper.class``
 - ``unfinished``          a topology under construction: what a pass takes and returns
 
 1. A call adds steps to a plan and takes its names right then. All else is decided by the passes.

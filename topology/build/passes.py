@@ -19,7 +19,7 @@ from dataclasses import replace
 from topology.build.layout import Layout, children_of, in_order
 from topology.build.optimizer import merge_repartitions, optimizations, reuse_source_topics, single_store_self_joins
 from topology.build.plan import Plan, SourceStep, Step
-from topology.build.processor_wrapping import wrap_processors
+from topology.build.processor_wrapper import wrap_processors
 from topology.build.unfinished import UnfinishedTopology
 from topology.graph.identity import subtopology_digest, subtopology_id, topology_digest
 from topology.graph.internal_topics import (
