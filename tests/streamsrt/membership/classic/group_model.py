@@ -336,7 +336,8 @@ def _all(tasks: Tasks) -> frozenset[Task]:
 class GroupModel:
     """Players, coordinator and cluster, and the steps that they can take."""
 
-    def __init__(self, *, standbys: int = 0, warmups: int = 2) -> None:
+    def __init__(self, *, standbys: int = 0, warmups: int = 2, join_version: int = 9) -> None:
+        self.join_version = join_version
         self.settings = LeaderSettings(
             group_id="app", session_timeout_ms=SESSION_MS, num_standby_replicas=standbys, num_warmup_replicas=warmups
         )
@@ -392,7 +393,7 @@ class GroupModel:
         player.session = step.session
         player.events += step.events
         if step.find_coordinator:
-            self.feed(player, CoordinatorFound(9))
+            self.feed(player, CoordinatorFound(self.join_version))
         if step.request is not None:
             player.on_group = step.request
         if step.rebalance_request is not None:
@@ -444,9 +445,12 @@ class GroupModel:
             name, generation = broker.join(name, request.group_instance_id, metadata)
             player.waits_as = name
             if generation is not None:
-                skips = not request.member_id and broker.leader == name and leader != name
+                came_back = not request.member_id and broker.leader == name
+                if came_back and self.join_version < 9:
+                    # Before KIP-814 a leader that comes back is told its old id.
+                    return _answer(name, generation, leader or "", [])
                 members = [Joined(n, e.instance_id, e.metadata) for n, e in broker.members.items()]
-                return _answer(name, generation, broker.leader or "", members, skips=skips)
+                return _answer(name, generation, broker.leader or "", members, skips=came_back)
             broker.answers.pop(name, None)
             player.is_waiting = True
             return None

@@ -19,7 +19,9 @@ class Life:
         self.troubles = random.choice([0.0, 0.05, 0.3])
         self.laziness = random.choice([0.2, 0.6, 0.9])
         self.statics = random.choice([0.0, 0.5, 1.0])
-        self.model = GroupModel(standbys=random.choice([0, 0, 1]), warmups=random.choice([0, 2, 4]))
+        self.model = GroupModel(
+            standbys=random.choice([0, 0, 1]), warmups=random.choice([0, 2, 4]), join_version=random.choice([7, 9])
+        )
         self.newest = random.randrange(NEWEST_EPOCH)
         self.stuck: set[str] = set()
         for _ in range(random.randrange(1, 5)):

@@ -89,3 +89,35 @@ def test_a_stale_member_that_is_alone_keeps_its_tasks() -> None:
     model.kill(old)
     model.start(VERSIONS[1][0], "01")
     model.finish(random)
+
+
+@pytest.mark.parametrize("leader_is_new", [True, False])
+def test_what_a_static_member_runs_that_missed_a_generation_is_given_to_nobody(leader_is_new: bool) -> None:
+    random = Random(0)
+    model = GroupModel()
+    leader = model.start(VERSIONS[0][0], "01")
+    slow = model.start(VERSIONS[0][0], "02", "i")
+    model.calm(random)
+    has = slow.open
+    assert has.active
+    if leader_is_new:
+        model.kill(leader)
+        model.session_ends(leader.member_id)
+    newcomer = model.start(VERSIONS[0][0], "00")
+    others = [player for player in model.players.values() if player is not slow]
+    generation = model.broker.generation
+    for _ in range(40):
+        # The static member's network stands still; its thread goes on.
+        for player in others:
+            model.act(player)
+            model.thread_acts(player, random)
+            model.check()
+        entries = model.broker.members
+        all_others_joined = all(entries[p.member_id].joined for p in others if p.member_id in entries)
+        if model.broker.generation == generation and len(entries) > len(others) and all_others_joined:
+            model.broker.complete(timeout=True)
+    assert model.broker.generation == generation + 1
+    assert slow.open == has
+    assert not any(player.told.active & has.active for player in others)
+    assert newcomer.session.synced_generation == generation + 1
+    model.finish(random)
