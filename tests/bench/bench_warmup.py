@@ -1,11 +1,12 @@
 """How long tasks stand still when they move to a new instance, with warm-up tasks and without.
 
-    python -m tests.bench.bench_warmup [--rows 100000,400000] [--heartbeat-ms 5000]
+    python -m tests.bench.bench_warmup [--rows 100000,400000] [--heartbeat-ms 5000] [--upgrade]
 
 An instance owns all tasks of a state of so many rows of 300 bytes on the bundled broker; input trickles in on every
 partition. A second instance joins with an empty state directory. The pause of a partition is the longest time between two of
 its results, from then until the moved tasks run at the new instance. With ``highly_available`` it should not grow with the
-state; ``sticky`` moves a task first and restores it afterwards.
+state; ``sticky`` moves a task first and restores it afterwards. With ``--upgrade`` the second instance runs another version,
+whose tasks take over the changelogs of the first one's.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def running_broker(folder: Path, heartbeat_ms: int) -> Iterator[BundledBroker]:
 
 
 def fill(cluster: Cluster, rows: int) -> None:
-    cluster.make_topics(PARTITIONS, "in", "out")
+    cluster.make_topics(PARTITIONS, "in", "more", "out")
     share = rows // PARTITIONS
     for partition in range(PARTITIONS):
         for start in range(0, share, 20_000):
@@ -123,7 +124,7 @@ def fill(cluster: Cluster, rows: int) -> None:
             cluster.write("in", part, PARTITIONS, partition=partition)
 
 
-def measure(rows: int, assignor: str, heartbeat_ms: int) -> tuple[float, float]:
+def measure(rows: int, assignor: str, heartbeat_ms: int, second: str) -> tuple[float, float]:
     """Longest pause of a moved partition, and how long it took from the second instance's start until all had moved."""
     with (
         tempfile.TemporaryDirectory() as name,
@@ -133,8 +134,8 @@ def measure(rows: int, assignor: str, heartbeat_ms: int) -> tuple[float, float]:
         fill(cluster, rows)
         cluster.network.admin.alter_group_configs("bench", {"streams.assignor.name": assignor})
         one, two = (
-            AppProcess(Path(name) / each, "tests.bench.warmup_app", "bench", broker.bootstrap_servers, SETTINGS)
-            for each in ("one", "two")
+            AppProcess(Path(name) / each, f"tests.bench.warmup_app:{app}", "bench", broker.bootstrap_servers, SETTINGS)
+            for each, app in (("one", "topology"), ("two", second))
         )
         with one:
             one.wait_running(tasks=PARTITIONS)
@@ -162,11 +163,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default="100000,400000")
     parser.add_argument("--heartbeat-ms", type=int, default=5000)
+    parser.add_argument("--upgrade", action="store_true")
     options = parser.parse_args()
+    second = "upgraded" if options.upgrade else "topology"
     print(f"{'rows':>10}  {'assignor':18} {'pause of a moved task':>22} {'until all moved':>16}")
     for rows in map(int, options.rows.split(",")):
         for assignor in ("sticky", "highly_available"):
-            pause, took = measure(rows, assignor, options.heartbeat_ms)
+            pause, took = measure(rows, assignor, options.heartbeat_ms, second)
             print(f"{rows:10,}  {assignor:18} {pause:20.2f} s {took:14.1f} s", flush=True)
 
 
