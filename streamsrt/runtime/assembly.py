@@ -17,7 +17,7 @@ from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import ClientConfig, FetchConfig, ProducerConfig, SecurityConfig
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError, MissingTopicError, StreamsError
-from streamsrt.membership.classic.member import ClassicMember
+from streamsrt.membership.classic.member import WATCH_INTERVAL_MS, ClassicMember
 from streamsrt.membership.classic.telling import LeaderSettings
 from streamsrt.membership.member import Member
 from streamsrt.membership.topology_metadata import topology_metadata
@@ -247,6 +247,7 @@ def _joined(
                 on_disk,
                 heartbeat_interval_ms=config.heartbeat_interval_ms,
                 unique=surroundings.new_id().int & 0x3FFF_FFFF,
+                watch_interval_ms=min(WATCH_INTERVAL_MS, config.metadata_max_age_ms),
             )
         )
     if config.group_instance_id is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.system import expected
-from tests.system.cluster import Cluster, Server, connected
+from tests.system.cluster import Cluster, Row, Server, connected
 from tests.system.processes import AppProcess, wait_until
 from tests.system.storm import EXACTLY_ONCE
 from tests.system.test_failures import repartition_topic
@@ -209,3 +209,35 @@ def test_a_group_of_the_other_protocol_is_told_what_it_is(
             assert other.wait_end() != 0
             assert "group.protocol=streams" in other.last_words
         assert one.terminate() == 0
+
+
+BY_PATTERN = """
+import re
+
+from topology import StreamsBuilder, serdes
+
+builder = StreamsBuilder()
+builder.stream(re.compile("{prefix}-.*"), value=serdes.string).map_values(str.upper).to("loud")
+topology = builder.build()
+"""
+
+
+def test_topics_of_a_pattern_are_read_also_when_they_come_later(
+    any_cluster: Cluster, tmp_path: Path, application_id: str
+) -> None:
+    cluster = any_cluster
+    prefix = f"in-{application_id}"
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    (folder / "by_pattern.py").write_text(BY_PATTERN.format(prefix=prefix), encoding="utf-8")
+    cluster.make_topics(1, f"{prefix}-1", "loud")
+    settings = {**CLASSIC, "metadata.max.age.ms": 1_000}
+    with AppProcess(tmp_path / "app", "by_pattern", application_id, cluster.address, settings, cwd=folder) as app:
+        app.wait_running(tasks=1)
+        cluster.write(f"{prefix}-1", [Row(None, b"early", 0)], 1)
+        cluster.wait_all_committed(application_id, f"{prefix}-1")
+        cluster.make_topics(2, f"{prefix}-2")
+        cluster.write(f"{prefix}-2", [Row(None, b"late", 0)], 2, partition=1)
+        cluster.wait_all_committed(application_id, f"{prefix}-1", f"{prefix}-2")
+        assert app.terminate() == 0
+    assert [record.value for record in cluster.read("loud")] == [b"EARLY", b"LATE"]

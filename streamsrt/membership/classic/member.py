@@ -55,7 +55,7 @@ from streamsrt.wire.types import (
 log = logging.getLogger(__name__)
 
 WATCH_INTERVAL_MS = 30_000
-"""How often a leader looks at the topics."""
+"""How often a leader looks at the topics, at least."""
 
 
 LeaderAnswer: TypeAlias = TopicsImage | TopicErrors | Ends
