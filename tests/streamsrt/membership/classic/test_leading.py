@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any
 
@@ -430,14 +430,15 @@ def test_a_new_static_member_is_in_doubt_where_the_leader_is_new_too() -> None:
 
 
 def test_a_static_member_of_the_same_process_may_have_gone_on() -> None:
-    group = Group(Member("m1"), Member("m2", instance_id="i2"))
-    first = group.round()
-    group.members["m2"] = Member("m9", instance_id="i2", process="m2")
-    group.members = {member.name: member for member in group.members.values()}
-    assert group.round()["m9"].tasks == first["m2"].tasks
-    group.members["m9"] = Member("m8", NEW, instance_id="i2", process="m2")
-    group.members = {member.name: member for member in group.members.values()}
-    assert not group.round()["m8"].tasks, "another version in the same process has gone on with nothing"
+    for version, gone_on in ((OLD, True), (NEW, False)):
+        group = Group(Member("m1"), Member("m2", instance_id="i2"))
+        first = group.round()
+        group.memories["m1"] = replace(group.memories["m1"], texts={v.digest: v.wire for v in (OLD, NEW)})
+        back = Member("m9", version, instance_id="i2", process="m2")
+        group.members = {"m1": group.members["m1"], "m9": back, "m0": Member("m0", version)}
+        told = group.round()
+        assert (told["m9"].tasks.active >= first["m2"].tasks.active) is gone_on
+        assert bool(told["m0"].tasks.active & first["m2"].tasks.active) is not gone_on
 
 
 # ----------------------------------------------------------------------------------------------------------- failures
