@@ -11,6 +11,7 @@ module                  commands
 ``topics``              ``topics list|create|describe|delete``
 ``records``             ``produce``, ``consume``
 ``groups``              ``groups list|describe|delete|forget-topology``
+``group_lag``           the offsets and the lag of ``groups describe``
 ``group_members``       ``groups remove-members``: static members that are away leave the group
 ``backfill``            ``backfill operators|plan|run|resume|status|verify|commit|abort``
 ``state``               ``state export|clean``

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from streamsrt.cli.output import note
 from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import TopicPartition
 from streamsrt.errors import RequestFailedError
 from streamsrt.membership.classic.layout import decode_assignment, decode_subscription
 from streamsrt.membership.classic.values import PROTOCOL_NAME, ClassicAssignment, ClassicSubscription
@@ -22,6 +23,7 @@ Member = DescribeGroupsResponse.DescribedGroupMember
 Table = tuple[list[str], list[dict[str, object]]]
 
 _TIMEOUT_S = 30.0
+_CONSUMERS = "consumer"
 
 
 def described_classic_group(network: NetworkThread, group: str) -> Described:
@@ -55,6 +57,12 @@ def classic_members(described: Described, *, verbose: bool) -> Table:
     if verbose:
         columns[1:1] = ["target_assignment_epoch", "topology_epoch"]
     return columns, rows
+
+
+def assigned_partitions(described: Described) -> set[TopicPartition]:
+    """What the members of a group of consumers read, all together."""
+    members = described.members if described.protocol_type == _CONSUMERS else ()
+    return {each for member in members for each in _assigned(member) or ()}
 
 
 def classic_state(described: Described, *, verbose: bool) -> Table:
@@ -109,13 +117,19 @@ def _tasks(told: ClassicAssignment) -> str:
 
 
 def _partitions(member: Member) -> str:
+    found = _assigned(member)
+    return "-" if found is None else _listed(found)
+
+
+def _assigned(member: Member) -> list[TopicPartition] | None:
+    """None where the assignment can't be read."""
     if not member.member_assignment:
-        return ""
+        return []
     try:
         told = decode_consumer_protocol(ConsumerProtocolAssignment, member.member_assignment)
     except DecodeError:
-        return "-"
-    return _listed((each.topic, partition) for each in told.assigned_partitions for partition in each.partitions)
+        return None
+    return [(each.topic, partition) for each in told.assigned_partitions for partition in each.partitions]
 
 
 def _listed(pairs: Iterable[tuple[str, int]]) -> str:

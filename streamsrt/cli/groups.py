@@ -16,12 +16,12 @@ from streamsrt.cli.classic_group import (
     described_classic_group,
 )
 from streamsrt.cli.described_group import check_group, described_group, kind_of_group
+from streamsrt.cli.group_lag import offset_rows
 from streamsrt.cli.group_members import remove_members
 from streamsrt.cli.group_offsets import delete_offsets, reset_offsets
 from streamsrt.cli.output import note, print_json, print_rows
 from streamsrt.cli.session import AsJson, BootstrapServers, Execute, cluster
 from streamsrt.client.network import NetworkThread
-from streamsrt.client.values import LATEST
 from streamsrt.errors import ConfigError
 from streamsrt.wire.private_tags import REBALANCES_TAG
 
@@ -69,24 +69,7 @@ def describe(
 
 
 def _offsets(network: NetworkThread, group: str, *, verbose: bool) -> tuple[list[str], list[dict[str, object]]]:
-    committed = network.admin.committed(group)
-    if not committed:
-        check_group(network, group)
-    ends = network.admin.list_offsets(dict.fromkeys(committed, LATEST))
-    rows = []
-    for (topic, partition), offset in sorted(committed.items()):
-        end = ends.get((topic, partition))
-        rows.append(
-            {
-                "group": group,
-                "topic": topic,
-                "partition": partition,
-                "current_offset": offset.offset,
-                "leader_epoch": "-" if offset.leader_epoch < 0 else offset.leader_epoch,
-                "log_end_offset": "-" if end is None else end.offset,
-                "offset_lag": "-" if end is None else end.offset - offset.offset,
-            }
-        )
+    rows = offset_rows(network, group)
     if not verbose:
         return ["group", "topic", "partition", "offset_lag"], rows
     return ["group", "topic", "partition", "current_offset", "leader_epoch", "log_end_offset", "offset_lag"], rows
