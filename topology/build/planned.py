@@ -12,12 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from topology.build.plan import LateSource, OperatorStep, Plan, PlannedSerde, RepartitionStep, Step, TableState
 from topology.graph.operations import Function, MapBatches, Operation
 from topology.spec.errors import call_site
 from topology.spec.functions import check_function, of_values
 from topology.spec.names import REPARTITION_SUFFIX, check_name, is_generated_prefix
+
+NO_FUNCTION: Final = object()
+"""In place of the function of an operator that takes none, or has checked it itself. None is a program's mistake."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,8 +49,8 @@ class PlannedStream:
         operation: Operation,
         parents: tuple[Step, ...] | None = None,
     ) -> OperatorStep:
-        """Adds the step of an operator; ``fn``: its function, which is checked, or None."""
-        if fn is not None:
+        """Adds the step of an operator; ``fn``: its function, which is checked, or :data:`NO_FUNCTION`."""
+        if fn is not NO_FUNCTION:
             with_key = getattr(operation, "with_key", not isinstance(operation, MapBatches))
             check_function(fn, operator, of_values(with_key))
         step = OperatorStep(

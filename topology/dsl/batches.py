@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 
-from topology.build.planned import PlannedStream
+from topology.build.planned import NO_FUNCTION, PlannedStream
 from topology.graph.operations import Function, MapAsync, MapBatches
 from topology.graph.operations.batches import Frame
 from topology.spec.errors import TopologyError, call_site
@@ -61,7 +61,7 @@ def map_async(
         backoff_ms=backoff_ms,
         with_key=with_key,
     )
-    step = stream.add("map_async", "KSTREAM-MAPASYNC-", name, None, operation)
+    step = stream.add("map_async", "KSTREAM-MAPASYNC-", name, NO_FUNCTION, operation)
     return stream.behind(step, stream.key, stream.value.changed("map_async", step.site))
 
 

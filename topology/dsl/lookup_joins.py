@@ -11,7 +11,7 @@ from __future__ import annotations
 from inspect import iscoroutinefunction
 from typing import Literal
 
-from topology.build.planned import PlannedStream
+from topology.build.planned import NO_FUNCTION, PlannedStream
 from topology.graph.operations import Function, JoinLookup, MapAsync
 from topology.spec.errors import TopologyError, call_site
 from topology.spec.functions import OF_JOINER, OF_RECORD, check_arguments, check_function
@@ -63,5 +63,5 @@ def join_lookup(
         max_entries=max_entries,
         batch=batch,
     )
-    step = stream.add("join_lookup", "KSTREAM-JOINLOOKUP-", name, None, operation)
+    step = stream.add("join_lookup", "KSTREAM-JOINLOOKUP-", name, NO_FUNCTION, operation)
     return stream.behind(step, stream.key, stream.value.changed("join_lookup", step.site, keep=False))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from topology.build.materialize import added_store, as_store, generated_store_name, given_serdes, key_value_store
 from topology.build.plan import OperatorStep, PlannedStore, SinkStep, SplitStep, TableState, TableStep
 from topology.build.planned import (
+    NO_FUNCTION,
     PlannedGroup,
     PlannedStream,
     PlannedTable,
@@ -30,7 +31,7 @@ def merge(stream: PlannedStream, other: object, name: str | None) -> PlannedStre
     """The records of both; serdes are kept where both have the same. Raises TopologyError for another builder's."""
     if not isinstance(other, PlannedStream) or other.plan is not stream.plan:
         raise TopologyError("merge() needs both sides from one StreamsBuilder", call_site())
-    step = stream.add("merge", "KSTREAM-MERGE-", name, None, PassThrough(), parents=(stream.step, other.step))
+    step = stream.add("merge", "KSTREAM-MERGE-", name, NO_FUNCTION, PassThrough(), parents=(stream.step, other.step))
     return PlannedStream(
         stream.plan,
         step,
@@ -84,15 +85,13 @@ def split(stream: PlannedStream, name: str | None) -> SplitStep:
     return step
 
 
-def branch(
-    stream: PlannedStream, step: SplitStep, predicate: Function | None, name: str | None, index: int
-) -> PlannedStream:
-    """One more branch of a split; ``index`` numbers those without a name. ``predicate`` None: for what is left."""
-    if predicate is not None:
+def branch(stream: PlannedStream, step: SplitStep, predicate: object, name: str | None, index: int) -> PlannedStream:
+    """One more branch of a split; ``index`` numbers those without a name. ``predicate`` NO_FUNCTION: for what is left."""
+    if predicate is not NO_FUNCTION:
         check_function(predicate, "branch", OF_RECORD)
     child = check_name(step.name + (str(index) if name is None else name), "branch")
     stream.plan.number(child)
-    step.predicates.append(predicate)
+    step.predicates.append(predicate if callable(predicate) else None)
     step.branches.append(child)
     taken = OperatorStep(name=child, site=call_site(), parents=(step,), operation=PassThrough())
     stream.plan.add(taken)

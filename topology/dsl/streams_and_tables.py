@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from topology.build.join_stores import JoinStores
 from topology.build.plan import SplitStep
-from topology.build.planned import PlannedGroup, PlannedStream, PlannedTable
+from topology.build.planned import NO_FUNCTION, PlannedGroup, PlannedStream, PlannedTable
 from topology.dsl import (
     batches,
     cogrouping,
@@ -193,7 +193,7 @@ class KStream(Generic[K, V]):
             for index, (predicate, branch_name) in enumerate(zip(predicates, given, strict=False))
         ]
         if default:
-            streams.append(split._branch(None, given[-1], 0))
+            streams.append(split._branch(NO_FUNCTION, given[-1], 0))
         return tuple(streams)
 
     def to(
@@ -949,14 +949,14 @@ class BranchedKStream(Generic[K, V]):
 
     def default_branch(self, *, name: str | None = None) -> dict[str, KStream[K, V]]:
         """Ends the split with a branch for all other records. Returns the branches by full name, in order."""
-        self._branch(None, name, 0)
+        self._branch(NO_FUNCTION, name, 0)
         return dict(self._streams)
 
     def no_default_branch(self) -> dict[str, KStream[K, V]]:
         """Ends the split and drops all other records. Returns the branches by full name, in order."""
         return dict(self._streams)
 
-    def _branch(self, predicate: Predicate[K, V] | None, name: str | None, index: int) -> KStream[K, V]:
+    def _branch(self, predicate: object, name: str | None, index: int) -> KStream[K, V]:
         taken = stream_steps.branch(self._planned, self._step, predicate, name, index)
         self._streams[taken.step.name] = KStream(taken)
         return self._streams[taken.step.name]

@@ -171,8 +171,8 @@ class Wrong:
     """What no argument may be."""
 
 
-@pytest.mark.parametrize(("kind", "method", "argument"), [call[1:] for call in CALLS], ids=[call[0] for call in CALLS])
-def test_a_wrong_argument_is_refused_in_the_line_that_gives_it(kind: type, method: str | None, argument: str) -> None:
+def _refused(kind: type, method: str | None, argument: str, wrong: object) -> None:
+    """The call with a wrong argument names this file's line."""
     builder = StreamsBuilder()
     called: Any = kind if method is None else getattr(RECEIVERS[kind](builder), method)
     given = {**REQUIRED, **_other(kind, method, builder)}
@@ -183,11 +183,32 @@ def test_a_wrong_argument_is_refused_in_the_line_that_gives_it(kind: type, metho
         for name, parameter in parameters.items()
         if parameter.default is inspect.Parameter.empty and parameter.kind is not inspect.Parameter.VAR_POSITIONAL
     }
-    arguments |= {} if several else {argument: Wrong()}
+    arguments |= {} if several else {argument: wrong}
     with pytest.raises(TopologyError) as raised:
-        called(*[Wrong()] * several, **arguments)
+        called(*[wrong] * several, **arguments)
     assert raised.value.site is not None, raised.value
     assert raised.value.site.file == __file__
+
+
+@pytest.mark.parametrize(("kind", "method", "argument"), [call[1:] for call in CALLS], ids=[call[0] for call in CALLS])
+def test_a_wrong_argument_is_refused_in_the_line_that_gives_it(kind: type, method: str | None, argument: str) -> None:
+    _refused(kind, method, argument, Wrong())
+
+
+def _takes_none(kind: type, method: str | None, argument: str) -> bool:
+    parameter = inspect.signature(kind if method is None else getattr(kind, method)).parameters[argument]
+    annotation = str(parameter.annotation)
+    return parameter.default is None or annotation in ("Any", "object") or "None" in alternatives(annotation)
+
+
+NO_NONE = [call for call in CALLS if not _takes_none(*call[1:])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "argument"), [call[1:] for call in NO_NONE], ids=[call[0] for call in NO_NONE]
+)
+def test_none_is_refused_where_something_is_needed(kind: type, method: str | None, argument: str) -> None:
+    _refused(kind, method, argument, None)
 
 
 def _is_checked(member: object) -> bool:
