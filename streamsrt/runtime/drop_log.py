@@ -24,6 +24,8 @@ _REASONS: Mapping[str, str] = {
     "failed_processing": "processing them failed and the processing handler continues",
     "failed_production": "their results can't be written and the production handler continues",
     "refused": "the cluster does not take them and the production handler continues",
+    "shortened_letters": "dead letters that are too large for their topic were written without their value, or with even "
+    "less: their headers __streams.errors.omitted.* say what is missing",
 }
 
 
@@ -72,6 +74,8 @@ class DropLog:
 
 def _line(drops: Drops, name: str, count: int) -> str:
     last = f". The last one: {drops.last[name]}" if name in drops.last else ""
+    if name == "shortened_letters":
+        return f"{drops.who}: {count} {_REASONS[name]}{last}"
     return f"{drops.who}: {count} records{drops.of} were dropped: {_REASONS[name]}{last}"
 
 

@@ -109,6 +109,44 @@ def test_dead_letters_of_refused_records(scene: Scene, guarantee: str) -> None:
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("fails", ["a result", "an input record"])
+def test_a_dead_letter_fits_its_topic(scene: Scene, guarantee: str, fails: str) -> None:
+    """The topic of the letters takes no more than that of the results: what is too large for the one is for the other."""
+    scene.write(b"a", LONG, b"b")
+    letters = NewTopic(name=f"{scene.letters}-small", partitions=1, configs={"max.message.bytes": str(LIMIT_BYTES)})
+    scene.cluster.network.admin.create_topics([letters])
+    settings: dict[str, Any] = {"errors_dead_letter_queue_topic_name": letters.name}
+    if fails == "a result":
+        counters = scene.run(guarantee, production_exception_handler="continue", **settings)
+    else:
+        counters = scene.run(guarantee, _refusing_long(scene), processing_exception_handler="continue", **settings)
+    assert scene.values(scene.small) == [b"a", b"b"]
+    (letter,) = scene.cluster.read(letters.name)
+    assert (letter.key, letter.value) == (b"k", None)
+    assert counters["shortened_letters"] == 1
+
+
+def test_the_dead_letter_of_what_ends_the_application_fits_its_topic(scene: Scene) -> None:
+    scene.write(b"a", LONG, b"b")
+    letters = NewTopic(name=f"{scene.letters}-small", partitions=1, configs={"max.message.bytes": str(LIMIT_BYTES)})
+    scene.cluster.network.admin.create_topics([letters])
+    with pytest.raises(ProductionError, match="MESSAGE_TOO_LARGE"):
+        scene.run("at_least_once", errors_dead_letter_queue_topic_name=letters.name)
+    assert [(letter.key, letter.value) for letter in scene.cluster.read(letters.name)] == [(b"k", None)]
+
+
+def _refusing_long(scene: Scene) -> Topology:
+    def short(line: str) -> str:
+        if len(line) > LIMIT_BYTES:
+            raise ValueError("too long")
+        return line
+
+    builder = StreamsBuilder()
+    builder.stream(scene.lines, key=serdes.string, value=serdes.string).map_values(short).to(scene.small)
+    return builder.build()
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_fail_ends_the_application_before_anything_is_committed(scene: Scene, guarantee: str) -> None:
     scene.write(b"a", LONG, b"b")
     dead_letters = {"errors_dead_letter_queue_topic_name": scene.letters}

@@ -7,7 +7,9 @@ is done), :attr:`HandlerResponse.CONTINUE` (it is skipped and counted), or, in p
 Either answer may come with dead letters (:class:`Response`), which are sent before the task stops or goes on. Where
 ``errors.dead.letter.queue.topic.name`` is set, the handlers ``fail`` and ``continue`` send one (:func:`dead_letter`): the
 key and value of the record that the task read, as bytes, its timestamp and headers, and headers that say what went wrong
-where. A change that a cache or a suppression held back is sent itself, and so is a record that a punctuation forwarded.
+where. A change that a cache or a suppression held back is sent itself, and so is a record that a punctuation forwarded. A
+letter that is too large for its topic is sent again without its value, then without its key, and at last with the headers
+of the error alone (:func:`shortened`).
 Processors of global stores ask the processing handler only with ``processing.exception.handler.global.enabled``, and
 nothing there sends dead letters.
 
@@ -86,6 +88,9 @@ ExceptionHandler = Callable[[ErrorContext, BaseException], Answer]
 logger = logging.getLogger(__name__)
 
 ERROR_HEADER_PREFIX = "__streams.errors."
+OMITTED_HEADER_PREFIX = f"{ERROR_HEADER_PREFIX}omitted."
+_TEXT_BYTES_MAX = 500
+"""What is kept of a message or a stack trace in the shortest letter."""
 
 
 def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> DeadLetter:
@@ -103,6 +108,30 @@ def dead_letter(context: ErrorContext, error: BaseException, topic: str) -> Dead
     headers = (*context.source_headers, *added)
     timestamp = context.timestamp if context.source_timestamp < 0 else context.source_timestamp
     return DeadLetter(topic, context.source_key, context.source_value, timestamp, headers)
+
+
+def shortened(letter: DeadLetter) -> DeadLetter | None:
+    """The letter with less in it, where it was too large: None where nothing is left to leave out.
+
+    First goes the value, then the key, then the record's own headers with the ends of long texts. Headers say what was left
+    out, and of how many bytes.
+    """
+    if letter.value:
+        return letter._replace(value=None, headers=(*letter.headers, _omitted("value", len(letter.value))))
+    if letter.key:
+        return letter._replace(key=None, headers=(*letter.headers, _omitted("key", len(letter.key))))
+    told = tuple((name, value) for name, value in letter.headers if name.startswith(ERROR_HEADER_PREFIX))
+    kept = tuple((name, value[:_TEXT_BYTES_MAX] if value else value) for name, value in told)
+    left_out = _bytes(letter.headers) - _bytes(kept)
+    return letter._replace(headers=(*kept, _omitted("headers", left_out))) if left_out else None
+
+
+def _omitted(what: str, size: int) -> tuple[str, bytes]:
+    return f"{OMITTED_HEADER_PREFIX}{what}.bytes", str(size).encode()
+
+
+def _bytes(headers: Headers) -> int:
+    return sum(len(name.encode()) + len(value or b"") for name, value in headers)
 
 
 def fail(context: ErrorContext, error: BaseException) -> HandlerResponse:

@@ -103,8 +103,7 @@ def _drops_of(owned: OwnedTask) -> Drops:
 
 
 def _refused(manager: TaskManager) -> Drops:
-    count, last = manager.refused()
-    return Drops("the producer", "", {"refused": count}, {"refused": last})
+    return Drops("the producer", "", *manager.refused())
 
 
 def _task_progress(owned: OwnedTask, now_ms: int) -> TaskProgress:

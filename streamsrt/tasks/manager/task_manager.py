@@ -127,11 +127,15 @@ class TaskManager:
             total.update(owned.task.counters())
         refused = self._collector.dropped_records
         total.update({"dropped": refused + self._collector.unplaced_records, "failed_production": refused})
+        total["shortened_letters"] = self._collector.shortened_letters
         return dict(total)
 
-    def refused(self) -> tuple[int, str]:
-        """How many records the cluster did not take and the production handler let go, and what was said of the last."""
-        return self._collector.dropped_records, self._collector.last_refusal
+    def refused(self) -> tuple[dict[str, int], dict[str, str]]:
+        """How many records the cluster did not take and the production handler let go, how many dead letters were shortened,
+        and what was said of the last ones."""
+        collector = self._collector
+        counts = {"refused": collector.dropped_records, "shortened_letters": collector.shortened_letters}
+        return counts, {"refused": collector.last_refusal, "shortened_letters": collector.last_shortened}
 
     def open_tasks(self) -> Tasks:
         """What is open now, as it is reported to the group."""

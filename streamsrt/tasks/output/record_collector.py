@@ -150,6 +150,10 @@ class RecordCollector:
         """How many records the cluster did not take and the production handler let go."""
         self.last_refusal = ""
         """What was said of the last one."""
+        self.shortened_letters = 0
+        """How many dead letters were too large for their topic, and were written with less in them."""
+        self.last_shortened = ""
+        """What was said of the last of these."""
         self.unplaced_records = 0
         """How many records a partitioner sent to no partition."""
 

@@ -8,6 +8,8 @@
 3. Dead letters carry the refused record. They go out with the results around it. With FAIL they go out after everything
    else was dropped, and not at all where exactly once undoes what the last transaction holds. A refused dead letter
    begets no other one.
+4. A letter that is too large for the dead-letter topic goes out again without what makes it large, until it is taken: the
+   handler is asked only about one that nothing can be left out of.
 """
 
 from __future__ import annotations
@@ -15,9 +17,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from streamsrt.client.refused_batches import TOO_LARGE
 from streamsrt.client.values import RefusalAnswer, RefusedRecord
 from streamsrt.errors import ProductionError, StreamsError
-from streamsrt.operators.engine.handlers import DeadLetter, ErrorContext, ExceptionHandlers, HandlerResponse
+from streamsrt.operators.engine.handlers import (
+    OMITTED_HEADER_PREFIX,
+    DeadLetter,
+    ErrorContext,
+    ExceptionHandlers,
+    HandlerResponse,
+    shortened,
+)
 from streamsrt.tasks.output.record_collector import RecordCollector
 from topology.graph.nodes import SinkNode
 from topology.graph.topology import Topology
@@ -46,6 +56,8 @@ class RefusedRecords:
 
     def __call__(self, record: RefusedRecord) -> RefusalAnswer:
         """Raises ProductionError where the handler itself fails."""
+        if self._is_sent_shorter(record):
+            return RefusalAnswer.DROP
         context = ErrorContext(
             topic="",
             partition=-1,
@@ -80,6 +92,19 @@ class RefusedRecords:
             return RefusalAnswer.START_OVER
         self._last_letters = letters
         return RefusalAnswer.FAIL
+
+    def _is_sent_shorter(self, record: RefusedRecord) -> bool:
+        """Whether it is a dead letter that is too large, and another one has gone out in its place."""
+        if record.topic != self._handlers.dead_letter_topic or record.error.error_code not in TOO_LARGE:
+            return False
+        letter = DeadLetter(record.topic, record.key, record.value, record.timestamp, record.headers)
+        if (shorter := shortened(letter)) is None:
+            return False
+        self._send((shorter,))
+        if not any(name.startswith(OMITTED_HEADER_PREFIX) for name, _ in record.headers):
+            self._collector.shortened_letters += 1
+            self._collector.last_shortened = str(record.error)
+        return True
 
     def _send(self, letters: tuple[DeadLetter, ...]) -> None:
         for letter in letters:

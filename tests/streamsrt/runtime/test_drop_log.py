@@ -110,6 +110,17 @@ def test_records_that_the_cluster_does_not_take_are_one_line(rig: Rig, caplog: p
     ]
 
 
+def test_dead_letters_that_were_shortened_are_one_line(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.collector.shortened_letters, rig.collector.last_shortened = 7, "too large"
+    rig.turn()
+    (line,) = [each for each in caplog.messages if "dead letters" in each]
+    assert line.startswith(
+        "the producer: 7 dead letters that are too large for their topic were written without their value"
+    )
+    assert line.endswith("The last one: too large")
+    assert rig.manager.counters()["shortened_letters"] == 7
+
+
 def test_what_the_cluster_did_not_take_at_last_is_told_at_the_end(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.turn()
     rig.collector.dropped_records, rig.collector.last_refusal = 7, "too large"

@@ -116,6 +116,41 @@ def test_a_refused_dead_letter_begets_no_other_one() -> None:
     assert desk.sent == []
 
 
+def test_a_dead_letter_that_is_too_large_goes_out_with_less_and_less() -> None:
+    """Value, key, and the record's own headers with the ends of texts: the handler is asked when nothing more can go."""
+    headers = (("h", b"1" * 20), ("__streams.errors.stacktrace", b"s" * 700), ("__streams.errors.topic", None))
+    refused = RefusedRecord("letters", 3, b"key", b"value", 5, headers, RecordRefusedError("no", "letters", 3))
+    desk = Desk("fail", "letters")
+
+    def ask() -> RefusalAnswer:
+        error = RecordRefusedError("too large", "letters", 3, error_code=ErrorCode.MESSAGE_TOO_LARGE)
+        return desk.refused(refused._replace(error=error))
+
+    seen: list[Any] = []
+    while ask() is RefusalAnswer.DROP:
+        _, key, value, told = desk.sent[-1]
+        assert len(seen) < 5
+        refused = refused._replace(key=key, value=value, headers=told)
+        omitted = {name.removeprefix("__streams.errors.omitted."): at for name, at in told if ".omitted." in name}
+        seen.append((key, value, omitted, dict(told).get("h")))
+    left_out = {"value.bytes": b"5", "key.bytes": b"3", "headers.bytes": b"%d" % (1 + 20 + 200)}
+    assert seen == [
+        (b"key", None, {"value.bytes": b"5"}, b"1" * 20),
+        (None, None, {"value.bytes": b"5", "key.bytes": b"3"}, b"1" * 20),
+        (None, None, left_out, None),
+    ]
+    assert dict(refused.headers)["__streams.errors.stacktrace"] == b"s" * 500
+    assert (desk.collector.shortened_letters, desk.collector.last_shortened) == (1, "too large")
+    assert desk.collector.dropped_records == 0
+
+
+def test_a_dead_letter_refused_for_another_reason_is_the_handlers() -> None:
+    desk = Desk("continue", "letters")
+    error = RecordRefusedError("no", "letters", 3, error_code=ErrorCode.INVALID_RECORD)
+    assert desk.refused(RefusedRecord("letters", 3, b"k", b"v", 5, (), error)) is RefusalAnswer.DROP
+    assert (desk.sent, desk.collector.dropped_records, desk.collector.shortened_letters) == ([], 1, 0)
+
+
 def test_sinks_by_topic() -> None:
     builder = StreamsBuilder()
     stream = builder.stream("in", key=serdes.string, value=serdes.string)
