@@ -305,9 +305,7 @@ class Compiler:
             chosen = e.temp("p")
             partitions = self.env.partitions_of_topic(topic)
             choose = e.bind("partitioner", node.partitioner)
-            e.line(
-                f"{chosen} = {choose}({topic!r}, {e.obj(flow.key)}, {e.obj(flow.value)}, {partitions})", "production"
-            )
+            e.line(f"{chosen} = {choose}({topic!r}, {e.obj(flow.key)}, {e.obj(flow.value)}, {partitions})")
             columns["p"] = chosen
             call += ", partition={p}"
         elif isinstance(flow.key, WindowedSlot) and flow.key.inner is not None:

@@ -346,7 +346,7 @@ def processing_error(plan: Plan, context: ErrorContext, error: BaseException) ->
 
 
 def is_mistake(plan: Plan, context: ErrorContext, error: BaseException) -> bool:
-    """Whether a result can't be written because the program has the wrong serde or partitioner for it."""
+    """Whether a result can't be written because the program has the wrong serde for it."""
     if type(error) is not TypeError:
         return False
     sink = plan.node(context.node)
@@ -360,7 +360,7 @@ def production_error(plan: Plan, context: ErrorContext, error: BaseException) ->
         advice = ": a value of a type that they do not take is a mistake in the program, which no handler skips"
     return ProductionError(
         f"a result can't be written: {type(error).__name__}: {error} ({where(plan, context)}"
-        f"{_written(plan, context.node)}). Correct the serde or the partitioner{advice}",
+        f"{_written(plan, context.node)}). Correct the serde{advice}",
         context.topic,
         context.partition,
         context.offset,

@@ -3,6 +3,7 @@
 ``deserialization.exception.handler``, ``processing.exception.handler`` and ``production.exception.handler`` each get a
 :class:`ErrorContext` and the exception, and answer :attr:`HandlerResponse.FAIL` (the task stops, nothing after the record
 is done), :attr:`HandlerResponse.CONTINUE` (it is skipped and counted), or, in production, :attr:`HandlerResponse.RETRY`.
+Functions that choose a record's topic or partition fail in processing; production is its serdes and the cluster.
 
 Either answer may come with dead letters (:class:`Response`), which are sent before the task stops or goes on. Where
 ``errors.dead.letter.queue.topic.name`` is set, the handlers ``fail`` and ``continue`` send one (:func:`dead_letter`): the

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from streamsrt.errors import RecordError, StateError, UserError
+from streamsrt.errors import MissingTopicError, RecordError, StateError, UserError
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.state.cache import Entry
@@ -216,25 +216,29 @@ class PathBuilder:
         key_serde, value_serde = plan.key_serde(node), plan.value_serde(node)
         fixed = None if node.topic is None else plan.topic(node.topic, node.repartition)
 
-        def write(key: Any, value: Any, timestamp: int, headers: Any) -> None:
-            topic = fixed
-            if topic is None:
-                topic = self._chosen_topic(node, key, value, timestamp, headers)
-            raw_key = None if key is None else key_serde.serialize(key)
-            raw_value = None if value is None else value_serde.serialize(value)
-            partition = None
-            if node.partitioner is not None:
-                chosen = node.partitioner(topic, key, value, env.partitions_of_topic(topic))
-                partition = None if chosen is None else [chosen]
-            inner = [_inner_key(key_serde, key)] if isinstance(key, Windowed) else None
-            env.collect(topic, [raw_key], [raw_value], [timestamp], [headers] if headers else None, partition, inner)
+        def place(key: Any, value: Any, timestamp: int, headers: Any) -> tuple[str, list[Any] | None]:
+            topic = self._chosen_topic(node, key, value, timestamp, headers) if fixed is None else fixed
+            if node.partitioner is None:
+                return topic, None
+            chosen = node.partitioner(topic, key, value, env.partitions_of_topic(topic))
+            return topic, None if chosen is None else [chosen]
 
         def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
             try:
-                write(key, value, timestamp, headers)
+                topic, partition = place(key, value, timestamp, headers)
+            except MissingTopicError as error:
+                env.failed_to_produce(node.name, error, key, value, timestamp, headers)
+                return
+            # What a function raises that chooses a topic or a partition is a failure to process, as any function's.
+            try:
+                raw_key = None if key is None else key_serde.serialize(key)
+                raw_value = None if value is None else value_serde.serialize(value)
+                inner = [_inner_key(key_serde, key)] if isinstance(key, Windowed) else None
+                each = [headers] if headers else None
+                env.collect(topic, [raw_key], [raw_value], [timestamp], each, partition, inner)
             except (RecordError, StateError):
                 raise
-            except Exception as error:  # noqa: BLE001  # a user's serde or partitioner may raise anything
+            except Exception as error:  # noqa: BLE001  # a user's serde may raise anything
                 env.failed_to_produce(node.name, error, key, value, timestamp, headers)
 
         return process

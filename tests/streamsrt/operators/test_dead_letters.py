@@ -288,3 +288,51 @@ def test_what_an_extractor_can_not_read_goes_to_the_deserialization_handler() ->
         assert letters_of(driver) == [(b"a", b"123", 1, b"in")]
         assert driver.counters()["failed_deserialization"] == 1
         assert driver.counters()["dropped_timestamp"] == 0
+
+
+def no_topic(value: str) -> Any:
+    return None if value == "bad" else "out"
+
+
+def wrong_type(value: str) -> Any:
+    return "out" if value != "bad" else "out-" + 5  # type: ignore[operator]
+
+
+def no_key(value: str) -> Any:
+    return {"good": "out"}[value]
+
+
+CHOOSING = {
+    "topic of a wrong type": lambda stream: stream.to(lambda k, v, c: wrong_type(v)),
+    "topic that is missing": lambda stream: stream.to(lambda k, v, c: no_key(v)),
+    "no topic": lambda stream: stream.to(lambda k, v, c: no_topic(v)),
+    "partitioner": lambda stream: stream.to("out", partitioner=lambda t, k, v, n: len(wrong_type(v)) % n),
+    "partitioner of a repartition topic": lambda stream: stream.repartition(
+        name="own", partitioner=lambda t, k, v, n: len(no_key(v)) % n
+    ).to("out"),
+}
+
+
+@pytest.mark.parametrize("name", CHOOSING)
+def test_functions_that_choose_topic_or_partition_fail_in_processing(name: str) -> None:
+    """As in Kafka Streams, where what they raise comes out of the process() of the node before."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.string, value=serdes.string).map_values(str)
+    CHOOSING[name](stream)
+    stream.to("all")
+    topology = builder.build()
+    defaults = {"default.key.serde": serdes.string, "default.value.serde": serdes.string}
+
+    def run(**handlers: str) -> tuple[list[str], dict[str, int]]:
+        config = defaults | {f"{stage}.exception.handler": answer for stage, answer in handlers.items()}
+        with TopologyTestDriver(topology, config) as driver:
+            for value in (b"good", b"bad", b"good"):
+                driver.pipe_raw("in", b"k", value, 1)
+            return [record.topic for record in driver.producer_history], driver.counters()
+
+    topics, counters = run(processing="continue")
+    assert (topics.count("out"), topics.count("all")) == (2, 3)
+    assert (counters["failed_processing"], counters["failed_production"]) == (1, 0)
+    for handlers in ({}, {"production": "continue"}):
+        with pytest.raises(ProcessingError, match=r"skip such records with processing\.exception\.handler=continue"):
+            run(**handlers)
