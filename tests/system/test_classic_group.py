@@ -78,6 +78,7 @@ def word_count(cluster: Cluster, folder: Path, application_id: str, **settings: 
     return AppProcess(folder, "examples.wordcount", application_id, cluster.address, configs)
 
 
+@pytest.mark.slow
 def test_a_static_member_that_is_killed_and_comes_back_goes_on_before_its_session_ends(
     any_cluster: Cluster, tmp_path: Path, application_id: str
 ) -> None:
@@ -146,6 +147,7 @@ def test_tasks_move_once_their_state_is_there(any_cluster: Cluster, tmp_path: Pa
     assert len(records) == expected.count_words(lines).total()
 
 
+@pytest.mark.slow
 def test_members_roll_to_the_next_topology_epoch_and_others_are_refused(
     any_cluster: Cluster, tmp_path: Path, application_id: str
 ) -> None:
