@@ -1,4 +1,4 @@
-"""What listens on asyncio's streams and leaves nothing open when it ends, whenever that is.
+"""What listens on asyncio's streams, or runs what others wrote for it, and leaves nothing open when it ends.
 
 asyncio accepts a connection in a task of its own, and serves it in another. One that is cancelled before its first step has
 closed nothing: its socket would be found by the garbage collector, in the middle of some other test.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ACCEPTED_WITHIN_S = 1.0
@@ -22,6 +24,22 @@ async def next_turn() -> None:
     turned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     asyncio.get_running_loop().call_soon(turned.set_result, None)
     await turned
+
+
+def run_and_close(main: Coroutine[Any, Any, T]) -> T:
+    """As ``asyncio.run``, for libraries that leave connections open, or on their way to be closed, when they have failed."""
+
+    async def closing() -> T:
+        try:
+            return await main
+        finally:
+            # The loop knows its transports by their sockets, in a table of its own.
+            transports: Mapping[int, asyncio.Transport] = getattr(asyncio.get_running_loop(), "_transports")  # noqa: B009
+            for transport in list(transports.values()):
+                transport.abort()
+            await next_turn()
+
+    return asyncio.run(closing())
 
 
 class StreamsServer:

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from tests.streams_server import StreamsServer, next_turn
+from tests.streams_server import StreamsServer, next_turn, run_and_close
 
 
 async def _talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -32,3 +32,21 @@ def test_nothing_is_left_open_however_far_accepting_a_connection_was(turns: int)
         asyncio.run(_open_and_close(turns))
         gc.collect()
     assert [str(each.message) for each in left_open if each.category is ResourceWarning] == []
+
+
+def test_what_a_library_leaves_open_is_closed() -> None:
+    kept = []
+
+    async def fails() -> None:
+        server = StreamsServer(_talk)
+        port = await server.listen("127.0.0.1", 0)
+        kept.append((server, await asyncio.open_connection("127.0.0.1", port)))
+        raise ConnectionError
+
+    with warnings.catch_warnings(record=True) as left_open:
+        warnings.simplefilter("always")
+        with pytest.raises(ConnectionError):
+            run_and_close(fails())
+        kept.clear()
+        gc.collect()
+    assert [str(each.message) for each in left_open if "_SelectorSocketTransport" in str(each.message)] == []

@@ -11,6 +11,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import TopicAlreadyExistsError
 
+from tests.streams_server import run_and_close
+
 pytestmark = pytest.mark.system
 PATIENCE_S = 30
 
@@ -63,4 +65,4 @@ def test_records_come_back_as_they_went(bootstrap_servers: str, codec: str | Non
             await producer.stop()
         return await consumed(bootstrap_servers, topic, len(values), isolation_level="read_committed")
 
-    assert asyncio.run(scenario()) == values
+    assert run_and_close(scenario()) == values

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -35,6 +34,7 @@ from streamsrt.client.values import ClientConfig, SecurityConfig
 from streamsrt.wire import types
 from tests.coordinator.broker.in_process import InProcessBroker
 from tests.coordinator.server.processes import BrokerProcess, Wire, refused
+from tests.streams_server import run_and_close
 
 with warnings.catch_warnings():
     # It reads its schemas in a way that Python has deprecated.
@@ -130,10 +130,10 @@ def test_aiokafka_logs_in_with_the_right_password(sasl_ssl: BrokerProcess, certi
             await producer.stop()
 
     if password == "lovelace":
-        asyncio.run(log_in())
+        run_and_close(log_in())
     else:
         with pytest.raises(AioKafkaError):
-            asyncio.run(log_in())
+            run_and_close(log_in())
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

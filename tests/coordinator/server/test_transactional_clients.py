@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.bench.soak_transactions import read_all, soak
 from tests.coordinator.server.processes import BrokerProcess
+from tests.streams_server import run_and_close
 
 TIMEOUT_S = 30
 
@@ -105,7 +105,7 @@ def test_aiokafka(address: str, topic: str) -> None:
             await producer.send_and_wait(topic, b"c", partition=0)
         await producer.stop()
 
-    asyncio.run(scenario())
+    run_and_close(scenario())
     assert read_all(address, topic, 0) == ["a", "c"]
     consumer = Consumer({"bootstrap.servers": address, "group.id": topic, "log_level": 0})
     assert consumer.committed([TopicPartition(topic, 1)], TIMEOUT_S)[0].offset == 3
