@@ -26,7 +26,7 @@ from contextlib import suppress
 from streamsrt.client.blocking import THREADS, Blocking
 from streamsrt.client.interface import GroupMember, Network
 from streamsrt.client.values import LATEST
-from streamsrt.errors import BrokerError, StoreCorruptedError, StreamsError
+from streamsrt.errors import BrokerError, RecordError, StoreCorruptedError, StreamsError
 from streamsrt.membership.values import NOTHING, Leave, ReportOwned, RequestShutdown, SetTaskOffsets, Tasks
 from streamsrt.queries.gate import QueryGate
 from streamsrt.queries.routing import Routing
@@ -433,6 +433,10 @@ class StreamThread:
             if commits_at_the_end(error, is_atomic=self._committer.is_atomic):
                 self._committer.commit(self._manager.running(), self._member.member_id, self._member.member_epoch)
             else:
+                if isinstance(error, RecordError) and not self._committer.is_atomic:
+                    # The dead letter of what failed. The results beside it may come twice: at least once.
+                    self._flush_outputs()
+                    self._network.producer.flush(_ADMIN_TIMEOUT_S)
                 self._committer.forget()
                 self.on_undone()
         except StreamsError as second:
