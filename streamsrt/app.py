@@ -34,6 +34,7 @@ from streamsrt.queries.queryable import Queryable
 from streamsrt.queries.routing import Routing, StoreDirectory
 from streamsrt.queries.store_queries import StoreQueries
 from streamsrt.runtime.assembly import assemble, client_config, ready_topology, without_old_state
+from streamsrt.runtime.group_protocol import GroupProtocol
 from streamsrt.runtime.health import why_not_alive, why_not_ready
 from streamsrt.runtime.instance_metrics import InstanceMetrics
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response, application_shutdown
@@ -108,6 +109,7 @@ class KafkaStreams(Queryable):
         """What threads did that failed and were replaced."""
         self._is_paused = False
         self._leaving = GroupMembershipOperation.DEFAULT
+        self._group_protocol = GroupProtocol()
         self._worker: int | None = None
         """Which of several stream threads this is, where they are processes."""
         self._processes: StreamProcesses | None = None
@@ -571,7 +573,8 @@ class KafkaStreams(Queryable):
         )
         try:
             network.start(config.default_api_timeout_ms / 1000)
-            self._check_topics(network)
+            config = self._group_protocol.settle(config, network.admin)
+            self._check_topics(config, network)
             # Before joining: a member in the group would keep the backfill from ending.
             refuse_running_backfill(config.application_id, network.admin.committed(config.application_id))
             if config.group_protocol == "streams":
@@ -602,7 +605,8 @@ class KafkaStreams(Queryable):
         except GivenUpError:
             logger.info("stopped before the cluster has answered")
         except StreamsError as error:
-            if loop is None or loop.response is not Response.REPLACE_THREAD or self._stop_requested:
+            is_replaced = loop is not None and loop.response is Response.REPLACE_THREAD
+            if self._stop_requested or not (is_replaced or self._group_protocol.decides_again(error)):
                 raise
             logger.error("a new stream thread takes the place of one that failed: %s", error)
             self._replaced.wait(_REPLACE_PAUSE_S)
@@ -639,7 +643,7 @@ class KafkaStreams(Queryable):
         if server is not None:
             server.stop()
 
-    def _check_topics(self, network: NetworkThread) -> None:
+    def _check_topics(self, config: StreamsConfig, network: NetworkThread) -> None:
         outputs = {
             sink.topic
             for subtopology in self.topology.subtopologies
@@ -652,11 +656,9 @@ class KafkaStreams(Queryable):
                 f"the application writes to topics that don't exist: {', '.join(missing)}. Create them "
                 f"(streamsrt topics create {' '.join(missing)} --partitions N) and start it again."
             )
-        standbys = self.config.num_standby_replicas
-        if "num_standby_replicas" in self.config.model_fields_set and self.config.group_protocol == "streams":
-            network.admin.alter_group_configs(
-                self.config.application_id, {"streams.num.standby.replicas": str(standbys)}
-            )
+        if "num_standby_replicas" in config.model_fields_set and config.group_protocol == "streams":
+            standbys = str(config.num_standby_replicas)
+            network.admin.alter_group_configs(config.application_id, {"streams.num.standby.replicas": standbys})
 
 
 _REPLACE_PAUSE_S = 0.5

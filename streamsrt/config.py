@@ -143,11 +143,12 @@ class StreamsConfig(BaseModel):
     http_max_rows: int = Field(default=10_000, ge=1)
     """The most rows that an answer over HTTP has; it says whether there are more."""
     group_instance_id: str | None = None
-    group_protocol: Literal["streams", "classic"] = "streams"
-    """``classic``: a group that needs no broker newer than Kafka 2.8; its members assign the tasks themselves."""
+    group_protocol: Literal["streams", "classic", "auto"] = "streams"
+    """``classic``: a group that needs no broker newer than Kafka 2.8; its members assign the tasks themselves. ``auto``: the
+    protocol of the group that there is; of a new one the one with which this broker does more."""
     session_timeout_ms: Milliseconds = Field(default=45_000, ge=1)
-    """When the group takes a member for dead that says nothing. With ``group.protocol=classic``, as the next five; in a
-    streams group they are the group's."""
+    """When the group takes a member for dead that says nothing. In a classic group, as the next five; in a streams
+    group they are the group's."""
     heartbeat_interval_ms: Milliseconds = Field(default=3_000, ge=1)
     acceptable_recovery_lag: int = Field(default=10_000, ge=0)
     max_warmup_replicas: int = Field(default=2, ge=1)
@@ -377,7 +378,7 @@ class StreamsConfig(BaseModel):
                 merged.update({_canonical(key): value for key, value in source.items()})
         merged.update({_canonical(key): value for key, value in values.items() if value is not None})
         of_the_group = _OF_THE_GROUP.keys() & merged.keys()
-        if merged.get("group.protocol") == "classic":
+        if merged.get("group.protocol") in {"classic", "auto"}:
             of_the_group -= {_dotted(name) for name in cls.model_fields}
         for key in sorted(of_the_group):
             del merged[key]

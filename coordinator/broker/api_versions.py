@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from coordinator.broker.broker import Broker, Handler, Request
 from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.features import WHOLE_STREAMS_PROTOCOL
 from streamsrt.wire.schema import ApiKey
 from streamsrt.wire.types import ApiVersionsResponse
 
@@ -79,6 +80,10 @@ FEATURES = {
 and streams groups are served. With 2 for ``transaction.version`` clients would leave it to the broker to add partitions to
 transactions and to raise epochs (KIP-890)."""
 
+ANNOUNCED = {WHOLE_STREAMS_PROTOCOL: (1, 1)}
+"""Features that are supported and have no level: clients that do not know them pass over them. A minimum of 0 would be an
+error to clients before Kafka 3.9 (KAFKA-17011)."""
+
 
 def api_versions(error_code: int = 0) -> ApiVersionsResponse:
     """The answer with every served API; with an error for a version of ApiVersions that is not served."""
@@ -90,7 +95,7 @@ def api_versions(error_code: int = 0) -> ApiVersionsResponse:
         ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high) in FEATURES.items()
+            for name, (low, high) in (FEATURES | ANNOUNCED).items()
         ],
         finalized_features_epoch=1,
         finalized_features=[

@@ -16,20 +16,18 @@ from streamsrt.membership.classic.values import PROTOCOL_NAME, ClassicAssignment
 from streamsrt.wire.error_codes import ErrorCode, error_name
 from streamsrt.wire.messages import decode_consumer_protocol
 from streamsrt.wire.primitives import DecodeError
-from streamsrt.wire.types import ConsumerProtocolAssignment, DescribeGroupsRequest, DescribeGroupsResponse
+from streamsrt.wire.types import ConsumerProtocolAssignment, DescribeGroupsResponse
 
 Described = DescribeGroupsResponse.DescribedGroup
 Member = DescribeGroupsResponse.DescribedGroupMember
 Table = tuple[list[str], list[dict[str, object]]]
 
-_TIMEOUT_S = 30.0
 _CONSUMERS = "consumer"
 
 
 def described_classic_group(network: NetworkThread, group: str) -> Described:
     """Raises RequestFailedError where it can't be described."""
-    request = DescribeGroupsRequest(groups=[group])
-    (described,) = network.request(request, coordinator_of=group).result(_TIMEOUT_S).groups
+    (described,) = network.admin.describe_classic_groups([group])
     if described.error_code not in {ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND}:
         raise RequestFailedError(
             f"group {group!r} can't be described: {error_name(described.error_code)}; try again", described.error_code

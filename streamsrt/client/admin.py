@@ -261,6 +261,17 @@ class Admin:
             described.append(group)
         return described
 
+    async def describe_classic_groups(
+        self, group_ids: Sequence[str]
+    ) -> list[types.DescribeGroupsResponse.DescribedGroup]:
+        described = []
+        for group_id in group_ids:
+            request = types.DescribeGroupsRequest(groups=[group_id])
+            group = (await self._cluster.send_to_coordinator(group_id, request)).groups[0]
+            self._check_coordinator(group_id, group.error_code)
+            described.append(group)
+        return described
+
     async def delete_groups(self, group_ids: Sequence[str]) -> dict[str, StreamsError | None]:
         results: dict[str, StreamsError | None] = {}
         for group_id in group_ids:

@@ -112,6 +112,7 @@ class Connection:
     def __init__(self, host: str, port: int, config: ClientConfig) -> None:
         self.host, self.port = host, port
         self.api_versions: dict[int, tuple[int, int]] = {}
+        self.features: frozenset[str] = frozenset()
         self._config = config
         self._transport: asyncio.Transport | None = None
         self._protocol = _Frames(self)
@@ -176,6 +177,7 @@ class Connection:
                 f"{self.address} answers ApiVersions with error {response.error_code}: no broker that this client can use."
             )
         self.api_versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+        self.features = frozenset(feature.name for feature in response.supported_features)
 
     # ------------------------------------------------------------------------------------------------------ requests
 

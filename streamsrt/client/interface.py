@@ -190,6 +190,11 @@ class Administering(Protocol):
     ) -> list[types.StreamsGroupDescribeResponse.DescribedGroup]:
         """``StreamsGroupDescribeResponse.DescribedGroup`` messages; an absent group has its error code set."""
 
+    def describe_classic_groups(
+        self, group_ids: Sequence[str], *, timeout_s: float = 30.0
+    ) -> list[types.DescribeGroupsResponse.DescribedGroup]:
+        """``DescribeGroupsResponse.DescribedGroup`` messages; an absent group, or one of another type, has no members."""
+
     def delete_groups(self, group_ids: Sequence[str], *, timeout_s: float = 30.0) -> dict[str, StreamsError | None]: ...
 
 

@@ -160,4 +160,7 @@ class Metadata:
         )
         self._cluster.update(response)
         brokers = tuple(sorted(self._cluster.brokers.values(), key=lambda broker: broker.node_id))
-        return ClusterInfo(self._cluster.cluster_id, self._cluster.controller_id, brokers, connection.api_versions)
+        cluster = self._cluster
+        return ClusterInfo(
+            cluster.cluster_id, cluster.controller_id, brokers, connection.api_versions, connection.features
+        )

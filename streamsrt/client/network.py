@@ -391,6 +391,11 @@ class BlockingAdmin:
     ) -> list[types.StreamsGroupDescribeResponse.DescribedGroup]:
         return self._wait(lambda: self.on_loop.describe_streams_groups(group_ids), timeout_s)
 
+    def describe_classic_groups(
+        self, group_ids: Sequence[str], *, timeout_s: float = 30.0
+    ) -> list[types.DescribeGroupsResponse.DescribedGroup]:
+        return self._wait(lambda: self.on_loop.describe_classic_groups(group_ids), timeout_s)
+
     def delete_groups(self, group_ids: Sequence[str], *, timeout_s: float = 30.0) -> dict[str, StreamsError | None]:
         results: dict[str, StreamsError | None] = self._wait(lambda: self.on_loop.delete_groups(group_ids), timeout_s)
         return results

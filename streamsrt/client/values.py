@@ -201,12 +201,14 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
-    """``api_versions``: ``(lowest, highest)`` by API key, of the broker that answered."""
+    """``api_versions``: ``(lowest, highest)`` by API key, of the broker that answered; ``features``: the names of those that
+    it supports."""
 
     cluster_id: str | None
     controller_id: int
     brokers: tuple[Broker, ...]
     api_versions: Mapping[int, tuple[int, int]]
+    features: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

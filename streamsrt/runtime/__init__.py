@@ -8,6 +8,7 @@
                         seconds at most, with the count
 - ``exactly_once``      committing, exactly once (KIP-447): results, changelogs and input offsets in one transaction
 - ``failures``          what is committed when the processing thread ends with an error
+- ``group_protocol``    the protocol by which an instance joins its group, where ``group.protocol=auto``
 - ``health``            whether an instance is alive and ready, and if not, why: in words for logs, probes and people
 - ``instance_metrics``  all metrics of one instance, made when somebody asks
 - ``lifecycle``         what an application decides about its own life: failures, and how it leaves

@@ -18,6 +18,7 @@ module                what is in it
 ``murmur2``           the default partitioner of the Java client
 ``client_tags``       client tags of streams groups (KIP-1071) that mean something to our members and to the bundled
                       broker
+``features``          features of ApiVersions by which a broker says what it can do beyond its API versions
 ``compacted``         batches that lost records to compaction: the rest encoded anew, everything else as it was
 ``private_messages``  messages that are not Kafka's: what our members of a classic group say
 ``private_tags``      tagged fields that are not Kafka's: what the bundled broker adds to Kafka's messages, and what our

@@ -141,6 +141,7 @@ def test_disks_leaders_and_replicas(tools: AdminTools, topic: str) -> None:
 def test_features_and_quotas(tools: AdminTools) -> None:
     described = output(tools.tool("FeatureCommand", "describe"))
     assert "Feature: streams.version" in described
+    assert "Feature: streamsrt.streams.version" in described
     assert "max_version_level:1" in output(tools.admin("feature", "streams.version"))
     assert output(tools.admin("update-feature", "streams.version", "1")) == "updated"
     assert "InvalidUpdateVersionException" in refusal(tools.admin("update-feature", "streams.version", "9"))

@@ -17,6 +17,7 @@ from streamsrt.config import StreamsConfig
 from streamsrt.errors import StreamsError
 from streamsrt.queries.routing import StoreDirectory
 from streamsrt.runtime.assembly import Assembled, Surroundings, assemble, client_config
+from streamsrt.runtime.group_protocol import GroupProtocol
 from streamsrt.runtime.lifecycle import Response
 from streamsrt.runtime.loop.thread import StreamThread
 from streamsrt.runtime.values import State
@@ -189,6 +190,7 @@ class Instance:
         )
         network.start(config.default_api_timeout_ms / 1000)
         try:
+            config = GroupProtocol().settle(config, network.admin)
             refuse_running_backfill(config.application_id, network.admin.committed(config.application_id))
             life.assembled = assemble(
                 config,

@@ -87,6 +87,13 @@ def test_features_are_those_of_the_version(
     assert found == code
 
 
+def test_what_is_announced_has_no_level(broker: InProcessBroker) -> None:
+    answer = broker.ask(types.ApiVersionsRequest(client_software_name="test", client_software_version="1"))
+    announced = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
+    assert announced["streamsrt.streams.version"] == (1, 1)
+    assert "streamsrt.streams.version" not in {each.name for each in answer.finalized_features}
+
+
 def test_quotas(broker: InProcessBroker) -> None:
     assert broker.ask(types.DescribeClientQuotasRequest(components=[], strict=False)).entries == []
     request = types.AlterClientQuotasRequest

@@ -1,0 +1,100 @@
+"""``group.protocol=auto``: the protocol by which an instance joins its group.
+
+1. The group that there is decides. A streams group stays one, also while nobody is in it, as does a classic group that has
+   members. A group of any other kind refuses both protocols, and says why.
+2. Otherwise the broker decides: streams where it announces the whole of KIP-1071, else classic, which has topology epochs,
+   warm-up tasks and source patterns on every broker.
+3. It is decided before a stream thread joins, and holds for those that take its place. Instances that start at the same
+   moment see the same broker and decide alike. Where one with a given protocol comes first, the group refuses the others:
+   then it is decided once more.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal, NamedTuple, TypeAlias
+
+from streamsrt.client.interface import Administering
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import StreamsError, UnsupportedBrokerError
+from streamsrt.membership.errors import MembershipRefusedError
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.features import WHOLE_STREAMS_PROTOCOL
+
+logger = logging.getLogger(__name__)
+
+Protocol: TypeAlias = Literal["streams", "classic"]
+
+_OTHER_TYPE = frozenset(
+    {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.INVALID_REQUEST}
+)
+"""Codes that refuse a member of the other protocol. The last one is the bundled broker's for a classic group that it can't
+make a streams group."""
+_IS_STREAMS_GROUP = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+"""The second one: there is a streams group, but its topics are not for this client to see."""
+
+
+class Seen(NamedTuple):
+    """What a cluster says of a group, and of itself. ``announces_whole_protocol``: of KIP-1071."""
+
+    is_streams_group: bool
+    classic_members: int
+    announces_whole_protocol: bool
+
+
+class Decision(NamedTuple):
+    protocol: Protocol
+    why: str
+
+
+def decided(seen: Seen) -> Decision:
+    """See the module."""
+    if seen.is_streams_group:
+        return Decision("streams", "that is what its group is")
+    if seen.classic_members:
+        return Decision("classic", f"that is what its group is (members: {seen.classic_members})")
+    if seen.announces_whole_protocol:
+        return Decision("streams", "its group has no members, and the broker serves the whole of KIP-1071")
+    return Decision(
+        "classic",
+        "its group has no members, and the broker does not serve the whole of KIP-1071 (topology epochs, warm-up tasks, "
+        "source patterns)",
+    )
+
+
+def look(group_id: str, admin: Administering) -> Seen:
+    """Asks the group's coordinator. Raises BrokerError."""
+    try:
+        (streams,) = admin.describe_streams_groups([group_id])
+        is_streams_group = streams.error_code in _IS_STREAMS_GROUP
+    except UnsupportedBrokerError:
+        is_streams_group = False
+    (classic,) = admin.describe_classic_groups([group_id])
+    return Seen(is_streams_group, len(classic.members), WHOLE_STREAMS_PROTOCOL in admin.cluster().features)
+
+
+class GroupProtocol:
+    """Of one instance, over its stream threads."""
+
+    def __init__(self) -> None:
+        self._settled: StreamsConfig | None = None
+        self._is_final = False
+
+    def settle(self, config: StreamsConfig, admin: Administering) -> StreamsConfig:
+        """The configuration with the protocol that is decided on; as it is where it names one. Raises BrokerError."""
+        if config.group_protocol != "auto":
+            return config
+        if self._settled is None:
+            protocol, why = decided(look(config.application_id, admin))
+            logger.info("group.protocol=auto: application %s joins by %s: %s", config.application_id, protocol, why)
+            self._settled = StreamsConfig.of(config, group_protocol=protocol)
+        return self._settled
+
+    def decides_again(self, error: StreamsError) -> bool:
+        """Whether a stream thread failed since its group has become one of the other protocol: the first time, another one
+        is to take its place, by what is decided then."""
+        is_refused = isinstance(error, MembershipRefusedError) and error.error_code in _OTHER_TYPE
+        if self._settled is None or self._is_final or not is_refused:
+            return False
+        self._settled, self._is_final = None, True
+        return True

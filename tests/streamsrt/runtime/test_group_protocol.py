@@ -1,0 +1,231 @@
+"""``group.protocol=auto``: what decides, and that it does so on the brokers that there are."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from streamsrt.app import KafkaStreams
+from streamsrt.client.network import BlockingAdmin, NetworkThread
+from streamsrt.client.values import ClientConfig, NewTopic
+from streamsrt.config import StreamsConfig
+from streamsrt.errors import StreamsError
+from streamsrt.membership.errors import MembershipRefusedError
+from streamsrt.runtime.group_protocol import GroupProtocol, Seen, decided
+from streamsrt.runtime.values import State
+from streamsrt.wire.error_codes import ErrorCode
+from tests.fixtures_brokers import BundledBroker
+from tests.kafka_server import VERSION
+from topology import StreamsBuilder
+
+PATIENCE_S = 60.0
+WITH_STREAMS_GROUPS = {"bundled", VERSION}
+_NUMBERS = itertools.count()
+
+Start = Callable[[str], KafkaStreams]
+
+
+@pytest.mark.parametrize(
+    ("seen", "protocol", "why"),
+    [
+        (Seen(False, 0, True), "streams", "its group has no members, and the broker serves the whole of KIP-1071"),
+        (Seen(False, 0, False), "classic", "the broker does not serve the whole of KIP-1071"),
+        (Seen(False, 2, True), "classic", "that is what its group is (members: 2)"),
+        (Seen(False, 1, False), "classic", "that is what its group is (members: 1)"),
+        (Seen(True, 0, True), "streams", "that is what its group is"),
+        (Seen(True, 0, False), "streams", "that is what its group is"),
+        # Brokers that migrate groups have members of the classic protocol in streams groups.
+        (Seen(True, 1, True), "streams", "that is what its group is"),
+    ],
+)
+def test_the_group_decides_and_then_the_broker(seen: Seen, protocol: str, why: str) -> None:
+    decision = decided(seen)
+    assert decision.protocol == protocol
+    assert why in decision.why
+
+
+def auto(group_id: str, **settings: object) -> StreamsConfig:
+    return StreamsConfig.of({"application.id": group_id, "group.protocol": "auto"}, **settings)
+
+
+@contextmanager
+def connected(servers: str) -> Iterator[NetworkThread]:
+    network = NetworkThread(ClientConfig(bootstrap_servers=servers))
+    network.start(20.0)
+    try:
+        yield network
+    finally:
+        network.stop()
+
+
+@pytest.fixture
+def admin(bundled_broker: BundledBroker) -> Iterator[BlockingAdmin]:
+    with connected(bundled_broker.bootstrap_servers) as network:
+        yield network.admin
+
+
+@pytest.fixture
+def version(request: pytest.FixtureRequest) -> str:
+    """The one of ``any_version``."""
+    return str(request.node.callspec.params["any_version"])
+
+
+@pytest.fixture
+def any_admin(any_version: str) -> Iterator[BlockingAdmin]:
+    with connected(any_version) as network:
+        yield network.admin
+
+
+@pytest.fixture
+def name() -> str:
+    return f"auto-{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def start(any_version: str, any_admin: BlockingAdmin, name: str, tmp_path: Path) -> Iterator[Start]:
+    """Starts an instance with a protocol, and returns when it is running."""
+    any_admin.create_topics([NewTopic(name=each, partitions=2) for each in (name, f"{name}-out")])
+    numbers = itertools.count()
+    with ExitStack() as stack:
+
+        def started(protocol: str) -> KafkaStreams:
+            running = threading.Event()
+            builder = StreamsBuilder()
+            builder.stream(name).to(f"{name}-out")
+            config = {
+                "application.id": f"{name}-app",
+                "bootstrap.servers": any_version,
+                "state.dir": tmp_path / str(next(numbers)),
+                "group.protocol": protocol,
+            }
+
+            def listen(new: State, _: State) -> None:
+                if new is not State.REBALANCING:
+                    running.set()
+
+            streams = stack.enter_context(KafkaStreams(builder.build(), config, state_listener=listen))
+            assert running.wait(PATIENCE_S)
+            assert streams.state is State.RUNNING
+            return streams
+
+        yield started
+
+
+def kind_of(admin: BlockingAdmin, name: str) -> tuple[str, str]:
+    """The group's protocol type; its type as well, where the broker tells that."""
+    return next(
+        (group.group_type.lower(), group.protocol_type)
+        for group in admin.list_groups()
+        if group.group_id == f"{name}-app"
+    )
+
+
+KINDS = {"streams": ("streams", "streams"), "classic": ("classic", "consumer")}
+
+
+def chosen(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The protocols that the log tells of, in order."""
+    told = [text for text in caplog.messages if text.startswith("group.protocol=auto: ")]
+    return [text.split(": ")[1].rpartition(" ")[2] for text in told]
+
+
+def test_of_a_new_group_the_broker_decides(
+    start: Start, any_admin: BlockingAdmin, version: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    expected = "streams" if version == "bundled" else "classic"
+    start("auto")
+    assert kind_of(any_admin, name) == KINDS[expected]
+    assert chosen(caplog) == [expected]
+    assert f"application {name}-app joins by {expected}: its group has no members, and the broker " in caplog.text
+
+
+@pytest.mark.parametrize("protocol", ["streams", "classic"])
+def test_a_group_that_has_members_is_joined_by_its_protocol(
+    start: Start, any_admin: BlockingAdmin, version: str, name: str, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    if protocol == "streams" and version not in WITH_STREAMS_GROUPS:
+        pytest.skip("this broker has no streams groups")
+    first = start(protocol)
+    second = start("auto")
+    assert kind_of(any_admin, name) == KINDS[protocol]
+    assert chosen(caplog) == [protocol]
+    assert f"application {name}-app joins by {protocol}: that is what its group is" in caplog.text
+    second.close()
+    first.close()
+    expected = "streams" if version == "bundled" else protocol
+    later = GroupProtocol().settle(auto(f"{name}-app"), any_admin)
+    assert later.group_protocol == expected, "a streams group stays one also while nobody is in it"
+
+
+class _WhenSaid(logging.Handler):
+    """Does something, once, as soon as a text is logged: before who logs it goes on."""
+
+    def __init__(self, text: str, act: Callable[[], object]) -> None:
+        super().__init__()
+        self._text = text
+        self._act: Callable[[], object] | None = act
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._act is not None and self._text in record.getMessage():
+            act, self._act = self._act, None
+            act()
+
+
+def test_where_another_protocol_comes_first_it_is_decided_once_more(
+    start: Start, any_admin: BlockingAdmin, version: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    if version not in WITH_STREAMS_GROUPS:
+        pytest.skip("this broker has classic groups only")
+    mine, other = ("streams", "classic") if version == "bundled" else ("classic", "streams")
+    handler = _WhenSaid(f"joins by {mine}: ", lambda: start(other))
+    log = logging.getLogger("streamsrt.runtime.group_protocol")
+    log.addHandler(handler)
+    try:
+        start("auto")
+    finally:
+        log.removeHandler(handler)
+    assert kind_of(any_admin, name) == KINDS[other]
+    assert chosen(caplog) == [mine, other]
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.INVALID_REQUEST]
+)
+def test_it_is_decided_once_more_and_no_third_time(admin: BlockingAdmin, name: str, code: ErrorCode) -> None:
+    protocol, config = GroupProtocol(), auto(name)
+    refused = MembershipRefusedError("another type", code)
+    assert not protocol.decides_again(refused), "nothing was decided"
+    settled = protocol.settle(config, admin)
+    assert protocol.settle(config, admin) is settled, "for stream threads that take the place of others"
+    assert not protocol.decides_again(MembershipRefusedError("full", ErrorCode.GROUP_MAX_SIZE_REACHED))
+    assert not protocol.decides_again(StreamsError("another failure"))
+    assert protocol.decides_again(refused)
+    assert protocol.settle(config, admin) is not settled
+    assert not protocol.decides_again(refused)
+
+
+def test_settings_of_classic_groups_have_no_effect_when_it_is_a_streams_group(
+    admin: BlockingAdmin, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = auto(name, session_timeout_ms=7_000)
+    assert config.session_timeout_ms == 7_000
+    assert not caplog.records
+    settled = GroupProtocol().settle(config, admin)
+    assert (settled.group_protocol, settled.session_timeout_ms) == ("streams", 45_000)
+    assert "session.timeout.ms has no effect" in caplog.text
+
+
+def test_a_protocol_that_is_given_is_taken(admin: BlockingAdmin) -> None:
+    config = StreamsConfig.of({"application.id": "a", "group.protocol": "classic"})
+    protocol = GroupProtocol()
+    assert protocol.settle(config, admin) is config
+    assert not protocol.decides_again(MembershipRefusedError("x", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
