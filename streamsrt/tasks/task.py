@@ -354,6 +354,14 @@ class Task:
         """Whether asynchronous calls are under way."""
         return self._runner.env.is_calling
 
+    def calls_under_way(self) -> list[str]:
+        """Which asynchronous calls are, in words, and how long they take at most."""
+        return self._runner.env.calls_under_way()
+
+    def while_calling(self, look: Callable[[], None]) -> None:
+        """Lets ``look`` be called now and then while a commit waits for asynchronous calls."""
+        self._runner.env.while_calling = look
+
     def await_calls(self, wait_s: float) -> None:
         """Waits up to so long for an asynchronous call to end, and works off what has. Raises RecordError."""
         self._runner.env.await_calls(wait_s)

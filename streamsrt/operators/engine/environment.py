@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 CHANGES_OF_A_RUN_MAX: Final = 1 << 32
+_LOOK_S: Final = 0.5
 
 
 class Outcome(NamedTuple):
@@ -62,6 +63,8 @@ class Window(Protocol):
     def is_calling(self) -> bool: ...
     @property
     def room(self) -> int: ...
+    @property
+    def under_way(self) -> str: ...
     def advance(self, wait_s: float | None = 0.0) -> bool: ...
     def cancel(self) -> None: ...
 
@@ -143,6 +146,8 @@ class Environment:
         self.open_calls: OpenCalls | None = None
         self.windows: list[Window] = []
         """Where asynchronous calls may be under way."""
+        self.while_calling: Callable[[], None] = lambda: None
+        """Called now and then while :meth:`finish_calls` waits."""
         self.node_meters: Mapping[str, NodeMeter] = {}
         self.store_meters: Mapping[str, StoreMeter] = {}
         """Where single nodes and stores are measured."""
@@ -294,7 +299,12 @@ class Environment:
     def finish_calls(self) -> None:
         """Waits until no call is under way, and works off what comes of them."""
         while self.is_calling:
-            self.await_calls(None)
+            self.await_calls(_LOOK_S)
+            self.while_calling()
+
+    def calls_under_way(self) -> list[str]:
+        """What is waited for, by operator."""
+        return [window.under_way for window in self.windows if window.is_calling]
 
     def schedule(self, schedule: Schedule) -> None:
         """Adds a punctuation."""

@@ -22,6 +22,11 @@ HELD_MAX = 8192
 """Records that wait at one operator, for their calls or for those before them."""
 
 
+def longest_call_ms(timeout_ms: int, retries: int, backoff_ms: int) -> int:
+    """How long a call takes at most, with all that is tried again."""
+    return (retries + 1) * timeout_ms + backoff_ms * ((1 << retries) - 1)
+
+
 class CallWindow:
     """The calls of one node. ``settle`` takes an outcome; ``held`` says how many records wait for one, or for others'.
 
@@ -39,6 +44,8 @@ class CallWindow:
     ) -> None:
         if env.open_calls is None:
             raise UserError(f"{name}: asynchronous functions run in a task only, and this program is not run by one")
+        self._place = env.plan.place(name)
+        self._longest_ms = None if op.timeout_ms is None else longest_call_ms(op.timeout_ms, op.retries, op.backoff_ms)
         self._told: SimpleQueue[Outcome] = SimpleQueue()
         self._calls = env.open_calls(op, self._told.put)
         self._concurrency = op.concurrency
@@ -53,6 +60,19 @@ class CallWindow:
     def is_calling(self) -> bool:
         """Whether a call is not settled yet."""
         return self._unfinished > 0
+
+    @property
+    def under_way(self) -> str:
+        """What it waits for, and for how long at most; empty where there is nothing."""
+        if not self._unfinished:
+            return ""
+        if self._longest_ms is None:
+            bound = "without a limit of time (no timeout= is given)"
+        else:
+            rounds = -(-self._unfinished // self._concurrency)
+            bound = f"for {rounds * self._longest_ms / 1000:g} s at most (timeout= and retries=)"
+        calls = "call" if self._unfinished == 1 else "calls"
+        return f"{self._unfinished} asynchronous {calls} of {self._place}, {self._concurrency} at a time, {bound}"
 
     @property
     def room(self) -> int:

@@ -6,8 +6,9 @@
    partitions (``max.task.idle.ms``).
 3. Outputs are sent every ``linger.ms``. Tasks are committed every ``commit.interval.ms``, counted from the end of the last
    commit, or when one of them asks for it; repartition topics are purged after a commit.
-4. A loop that is told to stop tells the group, and processes until the group has taken note, for fifteen seconds at the
-   most. One that remains in the group tells it nothing, commits and ends.
+4. A loop that is told to stop tells the group, and processes until the group has taken note: fifteen seconds at the most
+   after its tasks were released, which may take as long as asynchronous calls. One that remains in the group tells it
+   nothing, commits and ends.
 5. A lost membership ends every task without a commit; what the group assigns next is the first of a new membership. With
    the first assignment of a membership it is looked, before a task is opened, whether others run another version.
 6. A commit that is late is kept together with the turn that kept it, so that why it was late can be told.
@@ -67,6 +68,7 @@ from streamsrt.runtime.loop.values import (
     Publish,
     PurgeRepartitionTopics,
     ReleaseAll,
+    Released,
     SendOutputs,
     ShowState,
     StopRequested,
@@ -278,6 +280,10 @@ def _hear(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
             return replace(state, wanted=None), (GiveUpTasks(reason), ShowState(State.REBALANCING))
         case ReleaseTasks():
             return state, (ReleaseAll(),)
+        case Released():
+            # The group hears of it only now, however long the last commit took.
+            leaving = state.life is Life.LEAVING
+            return _set(state, Deadline.GIVE_UP_LEAVING, now_ms + LEAVE_TIMEOUT_MS) if leaving else state, ()
         case EpochChanged():
             return state, (LookForSources(),)
         case EndpointsChanged(partitions):

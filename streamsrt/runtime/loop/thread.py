@@ -63,6 +63,7 @@ from streamsrt.runtime.loop.values import (
     Publish,
     PurgeRepartitionTopics,
     ReleaseAll,
+    Released,
     SendOutputs,
     ShowState,
     StopRequested,
@@ -89,6 +90,7 @@ logger = logging.getLogger(__name__)
 _ADMIN_TIMEOUT_S = 5.0
 _EPOCH_POLL_S = 0.05
 _EPOCH_ATTEMPTS = 100
+CALLS_TOLD_INTERVAL_MS = 10_000
 
 
 class StreamThread:
@@ -142,6 +144,8 @@ class StreamThread:
         self._offsets_told: TaskOffsets | None = None
         self._reporter = ProgressReporter(manager, committer, member, memory, now_ms())
         manager.on_close = self._reporter.tell_last_drops
+        manager.while_calling = self._tell_what_is_called
+        self._told_calls_ms: int | None = None
 
     # ------------------------------------------------------------------------------------------------------------- loop
 
@@ -391,6 +395,20 @@ class StreamThread:
         except BrokerError as error:
             logger.warning("whether the group's other members run this version of the topology is not known: %s", error)
 
+    def _tell_what_is_called(self, owned: OwnedTask) -> None:
+        """Says what the end waits for, again and again: a call may take as long as it likes."""
+        now_ms, told_ms = self._now_ms(), self._told_calls_ms
+        if not self._is_stopping() or (told_ms is not None and now_ms - told_ms < CALLS_TOLD_INTERVAL_MS):
+            return
+        self._told_calls_ms = now_ms
+        for text in owned.task.calls_under_way():
+            logger.warning(
+                "before it ends, task %s waits for %s. A second Ctrl-C ends it at once, and the records of these calls are "
+                "processed again at the next start",
+                owned,
+                text,
+            )
+
     def _give_up(self, reason: str) -> None:
         lost = f"this member lost its membership: {reason}"
         with self._manager.assignment_changes.because(lost), self.meter.timing(self.meter.lost):
@@ -418,6 +436,7 @@ class StreamThread:
             self._manager.close_all()
         self._committer.forget()
         self._member.tell(ReportOwned(NOTHING))
+        self._hear(Released())
 
     def _end_after_failure(self, error: StreamsError) -> None:
         """Commits what was done before, where that is known, and leaves."""

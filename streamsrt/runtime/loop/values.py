@@ -157,8 +157,13 @@ class DrainChecked:
     """It was looked whether all input is processed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Every task was committed and closed, and the member was told."""
+
+
 TurnEvent: TypeAlias = (
-    TurnBegan | PollEnded | InputTaken | Processed | Committed | TurnEnded | StopRequested | DrainChecked
+    TurnBegan | PollEnded | InputTaken | Processed | Committed | TurnEnded | StopRequested | DrainChecked | Released
 )
 LoopEvent: TypeAlias = TurnEvent | MembershipEvent
 

@@ -108,6 +108,8 @@ class TaskManager:
         self._counted: Counter[str] = Counter()
         self.on_close: Callable[[OwnedTask], None] = lambda _: None
         """Called with each task that closes."""
+        self.while_calling: Callable[[OwnedTask], None] = lambda _: None
+        """Called now and then with a task whose commit waits for asynchronous calls."""
 
     # --------------------------------------------------------------------------------------------------------- what is
 
@@ -238,7 +240,9 @@ class TaskManager:
                 stores[spec.name] = self._open_store(subtopology, spec.name, key[1])
                 stack.callback(stores[spec.name].close)
             stack.pop_all()
-        self._tasks[key] = OwnedTask(key, role, subtopology, self._make_task(subtopology, key[1], stores), stores)
+        owned = OwnedTask(key, role, subtopology, self._make_task(subtopology, key[1], stores), stores)
+        owned.task.while_calling(lambda: self.while_calling(owned))
+        self._tasks[key] = owned
         self.opened += 1
         has_state = any(store.changelog_offset() for store in stores.values())
         self.assignment_changes.opened(f"{key[0]}_{key[1]}", role, has_state=has_state)

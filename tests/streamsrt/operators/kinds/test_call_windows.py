@@ -216,3 +216,37 @@ def test_a_failure_of_no_record_after_which_calls_are_missing_has_nothing_commit
     assert not commits_at_the_end(caught.value, is_atomic=False)
     assert not commits_at_the_end(caught.value, is_atomic=True)
     assert numbers(running) == []
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("options", "bound"),
+    [
+        ({}, "without a limit of time (no timeout= is given)"),
+        ({"timeout": 20_000}, "for 40 s at most (timeout= and retries=)"),
+        (
+            {"timeout": 20_000, "retries": 2, "backoff": 100},
+            "for 120.6 s at most (timeout= and retries=)",
+        ),
+    ],
+)
+def test_what_a_commit_waits_for_is_told(build: Callable[..., Build], options: dict[str, Any], bound: str) -> None:
+    gate = Gate(*range(10))
+    running = Running(topology_of(build(gate, concurrency=2, **options)))
+    add(running, 10)
+    while len(gate.calls) < 2:
+        work(running)
+    (told,) = running.task.calls_under_way()
+    assert told.startswith("4 asynchronous calls of KSTREAM-")
+    assert "test_call_windows.py:" in told
+    assert told.endswith(f", 2 at a time, {bound}")
+    letting_go = [gate.let_go]
+
+    def look() -> None:
+        if letting_go:
+            letting_go.pop()()
+
+    running.task.while_calling(look)
+    running.task.prepare_commit()
+    assert running.task.calls_under_way() == []
+    running.task.close()

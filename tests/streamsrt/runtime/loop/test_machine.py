@@ -57,6 +57,7 @@ from streamsrt.runtime.loop.values import (
     Publish,
     PurgeRepartitionTopics,
     ReleaseAll,
+    Released,
     SendOutputs,
     ShowState,
     StopRequested,
@@ -235,6 +236,26 @@ def test_a_group_that_does_not_answer_is_not_waited_for_longer_than_its_time() -
     assert loop.state.life is Life.ENDED
 
 
+def test_the_group_has_its_time_after_the_tasks_were_released() -> None:
+    """The last commit may wait for asynchronous calls, for longer than a group may take to answer."""
+    loop = Loop()
+    loop.turn(news=[AssignmentChanged(TASKS, 1)])
+    loop.hear(StopRequested())
+    loop.hear(ReleaseTasks())
+    loop.hear(Released(), after_ms=60_000)
+    assert Process(20_000) in loop.hear(InputTaken(is_paused=False), after_ms=14_999)
+    assert loop.state.life is Life.LEAVING
+    warning, _ = loop.hear(InputTaken(is_paused=False), after_ms=1)
+    assert isinstance(warning, Warn)
+
+
+def test_tasks_that_are_released_for_another_reason_end_nothing() -> None:
+    loop = Loop()
+    before = loop.state
+    assert loop.hear(Released()) == ()
+    assert loop.state == before
+
+
 @pytest.mark.parametrize(
     ("operation", "is_static", "last"),
     [
@@ -380,6 +401,7 @@ EVENTS: st.SearchStrategy[LoopEvent] = st.one_of(
     st.builds(TurnEnded, st.booleans()),
     st.builds(StopRequested, st.sampled_from(GroupMembershipOperation)),
     st.just(DrainChecked()),
+    st.just(Released()),
     st.builds(AssignmentChanged, st.sampled_from([NOTHING, TASKS]), st.integers(1, 9)),
     st.builds(TasksLost, st.just("fenced")),
     st.just(ReleaseTasks()),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import threading
+
 import pytest
 
 from streamsrt.client.values import DeliveryTimeoutError, FetchError, StaleMemberEpochError, UnknownMemberError
@@ -390,3 +394,58 @@ def test_why_tasks_came_and_went_is_told(make_rig: MakeRig) -> None:
     rig.clock_ms += 1_000
     rig.turn()
     assert rig.thread.progress.assignment_changes == rig.manager.assignment_changes.latest()
+
+
+# ------------------------------------------------------------------------------------------------------------------ ends
+
+
+class Slow:
+    """A function whose calls wait until they are let go."""
+
+    def __init__(self) -> None:
+        self.opened: asyncio.Event | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.under_way = threading.Event()
+
+    async def map(self, value: str) -> str:
+        self.loop, self.opened = asyncio.get_running_loop(), self.opened or asyncio.Event()
+        self.under_way.set()
+        await self.opened.wait()
+        return value
+
+    def let_go(self) -> None:
+        assert self.loop is not None
+        assert self.opened is not None
+        self.loop.call_soon_threadsafe(self.opened.set)
+
+
+def test_an_end_that_waits_for_asynchronous_calls_says_so(make_rig: MakeRig, caplog: pytest.LogCaptureFixture) -> None:
+    slow = Slow()
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.string).map_async(slow.map).to("out")
+    rig = make_rig(topology=builder.build())
+    rig.network.write(("in", 0), [(b"k", b"v")])
+    began(rig, 0)
+    assert slow.under_way.wait(30)
+    rig.thread.stop()
+    rig.turn()
+    rig.member.waiting += [ReleaseTasks(), LeftGroup()]
+
+    class LetGo(logging.Handler):
+        """Lets the call end when it is told that it is waited for."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            if "asynchronous call" in record.getMessage():
+                slow.let_go()
+
+    handler, log = LetGo(), logging.getLogger("streamsrt.runtime.loop.thread")
+    log.addHandler(handler)
+    try:
+        rig.turn()
+    finally:
+        log.removeHandler(handler)
+    (told,) = [text for text in caplog.messages if "asynchronous call" in text]
+    assert told.startswith("before it ends, task ")
+    assert " waits for 1 asynchronous call of KSTREAM-MAPASYNC-0000000001 (" in told
+    assert "A second Ctrl-C ends it at once" in told
+    assert rig.network.read("out") == [(b"k", b"v")]
