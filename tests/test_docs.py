@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -265,3 +266,23 @@ def test_every_page_is_linked_from_the_readme_or_the_index() -> None:
 def test_the_graph_of_imports_is_that_of_the_code() -> None:
     """``python -m tests.tools.import_graph --write`` draws it anew."""
     assert drawn() in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+IN_THE_REPOSITORY = re.compile(r"\btests[/.]|`make |\bbench_[a-z]+`|CONTRIBUTING|CHANGELOG")
+
+
+@pytest.mark.parametrize("page", [README, *DOCS], ids=lambda page: page.name)
+def test_what_a_wheel_does_not_have_is_said_to_be_in_the_repository(page: Path) -> None:
+    if page.name == "architecture.md":
+        return
+    text = page.read_text(encoding="utf-8")
+    named = IN_THE_REPOSITORY.search(text)
+    assert named is None or "repository" in text, f"{page.name} names {named}, which only a clone has"
+
+
+def test_the_extras_that_readme_names_are_those_of_the_package() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert text.index("pip install streamsrt ") < text.index("make demo") < text.index("pip install -e")
+    (named,) = re.findall(r"streamsrt\[[a-z,]+\]'` \(([^)]+)\)", text.replace("\n", " "))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert set(re.findall(r"`([a-z]+)`", named)) == set(extras)

@@ -14,7 +14,8 @@ class JoinWindows:
 
     ``before`` and ``after`` are relative to the left stream; ``after`` None: the same as ``before``. One of them may be
     negative, down to minus the other. ``grace``: how much longer records are kept, and a record without a match waits,
-    for out-of-order records. Raises WindowError. Source: org.apache.kafka.streams.kstream.JoinWindows.
+    for out-of-order records; one that is itself more than ``after`` behind stream time doesn't wait. Raises WindowError.
+    Source: org.apache.kafka.streams.kstream.JoinWindows.
     """
 
     before_ms: int
