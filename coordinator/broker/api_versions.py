@@ -81,12 +81,15 @@ and streams groups are served. With 2 for ``transaction.version`` clients would 
 transactions and to raise epochs (KIP-890)."""
 
 ANNOUNCED = {WHOLE_STREAMS_PROTOCOL: (1, 1)}
-"""Features that are supported and have no level: clients that do not know them pass over them. A minimum of 0 would be an
-error to clients before Kafka 3.9 (KAFKA-17011)."""
+"""Features that are supported and have no level: clients that do not know them pass over them."""
+
+_MINIMUM_ZERO_VERSION = 4
+"""Clients that ask by an older version may take a feature with the minimum 0 for an error (KAFKA-17011, KAFKA-17492)."""
 
 
-def api_versions(error_code: int = 0) -> ApiVersionsResponse:
-    """The answer with every served API; with an error for a version of ApiVersions that is not served."""
+def api_versions(version: int, error_code: int = 0) -> ApiVersionsResponse:
+    """The answer in this version with every served API; with an error for a version of ApiVersions that is not served."""
+    supported = FEATURES | ANNOUNCED
     return ApiVersionsResponse(
         error_code=error_code,
         api_keys=[
@@ -95,7 +98,8 @@ def api_versions(error_code: int = 0) -> ApiVersionsResponse:
         ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, (low, high) in (FEATURES | ANNOUNCED).items()
+            for name, (low, high) in supported.items()
+            if low > 0 or version >= _MINIMUM_ZERO_VERSION
         ],
         finalized_features_epoch=1,
         finalized_features=[
@@ -110,7 +114,7 @@ def handle_api_versions(broker: Broker, request: Request) -> ApiVersionsResponse
     message = request.message
     meant = (message.cluster_id, message.node_id)
     if meant in {(None, -1), (broker.cluster_id, broker.node_id)}:
-        return api_versions()
+        return api_versions(request.header.api_version)
     half = message.cluster_id is None or message.node_id == -1
     return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST if half else ErrorCode.REBOOTSTRAP_REQUIRED)
 

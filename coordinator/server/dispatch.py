@@ -194,7 +194,7 @@ class Dispatcher:
 
     def _refuse(self, api_key: int, api_version: int, correlation_id: int) -> Parts:
         if api_key == ApiKey.API_VERSIONS:
-            answer = api_versions.api_versions(ErrorCode.UNSUPPORTED_VERSION)
+            answer = api_versions.api_versions(0, ErrorCode.UNSUPPORTED_VERSION)
             return encode_response_parts(answer, ApiKey.API_VERSIONS, 0, correlation_id)
         raise ProtocolViolationError(f"API {api_key} version {api_version} is not served")
 

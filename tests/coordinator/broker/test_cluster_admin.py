@@ -94,6 +94,19 @@ def test_what_is_announced_has_no_level(broker: InProcessBroker) -> None:
     assert "streamsrt.streams.version" not in {each.name for each in answer.finalized_features}
 
 
+@pytest.mark.parametrize(
+    ("version", "zero"), [(3, []), (4, ["group.version", "streams.version", "transaction.version"])]
+)
+def test_older_clients_are_not_told_of_features_that_may_be_off(
+    broker: InProcessBroker, version: int, zero: list[str]
+) -> None:
+    """KAFKA-17011: to clients of Kafka 3.7 a minimum of 0 is an IllegalArgumentException."""
+    answer = broker.ask(types.ApiVersionsRequest(client_software_name="test", client_software_version="1"), version)
+    assert [each.name for each in answer.supported_features if each.min_version == 0] == zero
+    assert {"metadata.version", "streamsrt.streams.version"} <= {each.name for each in answer.supported_features}
+    assert "streams.version" in {each.name for each in answer.finalized_features}
+
+
 def test_quotas(broker: InProcessBroker) -> None:
     assert broker.ask(types.DescribeClientQuotasRequest(components=[], strict=False)).entries == []
     request = types.AlterClientQuotasRequest
