@@ -13,8 +13,7 @@ Values in, values out. Of ours it imports :mod:`streamsrt.wire` only. The same g
 - ``progress``          how far processes are with the state of tasks, by the offsets that their members reported
 - ``reconcile``         moves one member a step towards its target, as set algebra
 - ``sticky``            the assignor ``sticky``: few moves, equal loads
-- ``targets``           the target of a whole group: which assignor makes it, and what of it stays while topics are
-                        missing
+- ``targets``           what holds for the target of every group: which assignor makes it, and no task twice in a process
 - ``tasks``             tasks as values: who runs what, in which role, and how that stands in messages
 - ``topic_pattern``     patterns of topic names, which have RE2's syntax
 - ``topics``            topics as values: those that there are, and one to create

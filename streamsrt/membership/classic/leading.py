@@ -6,8 +6,8 @@ outcome.
 1. All that is decided follows from what the members said, the topics, and the settings of the leader: who leads makes no
    difference, but for what its memory saves.
 2. Where the next target can't be known everybody keeps what it claims, and nobody gets anything: the text of a version is
-   missing that the target needs (one member of it is asked to send it), nobody that runs the group's version is there, a
-   static member is in doubt, or the topics can't be listed.
+   missing that the target needs (one member of it is asked to send it), a static member is in doubt, or the topics can't be
+   listed. Where nobody runs the group's version, the tasks of the newest older one that somebody runs are assigned.
 3. Another version becomes the group's only when its topics are right and there. One that could not run is refused, and the
    members that are there go on. A group that starts anew takes its version as it is, and waits for the topics.
 4. A version is the group's for the members that are told of it. So a generation whose assignments are not stored has
@@ -39,7 +39,14 @@ from streamsrt.assignment.configuration import (
 from streamsrt.assignment.targets import AssignedTwiceError
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 from streamsrt.assignment.topics import NO_TOPIC_ID, NO_TOPICS, TopicImage, TopicsImage, TopicSpec
-from streamsrt.membership.classic.placing import changelogs_to_ask, claims_of, given, targets_of, without
+from streamsrt.membership.classic.placing import (
+    changelogs_to_ask,
+    claims_of,
+    given,
+    older_versions,
+    targets_of,
+    without,
+)
 from streamsrt.membership.classic.telling import LeaderSettings, Outcome, Plan, told
 from streamsrt.membership.classic.verdicts import Refusal, Verdicts, refusals, verdicts_on
 from streamsrt.membership.classic.view import Joined, Memory, Version, View, view_of
@@ -134,6 +141,18 @@ class Leading:
         return self.candidates[0] if self.candidates else self.verdicts.group
 
     @property
+    def lead(self) -> Version | None:
+        """The version whose tasks are assigned: that one, or, where nobody runs it, the newest older one that is run."""
+        version = self.version
+        if version is None or self.runners:
+            return version
+        return next(iter(older_versions(self.view, version, self.refused)), None)
+
+    @property
+    def runners(self) -> list[str]:
+        return [m.member_id for m in self.view.members if m.version == self.version and m.member_id not in self.refused]
+
+    @property
     def is_update(self) -> bool:
         """Whether there are members to protect from a version that can't run."""
         return bool(self.candidates) and any(
@@ -220,14 +239,13 @@ def _too_late(leading: Leading, awaited: Effect, now_ms: int) -> Step:
 
 def _choose(leading: Leading, now_ms: int) -> Step:
     """Begins with the first version that may run."""
-    view, version = leading.view, leading.version
-    runners = [m.member_id for m in view.members if m.version == version and m.member_id not in leading.refused]
-    if version is None or not runners:
+    view, version, lead = leading.view, leading.version, leading.lead
+    if version is None or lead is None:
         return _keep(leading, "Nobody here runs the version of the application that the group runs.", now_ms)
-    if version.digest in view.invalid:
-        refusal = Refusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, view.invalid[version.digest])
-        return _refuse(leading, runners, refusal, now_ms)
-    missing = _missing_texts(leading, version)
+    if lead.digest in view.invalid:
+        refusal = Refusal(ErrorCode.STREAMS_INVALID_TOPOLOGY, view.invalid[lead.digest])
+        return _refuse(leading, leading.runners, refusal, now_ms)
+    missing = _missing_texts(leading, version, lead)
     if missing:
         why = "Waiting for the topology of another version, which a member has been asked for."
         return _keep(leading, why, now_ms, asked=_whom_to_ask(leading, missing))
@@ -246,10 +264,13 @@ def _refuse(leading: Leading, names: Iterable[str], refusal: Refusal, now_ms: in
     return _keep(leading, "The version of the application that the group was to run is refused.", now_ms)
 
 
-def _missing_texts(leading: Leading, version: Version) -> set[bytes]:
-    needed = {version.digest}
-    needed |= {m.version.digest for m in leading.view.members if m.held or m.previous}
-    return needed - leading.view.texts.keys()
+def _missing_texts(leading: Leading, version: Version, lead: Version) -> set[bytes]:
+    """Of versions whose tasks members run, or may get back: which they are depends on nobody's memory."""
+    view, refused = leading.view, _refused(leading, version)
+    needed = {lead.digest}
+    needed |= {m.version.digest for m in view.members if m.held or m.previous}
+    needed |= {m.version.digest for m in view.members if m.version.epoch < version.epoch and m.member_id not in refused}
+    return needed - view.texts.keys() - view.invalid.keys()
 
 
 def _whom_to_ask(leading: Leading, digests: Iterable[bytes]) -> frozenset[str]:
@@ -282,9 +303,9 @@ def _topics_unknown(leading: Leading, reason: str, now_ms: int) -> Step:
 
 
 def _configure(leading: Leading, now_ms: int) -> Step:
-    version = leading.version
-    assert version is not None
-    configuration = configure(leading.view.texts[version.digest], leading.image)
+    lead = leading.lead
+    assert lead is not None
+    configuration = configure(leading.view.texts[lead.digest], leading.image)
     problem = configuration.problem
     if problem is not None and problem.is_fatal and leading.is_update:
         remedy = _CREATE_SOURCES if problem.status_code == MISSING_SOURCE_TOPICS else _FIT_PARTITIONS
@@ -294,7 +315,7 @@ def _configure(leading: Leading, now_ms: int) -> Step:
     if problem is not None and leading.is_update:
         return _postpone(leading, problem.detail + leading.creation_detail, now_ms)
     if configuration.is_ready:
-        ask = changelogs_to_ask(leading.view, version)
+        ask = changelogs_to_ask(leading.view, lead)
         logs = {(name, task.partition, is_source) for task, names in ask.items() for name, is_source in names}
         if logs:
             ends = frozenset((name, partition) for name, partition, is_source in logs if not is_source)
@@ -419,24 +440,31 @@ def _keep(
 
 
 def _assign(leading: Leading, offsets: Mapping[TopicPartition, int], now_ms: int) -> Step:
-    view, version, settings = leading.view, leading.version, leading.settings
+    view, version, lead, settings = leading.view, leading.version, leading.lead, leading.settings
     assert version is not None
-    configuration = configure(view.texts[version.digest], leading.image)
-    refused = dict(leading.refused)
-    for name, refusal in refusals(view, version, settings.group_id, leading.verdicts.group).items():
-        refused.setdefault(name, refusal)
+    assert lead is not None
+    configuration = configure(view.texts[lead.digest], leading.image)
+    refused = _refused(leading, version)
     waiting = {m.member_id for m in view.members if m.version.epoch > version.epoch}
     claims = claims_of(view, leading.image)
-    ends = _task_ends(view, version, offsets)
+    ends = _task_ends(view, lead, offsets)
     try:
-        made = targets_of(view, version, configuration, settings.assignor, without={*refused, *waiting}, ends=ends)
+        made = targets_of(
+            view,
+            lead,
+            configuration,
+            leading.image,
+            settings.assignor,
+            without={*refused, *waiting},
+            ends=ends,
+        )
     except AssignedTwiceError as error:
         return _keep(leading, f"The assignor made a mistake: {error}.", now_ms)
     told_now = {m.member_id: m for m in view.members if m.member_id not in refused}
     targets = {name: made.get(name, NO_TASKS) for name in told_now}
     plan = Plan(
         group=version,
-        given={name: given(m, view, version, targets[name], claims) for name, m in told_now.items()},
+        given={name: given(m, view, targets[name], claims) for name, m in told_now.items()},
         targets=targets,
         refused=refused,
         configuration=configuration,
@@ -447,6 +475,12 @@ def _assign(leading: Leading, offsets: Mapping[TopicPartition, int], now_ms: int
         rejoin_after_ms=_rejoin_after(leading, configuration, targets, now_ms),
     )
     return _done(leading, plan)
+
+
+def _refused(leading: Leading, version: Version) -> dict[str, Refusal]:
+    """Who is refused if the group runs this version."""
+    found = refusals(leading.view, version, leading.settings.group_id, leading.verdicts.group)
+    return {**found, **leading.refused}
 
 
 def _rejoin_after(
@@ -464,10 +498,10 @@ def _rejoin_after(
     return min(due, default=None)
 
 
-def _task_ends(view: View, version: Version, offsets: Mapping[TopicPartition, int]) -> dict[TaskId, int]:
+def _task_ends(view: View, lead: Version, offsets: Mapping[TopicPartition, int]) -> dict[TaskId, int]:
     """The ends of tasks, where those of all their changelogs are known."""
     found = {}
-    for task, logs in changelogs_to_ask(view, version).items() if offsets else ():
+    for task, logs in changelogs_to_ask(view, lead).items() if offsets else ():
         ends = [offsets.get((name, task.partition)) for name, _ in logs]
         known = [end for end in ends if end is not None]
         if known and len(known) == len(ends):

@@ -1,30 +1,31 @@
 """Who is to run what in a classic group, and what of that each member gets in this generation.
 
-1. A task of one version and a task of another are the same where the subtopology has the same id and the same source and
-   changelog topics. What a member had of others counts for nothing in a new target.
-2. The target is what the assignor makes of the members' echoes, which returns what it is given while that is as good.
-3. A member gets an active task only if no other member claims an active task that has a source or changelog partition in
-   common with it, whatever version that belongs to. A task in any role goes only where no other member of the process has
-   it.
+1. What a member holds, echoes, reports and is told are tasks of its own version. A task of one version and a task of
+   another are the same where the subtopology has the same id and the same source and changelog topics.
+2. The target is what :mod:`~streamsrt.assignment.handover` makes of the members' echoes, which returns what it is given
+   while that is as good: members with older versions go on with changed subtopologies until members of the group's are warm.
+   Of several digests of an older epoch the one that was heard of last counts; members of the others have to let go.
+3. A member gets an active task only if no other member claims an active task that has its id, or a source or changelog
+   partition in common with it, whatever version that belongs to. A task in any role goes only where no other member of the
+   process has it.
 4. Of two claims of one partition the one that was given later stays. If they are equally old, both go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from streamsrt.assignment.assignor import AssignorSettings
-from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.configuration import Configuration, configure
+from streamsrt.assignment.handover import handed_over
 from streamsrt.assignment.patterns import resolve
 from streamsrt.assignment.placement import AssignorMember
 from streamsrt.assignment.reconcile import Current, Holders, MemberState, reconcile
-from streamsrt.assignment.targets import targets
 from streamsrt.assignment.tasks import TaskId, Tasks
 from streamsrt.assignment.topics import TopicsImage
 from streamsrt.assignment.topology import Topology
-from streamsrt.membership.classic.verdicts import is_stale
 from streamsrt.membership.classic.view import Participant, Version, View
 from streamsrt.membership.values import TopicPartition
 
@@ -34,8 +35,8 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Which members claim what. ``by_resource``: source and changelog partitions of active tasks; of a task whose
-    topology is not known, the task itself. ``by_task``: tasks in any role. ``twice``: what two members claim."""
+    """Which members claim what. ``by_resource``: source and changelog partitions of active tasks, and ids with a partition.
+    ``by_task``: tasks in any role. ``twice``: what two members claim."""
 
     by_resource: Mapping[_Resource, frozenset[str]]
     by_task: Mapping[TaskId, frozenset[str]]
@@ -65,29 +66,47 @@ def targets_of(
     view: View,
     group: Version,
     configuration: Configuration,
+    image: TopicsImage,
     settings: AssignorSettings,
     *,
     without: Iterable[str],
     ends: Mapping[TaskId, int],
 ) -> Mapping[str, Tasks]:
-    """The target of every member but those that get nothing. ``ends``: ends of changelogs that the leader asked for."""
+    """The target of every member but those that get nothing, in tasks of its own version.
+
+    ``ends``: ends of changelogs of the group's version that the leader asked for.
+    """
     excluded = set(without)
-    topology = view.texts[group.digest]
+    older = older_versions(view, group, excluded)
+    run = {group, *older}
     # Of two members of one process the one that was told last is the one whose offsets are newer.
     ordered = sorted(view.members, key=lambda member: (member.heard_in, member.member_id))
-    members = [
-        _assignor_member(member, view, topology, group, ends) for member in ordered if member.member_id not in excluded
-    ]
-    return targets(members, configuration, settings)
+    there = [member for member in ordered if member.member_id not in excluded and member.version in run]
+    return handed_over(
+        [_assignor_member(member, view, group, ends) for member in there],
+        {member.member_id: member.version.epoch for member in there},
+        [configuration, *(configure(view.texts[version.digest], image) for version in older)],
+        settings,
+    )
 
 
-def given(member: Participant, view: View, group: Version, target: Tasks, claims: Claims) -> Tasks:
-    """What the member is to run from this generation on, on its way to the target."""
+def older_versions(view: View, group: Version, without: Container[str]) -> list[Version]:
+    """Versions before the group's that members run, the newest first: one of each epoch."""
+    chosen: dict[int, Version] = {}
+    for member in sorted(view.members, key=lambda member: (-member.heard_in, member.version.digest)):
+        version = member.version
+        if version.epoch < group.epoch and member.member_id not in without and version.digest not in view.invalid:
+            chosen.setdefault(version.epoch, version)
+    return sorted(chosen.values(), reverse=True)
+
+
+def given(member: Participant, view: View, target: Tasks, claims: Claims) -> Tasks:
+    """What the member is to run from this generation on, on its way to the target: tasks of its own version."""
     held = without(member.held, claims.to_let_go.get(member.member_id, frozenset()))
     others = {m.member_id: m.process_id for m in view.members if m.member_id != member.member_id}
 
     def active(task: TaskId) -> bool:
-        needed = _partitions(claims.parts, group.digest, task)
+        needed = _partitions(claims.parts, member.version.digest, task)
         return any(claims.by_resource.get(resource, frozenset()) & others.keys() for resource in needed)
 
     def in_process(task: TaskId) -> bool:
@@ -127,40 +146,43 @@ def source_partitions(
 
 def changelogs_to_ask(view: View, group: Version) -> Mapping[TaskId, tuple[tuple[str, bool], ...]]:
     """Tasks of which somebody reports an offset and nobody an end: their changelogs, and whether one is a source topic."""
-    parts = {part.id: part for part in view.texts[group.digest].subtopologies}
-    known = {TaskId(*task) for member in view.members for task in member.said.end_offsets}
+    topology = view.texts[group.digest]
+    parts = {part.id: part for part in topology.subtopologies}
+    known = {
+        TaskId(*task)
+        for member in view.members
+        for task in member.said.end_offsets
+        if _is_same_task(member, view, topology, task[0])
+    }
     found: dict[TaskId, tuple[tuple[str, bool], ...]] = {}
     for member in view.members:
         for name, partition in member.said.offsets:
             task = TaskId(name, partition)
             part = parts.get(name)
-            if part is not None and task not in known and _is_same_task(member, view, view.texts[group.digest], name):
+            if part is not None and task not in known and _is_same_task(member, view, topology, name):
                 found[task] = tuple((topic.name, topic.name in part.source_topics) for topic in part.changelogs)
     return found
 
 
-def _assignor_member(
-    member: Participant, view: View, topology: Topology, group: Version, ends: Mapping[TaskId, int]
-) -> AssignorMember:
-    def same(task: tuple[str, int]) -> bool:
-        return _is_same_task(member, view, topology, task[0])
-
-    said = member.said
-    previous = Tasks(
-        *(frozenset(filter(same, r)) for r in (member.previous.active, member.previous.standby, member.previous.warmup))
-    )
-    offsets = {TaskId(*task): offset for task, offset in said.offsets.items() if same(task)}
-    end_offsets = {TaskId(*task): end for task, end in said.end_offsets.items() if same(task)}
-    end_offsets |= {task: end for task, end in ends.items() if task in offsets and task in member.held.passive}
+def _assignor_member(member: Participant, view: View, group: Version, ends: Mapping[TaskId, int]) -> AssignorMember:
+    said, topology = member.said, view.texts[group.digest]
+    offsets = {TaskId(*task): offset for task, offset in said.offsets.items()}
+    end_offsets = {TaskId(*task): end for task, end in said.end_offsets.items()}
+    end_offsets |= {
+        task: end
+        for task, end in ends.items()
+        if task in offsets
+        and task in member.held.passive
+        and _is_same_task(member, view, topology, task.subtopology_id)
+    }
     return AssignorMember(
         member.member_id,
         member.process_id,
-        previous,
-        is_stale(member, group),
-        frozenset(filter(same, member.held.active)),
-        offsets,
-        end_offsets,
-        dict(said.client_tags),
+        member.previous,
+        running=member.held.active,
+        offsets=offsets,
+        end_offsets=end_offsets,
+        tags=dict(said.client_tags),
     )
 
 
@@ -177,13 +199,20 @@ def _raw_resources(topology: Topology, name: str) -> tuple[frozenset[str], froze
 
 
 def _resources(topology: Topology, image: TopicsImage) -> dict[str, frozenset[str]]:
-    return {part.id: frozenset().union(*part.resources) for part in resolve(topology, image).topology.subtopologies}
+    """Source and changelog topics of each subtopology, and its id: what has the same id meets in all versions."""
+    parts = resolve(topology, image).topology.subtopologies
+    return {part.id: frozenset({_of_id(part.id)}).union(*part.resources) for part in parts}
+
+
+def _of_id(name: str) -> str:
+    """No topic has such a name."""
+    return f"subtopology {name}"
 
 
 def _partitions(parts: Mapping[bytes, Mapping[str, frozenset[str]]], digest: bytes, task: TaskId) -> list[_Resource]:
     names = parts.get(digest, {}).get(task.subtopology_id)
     if names is None:
-        return [(f"{digest.hex()} {task.subtopology_id}", task.partition)]
+        names = frozenset({_of_id(task.subtopology_id)})
     return [(name, task.partition) for name in names]
 
 

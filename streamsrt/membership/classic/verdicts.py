@@ -5,7 +5,8 @@
 2. The next epoch is a candidate to become the group's. Of several digests of it the smallest comes first; when one is taken,
    the members of the others are refused.
 3. Whose epoch is further ahead is refused, as is who has the group's epoch with another digest.
-4. Whose epoch is behind is fenced if it claims nothing and echoes nothing. Otherwise it is stale: it keeps what it has.
+4. Whose epoch is behind is fenced if it claims nothing and echoes nothing. Otherwise it is stale: it goes on, with tasks of
+   its own version.
 5. Nobody is refused for a version that the group does not run yet: of a group without an echo nothing is certain before it
    has got tasks.
 """

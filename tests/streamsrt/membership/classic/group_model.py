@@ -19,10 +19,11 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from streamsrt.assignment.configuration import configure
+from streamsrt.assignment.configuration import Configuration, configure
 from streamsrt.assignment.patterns import resolve
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.assignment.topology import Topology, topology_of
+from streamsrt.assignment.versions import versions_of
 from streamsrt.membership.classic import leading
 from streamsrt.membership.classic import session as machine
 from streamsrt.membership.classic.layout import topology_digest
@@ -307,6 +308,8 @@ class Player:
         )
         self.open = NOTHING
         self.warm: dict[Task, int] = {}
+        self.opened_cold: set[Task] = set()
+        """Tasks that became active here without their state."""
         self.events: list[Event] = []
         self.seen = 0
         self.on_group: Any = None
@@ -502,6 +505,10 @@ class GroupModel:
                 self.leave(player)
 
     def _opens(self, player: Player, tasks: Tasks) -> None:
+        new = tasks.active - player.open.active
+        player.opened_cold |= {
+            task for task in new if player.warm.get(task, 0) < END - self.settings.acceptable_recovery_lag
+        }
         player.open = tasks
         for task in [t for t in player.warm if t not in tasks.standby | tasks.warmup]:
             del player.warm[task]
@@ -589,17 +596,49 @@ class GroupModel:
             return
         echoes = {(p.echo.generation, p.echo.group_epoch, p.echo.group_digest) for p in members if p.echo is not None}
         assert len(echoes) == 1, (echoes, self.describe())
-        ((_, _, digest),) = echoes
+        ((_, epoch, digest),) = echoes
         current = [p for p in members if p.version.digest == digest]
+        if not current:
+            # What nobody runs any more is back at the newest of the older versions.
+            older = [p for p in members if p.version.epoch < epoch]
+            current = [p for p in older if p.version.epoch == max(one.version.epoch for one in older)]
         if not current:
             return
         configuration = configure(current[0].version.value, self.cluster.image)
         assert configuration.is_ready, configuration.problem
-        wanted = {(name, p) for name, count in configuration.task_counts.items() for p in range(count)}
-        running = {task for player in members for task in player.open.active}
-        assert running == wanted, (sorted(wanted ^ running), self.describe())
+        missing = self._not_running(configuration, members)
+        assert not missing, (missing, self.describe())
         warming = {task for player in members for task in player.open.warmup}
         assert not warming, (warming, self.describe())
+
+    @staticmethod
+    def _not_running(configuration: Configuration, members: list[Player]) -> set[str]:
+        """Partitions of subtopologies of the group's version that neither it runs nor an older one instead."""
+        topology = configuration.topology
+        older = {p.version.value for p in members if p.version.epoch < topology.epoch}
+        versions = versions_of(topology, tuple(sorted(older, key=lambda one: -one.epoch)))
+        running = {
+            (topology.epoch if versions.is_of_lead(p.version.epoch, task[0]) else p.version.epoch, task)
+            for p in members
+            for task in p.open.active
+        }
+        instead = {
+            name: [(epoch, names) for epoch, names in bundle.ids.items() if epoch != topology.epoch]
+            for bundle in versions.bundles
+            for name in bundle.ids.get(topology.epoch, ())
+        }
+
+        def has(epoch: int, task: Task) -> bool:
+            is_same = versions.is_of_lead(epoch, task[0])
+            return (topology.epoch if is_same else epoch, task) in running
+
+        return {
+            f"{name}_{partition}"
+            for name, count in configuration.task_counts.items()
+            for partition in range(count)
+            if (topology.epoch, (name, partition)) not in running
+            and not any(all(has(epoch, (n, partition)) for n in names) for epoch, names in instead.get(name, ()))
+        }
 
     def describe(self) -> str:
         broker = self.broker

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streamsrt.membership.classic import leading
-from streamsrt.membership.classic.layout import decode_assignment, encode_subscription
+from streamsrt.membership.classic.layout import decode_assignment, encode_assignment, encode_subscription
 from streamsrt.membership.classic.leading import Effect, Event, Step
 from streamsrt.membership.classic.telling import LeaderSettings, Outcome
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo
@@ -152,11 +152,14 @@ def test_a_first_generation_creates_the_topics_and_spreads_the_tasks() -> None:
     }
 
 
-def test_the_same_is_said_whoever_leads_and_in_whatever_order() -> None:
+@pytest.mark.parametrize("newcomer", [Member("m4"), Member("m4", NEW)])
+def test_the_same_is_said_whoever_leads_and_in_whatever_order(newcomer: Member) -> None:
     group = settled(Member("m1"), Member("m2"), Member("m3"), num_standby_replicas=1)
-    group.members["m4"] = Member("m4")
+    group.members["m4"] = newcomer
     group.generation += 1
     group.memories = {}
+    for member in group.members.values():
+        member.extra = {"topology": member.version.wire}
     made = set()
     for joined in permutations([member.joined() for member in group.members.values()]):
         for leader in group.members:
@@ -164,7 +167,9 @@ def test_the_same_is_said_whoever_leads_and_in_whatever_order() -> None:
             while step.outcome is None:
                 assert step.effect is not None
                 step = leading.step(step.leading, group.cluster.answer(step.effect), NOW_MS)
-            made.add(tuple(sorted(step.outcome.assignments.items())))
+            # Only the leader is told when to look again.
+            told = {name: replace(each, rejoin_after_ms=None) for name, each in read(step.outcome).items()}
+            made.add(tuple(sorted((name, encode_assignment(each)) for name, each in told.items())))
     assert len(made) == 1
 
 
@@ -235,20 +240,77 @@ def test_an_update_that_an_old_member_leads() -> None:
     assert (told["m3"].group_epoch, codes(told["m3"])) == (1, [StatusCode.ASSIGNMENT_DELAYED])
     told = group.round()
     assert (told["m1"].group_epoch, told["m1"].group_digest) == (2, NEW.digest)
-    assert {name for name, _ in told["m1"].tasks.active} == {"a"}, "b is another task now"
+    assert told["m1"].tasks == tasks("a0 a2 b0 b1 b2"), "nobody is warm for the other b: the old member runs all of it"
     assert codes(told["m1"]) == [StatusCode.STALE_TOPOLOGY]
-    had_b = {p for name, p in before.active if name == "b"}
-    assert not {p for name, p in told["m3"].tasks.active if name == "b"} & had_b, "m1 still reads these partitions of u"
-    group.round()
+    assert told["m3"].tasks == tasks("A a1 W b0 b1"), "half of the members are new"
+    assert told["m1"].rejoin_after_ms == group.settings.probing_interval_ms
+    group.members["m3"].extra = {"offsets": {("b", 0): END - 5, ("b", 1): END - 20_000}}
     told = group.round()
-    assert told["m1"].tasks.active | told["m3"].tasks.active == tasks("a0 a1 a2 b0 b1 b2").active
+    assert told["m1"].tasks == tasks("a0 a2 b1 b2")
+    assert told["m3"].tasks == tasks("A a1 W b0 b1"), "m1 still reads b's partition of u"
+    assert told["m3"].target == tasks("A a1 b0 W b1")
+    told = group.round()
+    assert told["m3"].tasks == tasks("A a1 b0 W b1")
+    group.members["m3"].extra = {"offsets": {("b", 1): END - 5}}
+    for _ in range(2):
+        told = group.round()
+    assert told["m1"].tasks == tasks("a0 a2 b2"), "its share"
+    assert told["m3"].tasks == tasks("a1 b0 b1")
     del group.members["m1"]
     group.members["m4"] = Member("m4", NEW)
     group.leader = "m3"
     for _ in range(4):
         told = group.round()
     assert told["m3"].tasks.active | told["m4"].tasks.active == tasks("a0 a1 a2 b0 b1 b2").active
-    assert told["m4"].tasks.warmup
+    assert told["m4"].tasks == tasks("a0 a2 b2"), "what m1 had nobody has"
+
+
+def test_what_only_the_new_version_ran_goes_back_to_the_old_one_when_its_members_are_gone() -> None:
+    group = settled(Member("m1"), Member("m2"))
+    group.members["m3"] = Member("m3", NEW, extra={"topology": NEW.wire})
+    group.round()
+    group.members["m3"].extra = {"offsets": {("b", n): END for n in range(3)}}
+    for _ in range(3):
+        told = group.round()
+    assert told["m3"].tasks.active & tasks("b0 b1 b2").active
+    del group.members["m3"]
+    told = group.round()
+    assert told["m1"].tasks.active | told["m2"].tasks.active == tasks("a0 a1 a2 b0 b1 b2").active
+    assert {each.group_epoch for each in told.values()} == {2}, "the group's version stays"
+    assert codes(told["m1"]) == [StatusCode.STALE_TOPOLOGY]
+
+
+def test_what_another_version_reports_of_a_subtopology_with_the_same_id_says_nothing() -> None:
+    group = settled(Member("m1"))
+    group.members["m3"] = Member("m3", NEW, extra={"topology": NEW.wire})
+    group.round()
+    group.members["m1"].extra = {"offsets": {("b", 0): 7}, "end_offsets": {("b", 0): 7}}
+    group.members["m3"].extra = {"offsets": {("b", 0): 7}}
+    told = group.round()
+    assert leading.EndOffsets(frozenset({("d", 0)})) in group.effects
+    assert ("b", 0) in told["m1"].tasks.active
+
+
+def test_an_old_version_of_which_nobody_sent_the_topology_is_asked_for_whoever_leads() -> None:
+    old = Member("m1", OLD, echo=Echo(5, 2, NEW.digest, NOTHING))
+    new = Member("m2", NEW, held=tasks("a1"), echo=Echo(5, 2, NEW.digest, tasks("a1")), extra={"topology": NEW.wire})
+    for leader, asked in (("m1", False), ("m2", True)):
+        group = Group(old, new, leader=leader)
+        group.generation = 5
+        assert read(group.lead())["m1"].send_topology is asked
+
+
+def test_of_two_old_versions_with_one_epoch_one_goes_on() -> None:
+    texts = {"topology": OLD.wire}
+    twin = Version.of(1, "a: source=t changelog=c", "b: source=w")
+    one = Member("m1", OLD, held=tasks("b0"), echo=Echo(5, 2, NEW.digest, tasks("b0")), extra=texts)
+    two = Member("m2", twin, held=tasks("b1"), echo=Echo(4, 2, NEW.digest, tasks("b1")), extra={"topology": twin.wire})
+    group = Group(one, two, Member("m3", NEW, extra={"topology": NEW.wire}))
+    group.generation = 5
+    for _ in range(3):
+        told = group.round()
+    assert {("b", 0), ("b", 1), ("b", 2)} <= told["m1"].tasks.active
+    assert not told["m2"].tasks
 
 
 def test_who_cannot_be_part_of_the_group_is_told_why() -> None:
@@ -273,7 +335,10 @@ def test_the_newest_echo_says_what_the_group_runs() -> None:
     group.generation = 5
     heard = group.round()
     assert heard["m2"].error_code == ErrorCode.STREAMS_TOPOLOGY_FENCED
-    assert heard["m1"].tasks == told, "nobody runs version 2: the stale member keeps what it has"
+    assert heard["m1"].tasks == tasks("a0 a1 a2 b0 b1 b2"), (
+        "nobody runs version 2: all of it is back at the old version"
+    )
+    assert heard["m1"].group_epoch == 2
     assert codes(heard["m1"]) == [StatusCode.STALE_TOPOLOGY]
 
 
