@@ -48,8 +48,9 @@ from streamsrt.membership.classic.placing import (
     without,
 )
 from streamsrt.membership.classic.telling import LeaderSettings, Outcome, Plan, told
+from streamsrt.membership.classic.values import Joined
 from streamsrt.membership.classic.verdicts import Refusal, Verdicts, refusals, verdicts_on
-from streamsrt.membership.classic.view import Joined, Memory, Version, View, view_of
+from streamsrt.membership.classic.view import Memory, Version, View, view_of
 from streamsrt.membership.values import TopicPartition
 from streamsrt.wire.error_codes import ErrorCode
 

@@ -31,7 +31,7 @@ from streamsrt.membership.classic.state import (
 )
 from streamsrt.membership.classic.telling import LeaderSettings, Outcome, Watch
 from streamsrt.membership.classic.values import NO_GENERATION
-from streamsrt.membership.classic.view import Joined, Memory
+from streamsrt.membership.classic.view import Memory
 from streamsrt.membership.member import log_event
 from streamsrt.membership.state import OffsetReport
 from streamsrt.membership.values import (
@@ -212,10 +212,9 @@ class ClassicMember:
 
     def _begin(self, lead: Lead, todo: ClassicStep, now_ms: int) -> None:
         self._watching = None
-        joined = [Joined(each.member_id, each.instance_id, each.metadata) for each in lead.members]
         begun = leader.begin(
             lead.generation,
-            joined,
+            lead.members,
             memory=self._memory,
             settings=self._settings,
             leader_id=self.session.member_id,

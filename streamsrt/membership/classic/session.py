@@ -45,7 +45,6 @@ from streamsrt.membership.classic.state import (
     InFlight,
     Lead,
     Led,
-    LedMember,
     OwnedReported,
     RebalanceAnswered,
     RebalanceFailed,
@@ -61,7 +60,7 @@ from streamsrt.membership.classic.state import (
     not_given,
     union,
 )
-from streamsrt.membership.classic.values import NO_GENERATION
+from streamsrt.membership.classic.values import NO_GENERATION, Joined
 from streamsrt.membership.errors import classic_refusal
 from streamsrt.membership.state import OffsetReport
 from streamsrt.membership.values import (
@@ -304,7 +303,7 @@ def _join_answered(session: Session, response: JoinGroupResponse, now_ms: int) -
     if response.leader != response.member_id or response.skip_assignment:
         session = replace(session, group=GroupState.SYNCING, sync=sync_request(session, {}))
         return Change(session, events)
-    members = tuple(LedMember(m.member_id, m.group_instance_id, bytes(m.metadata)) for m in response.members)
+    members = tuple(Joined(m.member_id, m.group_instance_id, bytes(m.metadata)) for m in response.members)
     lead = Lead(response.generation_id, response.protocol_name or "", members)
     return Change(replace(session, group=GroupState.LEADING), events, lead)
 

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from streamsrt.errors import StreamsError
-from streamsrt.membership.classic.values import NO_DIGEST, NO_GENERATION, Echo
+from streamsrt.membership.classic.values import NO_DIGEST, NO_GENERATION, Echo, Joined
 from streamsrt.membership.state import OffsetReport
 from streamsrt.membership.values import (
     NOTHING,
@@ -264,21 +264,12 @@ Happening: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class LedMember:
-    """A member of the generation that is to be led, with what it said."""
-
-    member_id: str
-    instance_id: str | None
-    metadata: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Lead:
     """The broker has made this member the leader of the generation; the answer is :class:`Led`."""
 
     generation: int
     protocol_name: str
-    members: tuple[LedMember, ...]
+    members: tuple[Joined, ...]
 
 
 @dataclass(frozen=True, slots=True)

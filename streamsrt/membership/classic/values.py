@@ -70,6 +70,15 @@ class ClassicSubscription:
     missed_sync: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A member of the answer to the leader's JoinGroup, with what it said as bytes."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicAssignment:
     """What the leader tells a member.

@@ -28,7 +28,7 @@ from typing import NamedTuple
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 from streamsrt.assignment.topology import InvalidTopologyError, Topology, check_topology, topology_of
 from streamsrt.membership.classic.layout import decode_subscription
-from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Unreadable
+from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Joined, Unreadable
 from streamsrt.membership.classic.values import Topology as WireTopology
 from streamsrt.membership.values import Task
 from streamsrt.membership.values import Tasks as WireTasks
@@ -41,15 +41,6 @@ class Version(NamedTuple):
 
     epoch: int
     digest: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """A member of the answer to the leader's JoinGroup, with what it said."""
-
-    member_id: str
-    instance_id: str | None
-    metadata: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ when. ``Coordinator`` keeps the rules of ``GroupMetadata`` and ``GroupCoordinato
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -40,8 +40,8 @@ from streamsrt.membership.classic.state import (
     Wanted,
 )
 from streamsrt.membership.classic.telling import LeaderSettings, Outcome
-from streamsrt.membership.classic.values import Echo
-from streamsrt.membership.classic.view import Joined, Memory
+from streamsrt.membership.classic.values import Echo, Joined
+from streamsrt.membership.classic.view import Memory
 from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,
@@ -402,11 +402,7 @@ class GroupModel:
         if step.rebalance_request is not None:
             player.on_rebalance, player.is_waiting = step.rebalance_request, False
         if step.lead is not None:
-            outcome = self.lead(
-                player,
-                step.lead.generation,
-                [Joined(m.member_id, m.instance_id, m.metadata) for m in step.lead.members],
-            )
+            outcome = self.lead(player, step.lead.generation, step.lead.members)
             self.feed(player, Led(player.session.generation, outcome.assignments))
 
     # The network
@@ -514,7 +510,7 @@ class GroupModel:
             del player.warm[task]
         self.feed(player, OwnedReported(tasks, player.seen))
 
-    def lead(self, player: Player, generation: int, joined: list[Joined]) -> Outcome:
+    def lead(self, player: Player, generation: int, joined: Sequence[Joined]) -> Outcome:
         self.generations += 1
         step = leading.begin(
             generation,

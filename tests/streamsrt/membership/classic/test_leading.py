@@ -13,8 +13,8 @@ from streamsrt.membership.classic import leading
 from streamsrt.membership.classic.layout import decode_assignment, encode_assignment, encode_subscription
 from streamsrt.membership.classic.leading import Effect, Event, Step
 from streamsrt.membership.classic.telling import LeaderSettings, Outcome
-from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo
-from streamsrt.membership.classic.view import Joined, Memory
+from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Joined
+from streamsrt.membership.classic.view import Memory
 from streamsrt.membership.values import NOTHING, Status, StatusCode, Task, Tasks
 from streamsrt.wire.error_codes import ErrorCode
 from tests.streamsrt.membership.classic.group_model import END, Cluster, Version
