@@ -100,11 +100,11 @@ class Member:
 def log_event(group: str, member: str, event: Event, known: set[Status]) -> None:
     """The log line that an event of a membership deserves, if any. ``known``: statuses that were told before."""
     match event:
-        case StatusChanged(statuses):
+        case StatusChanged(statuses, is_classic):
             for status in statuses:
                 if status not in known:
                     level = logging.INFO if passes_by_itself(status) else logging.WARNING
-                    log.log(level, "Group %s: %s", group, status_text(status))
+                    log.log(level, "Group %s: %s", group, status_text(status, is_classic=is_classic))
         case UnknownStatus(code, detail):
             log.warning("Group %s: status %d, which this version does not know: %s", group, code, detail)
         case HeartbeatTrouble(reason):

@@ -43,6 +43,25 @@ ADVICE: Mapping[StatusCode, str] = MappingProxyType(
     }
 )
 
+CLASSIC_ADVICE: Mapping[StatusCode, str] = MappingProxyType(
+    {
+        **ADVICE,
+        StatusCode.MISSING_INTERNAL_TOPICS: (
+            "Tasks start when the instance that leads the group has created them. If that takes long, look for the reason "
+            "in this status: the rights of that instance, the limits of the brokers, and the free space on their disks"
+        ),
+        StatusCode.ASSIGNMENT_DELAYED: (
+            "The instance that leads the group assigns the tasks; it tries again by itself. If that takes long, look at the "
+            "log of that instance"
+        ),
+        StatusCode.MISSING_CLIENT_TAGS: (
+            "Until they are set, standby tasks are placed anywhere. Set client.tag.NAME here for each tag in "
+            "rack.aware.assignment.tags of the instance that leads the group, or change that setting everywhere"
+        ),
+    }
+)
+"""In a classic group, where an instance does what the group coordinator does in a streams group."""
+
 NO_TASKS_BY = (
     StatusCode.STALE_TOPOLOGY,
     StatusCode.MISSING_SOURCE_TOPICS,
@@ -53,9 +72,10 @@ NO_TASKS_BY = (
 """Statuses for which a member may have no tasks though there is work for it."""
 
 
-def status_text(status: Status) -> str:
-    """The status by its name, what the coordinator says of it, and what to do."""
-    return f"{status.code.name}: {status.detail.rstrip('. ')}. {ADVICE[status.code]}"
+def status_text(status: Status, *, is_classic: bool = False) -> str:
+    """The status by its name, what the coordinator says of it, or the leader of a classic group, and what to do."""
+    advice = CLASSIC_ADVICE if is_classic else ADVICE
+    return f"{status.code.name}: {status.detail.rstrip('. ')}. {advice[status.code]}"
 
 
 def instance_id_taken_text(wait_ms: int) -> str:

@@ -177,9 +177,10 @@ class ReleaseTasks:
 
 @dataclass(frozen=True, slots=True)
 class StatusChanged:
-    """All that holds now; empty when nothing does any more."""
+    """All that holds now; empty when nothing does any more. ``is_classic``: said by the leader of a classic group."""
 
     statuses: tuple[Status, ...]
+    is_classic: bool = False
 
 
 @dataclass(frozen=True, slots=True)

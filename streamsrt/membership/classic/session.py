@@ -384,7 +384,7 @@ def _take_statuses(session: Session, given: Assigned, now_ms: int) -> tuple[Sess
         sources_missing_since_ms=(now_ms if since is None else since) if missing else None,
         sources_missing_told=session.sources_missing_told and missing,
     )
-    return session, (*given.unknown, StatusChanged(statuses)) if changed else given.unknown
+    return session, (*given.unknown, StatusChanged(statuses, is_classic=True)) if changed else given.unknown
 
 
 # ------------------------------------------------------------------------------------------------- reasons to join again

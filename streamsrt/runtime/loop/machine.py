@@ -33,7 +33,6 @@ from streamsrt.membership.values import (
     MembershipFailed,
     ReleaseTasks,
     SourceTopicsMissing,
-    Status,
     StatusChanged,
     StatusCode,
     TasksLost,
@@ -298,8 +297,8 @@ def _hear(state: LoopState, event: LoopEvent, now_ms: int) -> Step:
 
 def _take_note(state: LoopState, event: LoopEvent) -> LoopState:
     match event:
-        case StatusChanged(statuses):
-            return _take_statuses(state, statuses)
+        case StatusChanged():
+            return _take_statuses(state, event)
         case SourceTopicsMissing(detail):
             return _ends_with(
                 state,
@@ -322,9 +321,10 @@ def _take_note(state: LoopState, event: LoopEvent) -> LoopState:
             return state
 
 
-def _take_statuses(state: LoopState, statuses: tuple[Status, ...]) -> LoopState:
-    told = replace(state, statuses=tuple(map(status_text, statuses)))
-    for status in statuses:
+def _take_statuses(state: LoopState, event: StatusChanged) -> LoopState:
+    texts = tuple(status_text(status, is_classic=event.is_classic) for status in event.statuses)
+    told = replace(state, statuses=texts)
+    for status in event.statuses:
         if status.code is StatusCode.SHUTDOWN_APPLICATION:
             told = replace(_stopping(told), was_shut_down=True)
         elif status.code is StatusCode.INCORRECTLY_PARTITIONED_TOPICS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -13,7 +14,7 @@ import pytest
 from streamsrt.errors import ProcessingError, StreamsError
 from streamsrt.http.answers import readiness
 from streamsrt.http.instance import Instance
-from streamsrt.membership.statuses import ADVICE
+from streamsrt.membership.statuses import ADVICE, CLASSIC_ADVICE
 from streamsrt.membership.values import (
     Leave,
     ReleaseTasks,
@@ -194,14 +195,17 @@ def test_the_readiness_probe_says_how_long_restoring_takes() -> None:
 
 
 @pytest.mark.parametrize("code", StatusCode)
-def test_every_status_is_told_with_what_to_do(rig: Rig, code: StatusCode) -> None:
+@pytest.mark.parametrize(("is_classic", "advice"), [(False, ADVICE), (True, CLASSIC_ADVICE)])
+def test_every_status_is_told_with_what_to_do(
+    rig: Rig, code: StatusCode, is_classic: bool, advice: Mapping[StatusCode, str]
+) -> None:
     """In the progress of the command line, over HTTP, and why an instance without tasks is not ready."""
-    rig.member.waiting.append(StatusChanged((Status(code, "Something is so."),)))
+    rig.member.waiting.append(StatusChanged((Status(code, "Something is so."),), is_classic))
     for _ in range(2):
         rig.clock_ms += 1_000
         rig.turn()
     (told,) = rig.thread.progress.statuses
-    assert told == f"{code.name}: Something is so. {ADVICE[code]}"
+    assert told == f"{code.name}: Something is so. {advice[code]}"
     has_none_by_it = code not in (StatusCode.SHUTDOWN_APPLICATION, StatusCode.MISSING_CLIENT_TAGS)
     now = rig.thread.progress
     assert (told in why_not_ready(State.RUNNING, now, others_have_tasks=True)) is has_none_by_it

@@ -660,7 +660,7 @@ def test_statuses_and_missing_topics_are_told() -> None:
     run.joined()
     missing = Status(StatusCode.MISSING_SOURCE_TOPICS, "t is missing")
     run.synced(statuses=(missing, UnknownStatus(99, "new")))
-    assert run.last(StatusChanged).statuses == (missing,)
+    assert run.last(StatusChanged) == StatusChanged((missing,), is_classic=True)
     assert run.last(UnknownStatus).code == 99
     run.heartbeat()
     run.after(2_000)
