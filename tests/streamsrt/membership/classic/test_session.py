@@ -54,6 +54,7 @@ STATIC = replace(MEMBERSHIP, instance_id="i")
 # ------------------------------------------------------------------------------------------------------------ joining
 
 
+@pytest.mark.requirement("CR-022", "GA-020")
 def test_it_joins_with_the_id_that_the_broker_gives() -> None:
     run = Scenario()
     run.on(Join())
@@ -68,6 +69,7 @@ def test_it_joins_with_the_id_that_the_broker_gives() -> None:
     run.none(HeartbeatTrouble)
 
 
+@pytest.mark.requirement("GA-032")
 def test_a_follower_syncs_and_is_told_its_tasks() -> None:
     run = Scenario()
     run.on(Join())
@@ -79,6 +81,7 @@ def test_a_follower_syncs_and_is_told_its_tasks() -> None:
     assert run.last(AssignmentChanged) == AssignmentChanged(tasks("0 1", "2"), 7, "because")
 
 
+@pytest.mark.requirement("GA-032")
 def test_a_leader_is_told_to_lead_and_syncs_with_what_it_made() -> None:
     run = Scenario()
     run.on(Join())
@@ -94,6 +97,7 @@ def test_a_leader_is_told_to_lead_and_syncs_with_what_it_made() -> None:
     assert [(each.member_id, each.assignment) for each in sync.assignments] == [("m", b"1"), ("n", b"2")]
 
 
+@pytest.mark.requirement("GA-028")
 def test_a_leader_that_may_skip_the_assignment_only_syncs() -> None:
     run = Scenario(STATIC)
     run.on(Join())
@@ -102,6 +106,7 @@ def test_a_leader_that_may_skip_the_assignment_only_syncs() -> None:
     assert run.last(SyncGroupRequest).assignments == []
 
 
+@pytest.mark.requirement("CR-012")
 def test_what_it_says_when_it_joins() -> None:
     run = Scenario(rack_id="r").member(tasks("0", "1"), target=tasks("0 5"), assigned_partitions=frozenset({("t", 0)}))
     run.on(SetTaskOffsets(offsets({0: 9, 1: 4, 3: 2}), offsets({0: 9, 1: 8})))
@@ -116,6 +121,7 @@ def test_what_it_says_when_it_joins() -> None:
 # -------------------------------------------------------------------------------------- rule 1: reasons to join again
 
 
+@pytest.mark.requirement("CR-020")
 def test_it_joins_when_the_group_rebalances() -> None:
     run = Scenario().member(tasks("0"))
     said = run.rebalance(tasks("0"), 2)
@@ -124,6 +130,7 @@ def test_it_joins_when_the_group_rebalances() -> None:
     assert run.last(EpochChanged).member_epoch == 2
 
 
+@pytest.mark.requirement("CR-036")
 def test_it_joins_when_it_holds_nothing_more_of_what_was_taken() -> None:
     run = Scenario().member(tasks("0 1"))
     run.rebalance(tasks("0"), 2)
@@ -369,6 +376,7 @@ def test_a_group_too_large_for_a_record_is_tried_again_slowly() -> None:
 # ---------------------------------------------------------------------------------------- rules 6 and 7: heartbeats
 
 
+@pytest.mark.requirement("GA-039")
 def test_heartbeats_carry_the_generation_and_pause_while_it_joins() -> None:
     run = Scenario().member(tasks("0"))
     run.after(2_999)
@@ -426,6 +434,7 @@ def test_an_outage_is_told_once() -> None:
 
 
 @pytest.mark.parametrize("when", ["heartbeat", "join", "sync"])
+@pytest.mark.requirement("CR-043")
 def test_an_unknown_member_loses_its_tasks_and_joins_when_nothing_is_open(when: str) -> None:
     run = Scenario().member(tasks("0"))
     if when == "heartbeat":
@@ -549,6 +558,7 @@ def test_while_it_releases_it_takes_part_in_rebalances_and_takes_nothing() -> No
     run.last(LeaveGroupRequest)
 
 
+@pytest.mark.requirement("GA-046")
 def test_a_static_member_that_remains_only_ends() -> None:
     run = Scenario(STATIC).member(tasks("0"))
     run.on(Leave(remain=True))
