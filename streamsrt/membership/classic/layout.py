@@ -30,7 +30,7 @@ from streamsrt.wire.types import (
 )
 
 PLAIN, COMPRESSED = 0, 1
-WANTS_SHUTDOWN, MISSED_SYNC = 1, 2
+WANTS_SHUTDOWN, MISSED_SYNC, HEARD_OF_SHUTDOWN = 1, 2, 4
 
 _VERSION = 0
 _OUTER_VERSION = 3
@@ -71,7 +71,9 @@ def encode_subscription(said: ClassicSubscription) -> bytes:
         echo=None if said.echo is None else _echo(said.echo, said.held),
         offsets=_offsets(said.offsets),
         end_offsets=_offsets(said.end_offsets),
-        flags=WANTS_SHUTDOWN * said.wants_shutdown | MISSED_SYNC * said.missed_sync,
+        flags=WANTS_SHUTDOWN * said.wants_shutdown
+        | MISSED_SYNC * said.missed_sync
+        | HEARD_OF_SHUTDOWN * said.heard_of_shutdown,
     )
     owned = _by_topic(said.owned_partitions)
     outer = ConsumerProtocolSubscription(
@@ -109,6 +111,7 @@ def decode_subscription(metadata: bytes) -> ClassicSubscription | Unreadable:
             end_offsets=_task_offsets(own.end_offsets),
             wants_shutdown=bool(own.flags & WANTS_SHUTDOWN),
             missed_sync=bool(own.flags & MISSED_SYNC),
+            heard_of_shutdown=bool(own.flags & HEARD_OF_SHUTDOWN),
         )
     except DecodeError as error:
         return Unreadable(f"the subscription can't be read: {error}")

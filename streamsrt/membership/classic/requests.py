@@ -34,6 +34,7 @@ def subscription(session: Session) -> ClassicSubscription:
         offsets={task: offset for task, offset in report.offsets.items() if task in reported} if report else {},
         end_offsets={task: end for task, end in report.end_offsets.items() if task in reported} if report else {},
         wants_shutdown=session.shutdown_application,
+        heard_of_shutdown=session.heard_of_shutdown,
         missed_sync=session.missed_sync,
     )
 
@@ -88,7 +89,7 @@ def join_request(session: Session, reason: str) -> tuple[Session, JoinGroupReque
         join=request,
         claimed=session.held,
         said_caught_up=caught_up_warmups(session),
-        told_shutdown=session.shutdown_application,
+        told_shutdown=session.shuts_down,
     )
     return session, request
 

@@ -20,7 +20,9 @@ Rules that it keeps:
 10. A restarted static member gets what the broker stored. If it answers another subscription of this process and topology it
     is taken, otherwise nothing is opened. In either case the member joins again at once: the process before may have claimed
     tasks that it was to let go of.
-11. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.
+11. A member that wants the application to shut down says so in a JoinGroup, and leaves when that generation is synced. Who
+    was told does the same, for others may have missed that SyncGroup. Both leave for good.
+12. Nothing here reads a clock or makes an id; ``now_ms`` is a monotonic time in milliseconds.
 
 Source: ``GroupCoordinator`` and ``AbstractCoordinator`` of Kafka; KIP-345, KIP-394, KIP-814.
 """
@@ -165,16 +167,17 @@ def _owned_reported(session: Session, event: OwnedReported, now_ms: int) -> Chan
 
 
 def _all_released(session: Session, now_ms: int) -> Change:
-    if session.shutdown_application and not session.told_shutdown and session.group in TAKING_PART:
+    if session.shuts_down and not session.told_shutdown and session.group in TAKING_PART:
         return Change(_ask_to_join(session, "the application is to shut down", now_ms))
-    if session.shutdown_application and session.group is not GroupState.IN and session.told_shutdown:
+    if session.shuts_down and session.group is not GroupState.IN and session.told_shutdown:
         return Change(session)
     return _leave_group(session)
 
 
 def _leave_group(session: Session) -> Change:
     static = session.membership.instance_id is not None
-    remains = static and session.leave is not None and session.leave.remain
+    # What the broker keeps of it would shut down the application again when that is back.
+    remains = static and session.leave is not None and session.leave.remain and not session.told_shutdown
     if not session.member_id or remains:
         return _end(session, (LeftGroup(),))
     return Change(replace(session, group=GroupState.LEAVING, rejoin=None, join=None, sync=None))
@@ -378,9 +381,11 @@ def _take_statuses(session: Session, given: Assigned, now_ms: int) -> tuple[Sess
     missing = any(status.code is StatusCode.MISSING_SOURCE_TOPICS for status in statuses)
     since = session.sources_missing_since_ms
     changed = statuses != session.statuses
+    hears_of_shutdown = any(status.code is StatusCode.SHUTDOWN_APPLICATION for status in statuses)
     session = replace(
         session,
         statuses=statuses,
+        heard_of_shutdown=session.heard_of_shutdown or (hears_of_shutdown and not session.shutdown_application),
         sources_missing_since_ms=(now_ms if since is None else since) if missing else None,
         sources_missing_told=session.sources_missing_told and missing,
     )

@@ -109,6 +109,7 @@ class Session:
     claimed: Tasks = NOTHING
     """What the last JoinGroup said that the member holds."""
     told_shutdown: bool = False
+    """Whether the last JoinGroup said that the application is to shut down."""
     joined_of_its_own: bool = False
     missed_sync: bool = False
     rejoin: Rejoin | None = None
@@ -142,9 +143,16 @@ class Session:
     sources_missing_since_ms: int | None = None
     sources_missing_told: bool = False
     shutdown_application: bool = False
+    heard_of_shutdown: bool = False
+    """Whether it was told that another member wants the application to shut down."""
     leave: Leave | None = None
     stale_leave_pending: bool = False
     polled_at_ms: int = 0
+
+    @property
+    def shuts_down(self) -> bool:
+        """Whether the group is to hear from this member that the application shuts down."""
+        return self.shutdown_application or self.heard_of_shutdown
 
     @property
     def held(self) -> Tasks:

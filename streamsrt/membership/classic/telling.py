@@ -111,7 +111,7 @@ def told(
 ) -> Outcome:
     why = _why(view, plan, memory)
     inputs = inputs_of(view, plan.image)
-    failed = next((m.member_id for m in view.members if m.said.wants_shutdown), None)
+    shutdown = _shutdown(view)
     everybody: dict[str, ClassicAssignment] = {}
     for member in view.members:
         tasks = plan.given.get(member.member_id, NO_TASKS)
@@ -119,7 +119,7 @@ def told(
         everybody[member.member_id] = replace(
             assignment,
             assigned_partitions=source_partitions(member, tasks, inputs, plan.image),
-            statuses=_statuses(member, plan, settings, failed),
+            statuses=_statuses(member, plan, settings, shutdown),
             why=why,
         )
     for name, reason in view.unreadable.items():
@@ -178,7 +178,7 @@ def _unreadable(view: View, name: str, reason: str, leader_id: str) -> ClassicAs
     )
 
 
-def _statuses(member: Participant, plan: Plan, settings: LeaderSettings, failed: str | None) -> tuple[Status, ...]:
+def _statuses(member: Participant, plan: Plan, settings: LeaderSettings, shutdown: str) -> tuple[Status, ...]:
     found = []
     mine = member.version.epoch
     is_behind = plan.group is not None and is_stale(member, plan.group)
@@ -200,13 +200,26 @@ def _statuses(member: Participant, plan: Plan, settings: LeaderSettings, failed:
             "via 'client.tag.<tagKey>' in your Streams config."
         )
         found.append(Status(StatusCode.MISSING_CLIENT_TAGS, detail))
-    if failed is not None:
-        detail = (
-            f"Streams group member {failed} encountered a fatal error and requested a shutdown for the entire "
-            "application."
-        )
-        found.append(Status(StatusCode.SHUTDOWN_APPLICATION, detail))
+    if shutdown:
+        found.append(Status(StatusCode.SHUTDOWN_APPLICATION, shutdown))
     return tuple(found)
+
+
+def _shutdown(view: View) -> str:
+    """Who wants the application to shut down, or knows of somebody who does; empty if nobody."""
+    for member in view.members:
+        if member.said.wants_shutdown:
+            return (
+                f"Streams group member {member.member_id} encountered a fatal error and requested a shutdown for the entire "
+                "application."
+            )
+    heard = [member.member_id for member in view.members if member.said.heard_of_shutdown]
+    if not heard:
+        return ""
+    return (
+        "A streams group member, which has left, encountered a fatal error and requested a shutdown for the entire "
+        f"application, as {heard[0]} was told."
+    )
 
 
 def _memory(

@@ -67,6 +67,8 @@ class ClassicSubscription:
     offsets: Mapping[Task, int] = field(default_factory=dict)
     end_offsets: Mapping[Task, int] = field(default_factory=dict)
     wants_shutdown: bool = False
+    heard_of_shutdown: bool = False
+    """It was told that another member wants it: others may have missed that."""
     missed_sync: bool = False
 
 

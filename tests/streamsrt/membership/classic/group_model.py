@@ -48,9 +48,13 @@ from streamsrt.membership.values import (
     Event,
     GroupMembership,
     Join,
+    Leave,
+    LeftGroup,
     MembershipFailed,
     ReleaseTasks,
     SetTaskOffsets,
+    StatusChanged,
+    StatusCode,
     Task,
     Tasks,
     TasksLost,
@@ -493,6 +497,10 @@ class GroupModel:
                 self._opens(player, tasks)
             case TasksLost() | ReleaseTasks():
                 self._opens(player, NOTHING)
+            case StatusChanged(statuses) if any(s.code is StatusCode.SHUTDOWN_APPLICATION for s in statuses):
+                self.feed(player, Leave(remain=True))
+            case LeftGroup():
+                del self.players[player.name]
             case MembershipFailed(error):
                 code = {"StreamsTopologyFencedError": 132, "StreamsInvalidTopologyEpochError": 131}[
                     type(error).__name__

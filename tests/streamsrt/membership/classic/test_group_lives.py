@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from streamsrt.membership.classic.state import GroupState
+from streamsrt.membership.values import RequestShutdown
 from tests.streamsrt.membership.classic.group_model import VERSIONS, GroupModel
 from tests.streamsrt.membership.classic.life import live
 
@@ -140,3 +142,33 @@ def test_what_a_static_member_runs_that_missed_a_generation_is_given_to_nobody(l
     assert not any(player.told.active & has.active for player in others)
     assert newcomer.session.synced_generation == generation + 1
     model.finish(random)
+
+
+@pytest.mark.parametrize("is_static", [False, True])
+def test_everybody_hears_of_a_shutdown_though_the_member_that_wants_it_left_before_all_had_synced(
+    is_static: bool,
+) -> None:
+    random = Random(0)
+    model = GroupModel()
+    failed, other, slow = (
+        model.start(VERSIONS[0][0], process, f"i{process}" if is_static else None) for process in ("01", "02", "03")
+    )
+    model.calm(random)
+    generation = model.broker.generation
+    model.feed(failed, RequestShutdown())
+    for _ in range(40):
+        for player in list(model.players.values()):
+            # The network of one stands still between its JoinGroup and its SyncGroup.
+            if player is not slow or slow.session.group is not GroupState.SYNCING:
+                model.act(player)
+            if player is not slow:
+                model.thread_acts(player, random)
+        model.broker.complete(timeout=False)
+        if failed.name not in model.players:
+            break
+    assert slow.session.group is GroupState.SYNCING
+    assert (slow.session.generation, slow.session.heard_of_shutdown) == (generation + 1, False)
+    assert other.name in model.players
+    model.calm(random)
+    assert not model.players
+    assert not model.broker.members, "what a static member has said of the shutdown is forgotten"

@@ -64,6 +64,7 @@ subscriptions = st.builds(
     end_offsets=st.dictionaries(pairs, int64s, max_size=4),
     wants_shutdown=st.booleans(),
     missed_sync=st.booleans(),
+    heard_of_shutdown=st.booleans(),
 )
 assignments = st.builds(
     ClassicAssignment,

@@ -200,6 +200,13 @@ def test_a_member_that_wants_everything_to_stop_is_named_to_all() -> None:
         assert detail(told, StatusCode.SHUTDOWN_APPLICATION).startswith("Streams group member m2 encountered a fatal")
 
 
+def test_a_shutdown_is_passed_on_when_the_member_that_wants_it_has_left() -> None:
+    group = settled(Member("m1"), Member("m2"))
+    group.members["m2"].extra = {"heard_of_shutdown": True}
+    for told in group.round().values():
+        assert detail(told, StatusCode.SHUTDOWN_APPLICATION).endswith("as m2 was told.")
+
+
 def test_missing_client_tags_are_told() -> None:
     told = Group(Member("m1", extra={"client_tags": {"zone": "a"}}), Member("m2"), rack_tags=("zone",)).round()
     assert codes(told["m1"]) == []
