@@ -1,7 +1,7 @@
-"""Runs the machine of a member of a classic group: two lanes, and the work of a leader.
+"""Runs the machine of a member of a classic group: two lanes, the work of a leader, and what is asked about the group.
 
 Joins and syncs have a connection of their own: a broker reads nothing more from one while a JoinGroup waits on it, and this
-client closes one whose request was not answered in time.
+client closes one whose request was not answered in time. Heartbeats do not wait for the description of the group.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ Work: TypeAlias = Callable[[LeaderWork], Awaitable[LeaderAnswer]]
 
 
 class ClassicTodo(Todo, Protocol):
-    """``work``: what the leader has to know or to make; another one replaces it."""
+    """``work``: what the leader has to know or to make; another one replaces it. ``describe``: one at a time."""
 
     @property
     def rebalance_request(self) -> Request[Message] | None: ...
+    @property
+    def describe(self) -> Request[Message] | None: ...
     @property
     def work(self) -> Work | None: ...
 
@@ -40,6 +42,8 @@ class ClassicMachine(GroupMachine, Protocol):
     def rebalance_timeout_ms(self) -> int: ...
     def rebalance_responded(self, response: Message, now_ms: int) -> Todo: ...
     def rebalance_failed(self, reason: str, now_ms: int) -> Todo: ...
+    def described(self, response: Message, now_ms: int) -> Todo: ...
+    def describe_failed(self, reason: str, now_ms: int) -> Todo: ...
     def worked(self, answer: LeaderAnswer, now_ms: int) -> Todo: ...
     def work_failed(self, reason: str, now_ms: int) -> Todo: ...
 
@@ -60,11 +64,12 @@ class ClassicDriver(GroupDriver):
         self._leader_work = work
         self._rebalance_task: asyncio.Task[None] | None = None
         self._work_task: asyncio.Task[None] | None = None
+        self._describe_task: asyncio.Task[None] | None = None
 
     def close(self) -> None:
         """Stop without leaving."""
         super().close()
-        for task in (self._rebalance_task, self._work_task):
+        for task in (self._rebalance_task, self._work_task, self._describe_task):
             if task is not None:
                 task.cancel()
 
@@ -75,6 +80,8 @@ class ClassicDriver(GroupDriver):
         wanted = cast(ClassicTodo, todo)
         if wanted.rebalance_request is not None:
             self._rebalance_task = asyncio.create_task(self._send_rebalance(wanted.rebalance_request))
+        if wanted.describe is not None:
+            self._describe_task = asyncio.create_task(self._describe(wanted.describe))
         if wanted.work is not None:
             if self._work_task is not None and self._work_task is not asyncio.current_task():
                 self._work_task.cancel()
@@ -92,6 +99,14 @@ class ClassicDriver(GroupDriver):
             self._tell_failure(error, self._classic.rebalance_failed)
         else:
             self._take(self._classic.rebalance_responded, response)
+
+    async def _describe(self, request: Request[Message]) -> None:
+        try:
+            response = await self._cluster.send_to_coordinator(self._classic.group_id, request)
+        except StreamsError as error:
+            self._take(self._classic.describe_failed, str(error))
+        else:
+            self._take(self._classic.described, response)
 
     async def _lead(self, work: Work) -> None:
         try:

@@ -27,6 +27,7 @@ Task: TypeAlias = tuple[str, int]
 """``(subtopology id, partition)``"""
 
 TopicPartition: TypeAlias = tuple[str, int]
+Partitions: TypeAlias = frozenset[TopicPartition]
 
 NO_TASKS: frozenset[Task] = frozenset()
 
@@ -55,6 +56,10 @@ class Endpoint:
 
     host: str
     port: int
+
+
+Answers: TypeAlias = Mapping[Endpoint, tuple[Partitions, Partitions]]
+"""Who answers queries of what: ``(active partitions, standby partitions)`` by endpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,9 +205,9 @@ class SourceTopicsMissing:
 
 @dataclass(frozen=True, slots=True)
 class EndpointsChanged:
-    """Who has what, for interactive queries: ``(active partitions, standby partitions)`` by endpoint."""
+    """Who has what, for interactive queries."""
 
-    partitions: Mapping[Endpoint, tuple[frozenset[TopicPartition], frozenset[TopicPartition]]]
+    partitions: Answers
 
 
 @dataclass(frozen=True, slots=True)

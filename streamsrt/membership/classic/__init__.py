@@ -1,6 +1,8 @@
 """A member of a classic consumer group that runs a topology: the same program on any broker from Kafka 2.5 on.
 
 - ``assigned``  what an answer to SyncGroup means for the member that gets it
+- ``endpoints`` who answers queries in a classic group: what a member that serves queries asks of the coordinator, and
+                what follows
 - ``layout``    what members of a classic group write into their subscriptions and assignments, as bytes
 - ``leading``   what the leader of a classic group does between its JoinGroup and its SyncGroup, as a pure machine
 - ``member``    a membership of a classic group in progress: the member's machine, the leader's while it leads, and the

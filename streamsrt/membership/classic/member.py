@@ -2,7 +2,7 @@
 
 This is what :meth:`streamsrt.client.network.NetworkThread.join_classic_group` drives. What the leader has to know or to make
 is told as work: a function of who can do it (:class:`LeaderHands`). Between generations the leader looks at the topics that
-its assignment rests on, and joins again when they have changed.
+its assignment rests on, and joins again when they have changed. A member with an endpoint asks who has what.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 
 from streamsrt.assignment.topics import Ends, TopicErrors, TopicsImage, TopicSpec
 from streamsrt.errors import StreamsError
+from streamsrt.membership.classic import endpoints
 from streamsrt.membership.classic import leading as leader
 from streamsrt.membership.classic import session as machine
 from streamsrt.membership.classic import state as states
@@ -45,6 +46,8 @@ from streamsrt.membership.values import (
 )
 from streamsrt.wire.schema import Message
 from streamsrt.wire.types import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
     HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -78,6 +81,7 @@ class ClassicStep:
 
     request: GroupRequest | None = None
     rebalance_request: RebalanceRequest | None = None
+    describe: DescribeGroupsRequest | None = None
     find_coordinator: bool = False
     events: tuple[Event, ...] = ()
     wake_at_ms: int | None = None
@@ -124,6 +128,7 @@ class ClassicMember:
         self._leading_wake_ms: int | None = None
         self._watching: _Watching | None = None
         self._watch_interval_ms = watch_interval_ms
+        self._asking = endpoints.Asking()
 
     @property
     def member_id(self) -> str:
@@ -183,6 +188,22 @@ class ClassicMember:
     def polled(self, at_ms: int) -> None:
         """When the processing thread was last seen alive. Called before every event."""
         self.session = machine.alive(self.session, at_ms)
+
+    # ----------------------------------------------------------------------------------------------------- endpoints
+
+    def described(self, response: Message, now_ms: int) -> ClassicStep:
+        """The answer to ``describe``."""
+        assert isinstance(response, DescribeGroupsResponse)
+        return self._heard_of_endpoints(endpoints.answered(self._asking, self.session, response, now_ms), now_ms)
+
+    def describe_failed(self, reason: str, now_ms: int) -> ClassicStep:
+        return self._heard_of_endpoints(endpoints.failed(self._asking, self.session, reason, now_ms), now_ms)
+
+    def _heard_of_endpoints(self, heard: endpoints.Heard, now_ms: int) -> ClassicStep:
+        self._asking = heard.asking
+        if heard.warning is not None:
+            log.warning("Group %s: %s", self.group_id, heard.warning)
+        return self._on(states.Tick() if heard.found is None else states.EndpointsFound(heard.found), now_ms)
 
     # ------------------------------------------------------------------------------------------------------- leading
 
@@ -270,7 +291,9 @@ class ClassicMember:
             names = watching.watch.names
             todo.work = lambda hands: hands.list_topics(names)
         look_at_ms = None if watching is None or watching.is_looking else watching.look_at_ms
-        times = [wake_at_ms(self.session), self._leading_wake_ms, look_at_ms]
+        self._asking, describe = endpoints.follow(self._asking, self.session, now_ms)
+        todo.describe = describe or todo.describe
+        times = [wake_at_ms(self.session), self._leading_wake_ms, look_at_ms, self._asking.ask_at_ms]
         todo.wake_at_ms = None if self.ended else min((time for time in times if time is not None), default=None)
         return todo
 

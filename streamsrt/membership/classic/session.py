@@ -42,6 +42,7 @@ from streamsrt.membership.classic.state import (
     TAKING_PART,
     Answered,
     CoordinatorFound,
+    EndpointsFound,
     GroupState,
     Happening,
     InFlight,
@@ -68,6 +69,7 @@ from streamsrt.membership.state import OffsetReport
 from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,
+    EndpointsChanged,
     EpochChanged,
     Event,
     HeartbeatRecovered,
@@ -207,6 +209,10 @@ def _leave(session: Session, event: Leave, now_ms: int) -> Change:
 
 def _wanted(session: Session, event: Wanted, now_ms: int) -> Change:
     return Change(_ask_to_join(session, event.reason, now_ms))
+
+
+def _endpoints_found(session: Session, event: EndpointsFound, now_ms: int) -> Change:
+    return Change(session, (EndpointsChanged(event.partitions),))
 
 
 # ------------------------------------------------------------------------------------------- what the network answers
@@ -591,5 +597,6 @@ _HANDLERS: dict[type, Callable[[Session, Any, int], Change]] = {
     Refused: _refused,
     Led: _led,
     Wanted: _wanted,
+    EndpointsFound: _endpoints_found,
     Tick: _tick,
 }

@@ -15,6 +15,7 @@ from streamsrt.membership.classic.values import NO_DIGEST, NO_GENERATION, Echo, 
 from streamsrt.membership.state import OffsetReport
 from streamsrt.membership.values import (
     NOTHING,
+    Answers,
     Command,
     Event,
     GroupMembership,
@@ -247,6 +248,13 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class EndpointsFound:
+    """Who has what, as the members of this generation say."""
+
+    partitions: Answers
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -263,6 +271,7 @@ Happening: TypeAlias = (
     | Refused
     | Led
     | Wanted
+    | EndpointsFound
     | Tick
 )
 """What the machine hears: commands, and the events above."""

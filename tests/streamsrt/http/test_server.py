@@ -17,6 +17,7 @@ from streamsrt.client.values import ClientConfig
 from streamsrt.errors import ConfigError
 from streamsrt.http.answers import Question
 from streamsrt.http.server import bound_socket
+from streamsrt.queries.errors import StreamsRebalancingError
 from tests.streamsrt.queries.test_application import KEYS, PATIENCE_S, Scene, wait_until
 from tests.system.processes import run_command
 
@@ -66,6 +67,38 @@ def test_any_instance_answers_for_all(scene: Scene) -> None:
         _check_the_position(servers[0])
         _check_mistakes(servers[0])
         _check_views(one, servers)
+
+
+def test_any_instance_of_a_classic_group_answers_for_all(scene: Scene) -> None:
+    scene.write(KEYS + KEYS)
+    classic = {"group_protocol": "classic", "session_timeout_ms": 6_000, "heartbeat_interval_ms": 200}
+    with contextlib.closing(started(scene, "one", **classic)) as one:
+        servers = [one.config.application_server]
+        with contextlib.closing(started(scene, "two", **classic)) as two:
+            servers.append(two.config.application_server)
+            wait_until(
+                lambda: _owners(one) == _owners(two) == set(servers), "each has a part, and knows the other one's"
+            )
+            wait_until(lambda: all(map(_keys_are_answered, servers)), "each answers for every key")
+            wait_until(lambda: all(map(_ranges_are_whole, servers)), "ranges are answered")
+            assert {each["host"] for each in get(servers[0], "/metadata")[1]["instances"]} == set(servers)
+        wait_until(lambda: _keys_are_answered(servers[0]), "the one that is left answers for every key")
+        wait_until(
+            lambda: [each["host"] for each in get(servers[0], "/metadata")[1]["instances"]] == servers[:1],
+            "it knows that it is alone",
+        )
+
+
+def _owners(streams: KafkaStreams) -> set[str]:
+    try:
+        return {str(streams.query_metadata_for_key("counts", key).active_host) for key in KEYS}
+    except StreamsRebalancingError:
+        return set()
+
+
+def _keys_are_answered(server: str) -> bool:
+    found = [get(server, f"/stores/counts/keys/{key}") for key in KEYS]
+    return all(status == 200 and body["value"] == 2 for status, body in found)
 
 
 def _ranges_are_whole(server: str) -> bool:

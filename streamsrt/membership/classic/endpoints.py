@@ -1,0 +1,225 @@
+"""Who answers queries in a classic group: what a member that serves queries asks of the coordinator, and what follows.
+
+1. Assignments carry no map of endpoints, which would grow with members times tasks. A member with an endpoint asks
+   DescribeGroups once in each generation, when its SyncGroup is answered and it has let go of what it must.
+2. An answer counts only if the group is stable and whatever can be read in it is of the generation of who asks: in a
+   rebalance brokers show old assignments, or none. Otherwise it is asked again after a growing pause.
+3. Before it asks there is a pause that the member's id decides and that grows with the group: members of a large one must
+   not all ask at once.
+4. Members whose words can't be read are left out.
+5. A map is told when it differs from the last one. Until then the last one holds.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, TypeAlias
+
+from streamsrt.assignment.topic_pattern import InvalidRegexError, matching
+from streamsrt.membership.classic.layout import decode_assignment, decode_subscription
+from streamsrt.membership.classic.state import GroupState, Session, TaskState
+from streamsrt.membership.classic.values import (
+    NO_GENERATION,
+    PROTOCOL_NAME,
+    ClassicAssignment,
+    ClassicSubscription,
+    Topology,
+)
+from streamsrt.membership.values import Answers, Endpoint, Partitions, Task, TopicPartition
+from streamsrt.wire.error_codes import ErrorCode, error_name
+from streamsrt.wire.types import DescribeGroupsRequest, DescribeGroupsResponse, StreamsGroupHeartbeatRequest
+
+STABLE: Final = "Stable"
+
+SPREAD_MS: Final = 1_000
+"""Within this time the members of a group ask that is small, or whose size is unknown."""
+SPREAD_PER_MEMBER_MS: Final = 10
+BACK_OFF_MS: Final = 500
+BACK_OFF_MAX_MS: Final = 30_000
+TRIES_TO_WARN: Final = 4
+"""So many answers that don't count are no news while a group rebalances."""
+
+Subtopology: TypeAlias = StreamsGroupHeartbeatRequest.Subtopology
+Group: TypeAlias = DescribeGroupsResponse.DescribedGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """``known``: the generation whose answer counted. ``tries``: answers since then that did not. ``told``: the last map."""
+
+    known: int = NO_GENERATION
+    ask_at_ms: int | None = None
+    is_asked: bool = False
+    tries: int = 0
+    members: int = 1
+    told: Answers | None = None
+
+
+class Asked(NamedTuple):
+    asking: Asking
+    request: DescribeGroupsRequest | None = None
+
+
+class Heard(NamedTuple):
+    """``found``: the map where it is another one than that which was told. ``warning``: for the log."""
+
+    asking: Asking
+    found: Answers | None = None
+    warning: str | None = None
+
+
+def follow(asking: Asking, session: Session, now_ms: int) -> Asked:
+    """After everything that happens to the session, and at ``ask_at_ms``."""
+    if not _is_settled(session):
+        return Asked(replace(asking, known=NO_GENERATION, ask_at_ms=None, tries=0))
+    if asking.known == session.generation or asking.is_asked:
+        return Asked(asking)
+    if asking.ask_at_ms is None:
+        return Asked(replace(asking, ask_at_ms=now_ms + _pause_ms(asking, session)))
+    if now_ms < asking.ask_at_ms:
+        return Asked(asking)
+    request = DescribeGroupsRequest(groups=[session.membership.group_id])
+    return Asked(replace(asking, ask_at_ms=None, is_asked=True), request)
+
+
+def answered(asking: Asking, session: Session, response: DescribeGroupsResponse, now_ms: int) -> Heard:
+    """What the coordinator says of the group. Whichever generation it was asked in, it counts if it is of this one."""
+    if not _is_settled(session):
+        return Heard(replace(asking, is_asked=False))
+    (group,) = response.groups
+    members = _readable(group.members)
+    why_not = _why_not(group, members, session)
+    if why_not is not None:
+        return failed(asking, session, why_not, now_ms)
+    found = _by_endpoint(members.values(), session.membership.topology)
+    known = Asking(known=session.generation, members=len(group.members), told=found)
+    return Heard(known, None if found == asking.told else found)
+
+
+def failed(asking: Asking, session: Session, reason: str, now_ms: int) -> Heard:
+    """No answer, or none that counts."""
+    asking = replace(asking, is_asked=False, tries=asking.tries + 1)
+    if not _is_settled(session):
+        return Heard(asking)
+    back_off_ms = min(BACK_OFF_MS << min(asking.tries - 1, 16), BACK_OFF_MAX_MS)
+    asking = replace(asking, ask_at_ms=now_ms + back_off_ms + _pause_ms(asking, session))
+    warning = None
+    if asking.tries == TRIES_TO_WARN:
+        warning = f"it is not known which instances answer queries: {reason}; this is tried again"
+    return Heard(asking, warning=warning)
+
+
+def _is_settled(session: Session) -> bool:
+    return (
+        session.membership.endpoint is not None
+        and not session.ended
+        and session.group is GroupState.IN
+        and session.tasks is TaskState.RUNNING
+        and session.synced_generation == session.generation
+        and session.rejoin is None
+        and not session.gone
+    )
+
+
+def _pause_ms(asking: Asking, session: Session) -> int:
+    spread_ms = max(SPREAD_MS, asking.members * SPREAD_PER_MEMBER_MS)
+    return zlib.crc32(session.member_id.encode()) * spread_ms >> 32
+
+
+# ---------------------------------------------------------------------------------------------------------- the answer
+
+
+class _Member(NamedTuple):
+    said: ClassicSubscription
+    told: ClassicAssignment
+
+
+def _readable(members: Iterable[DescribeGroupsResponse.DescribedGroupMember]) -> dict[str, _Member]:
+    found: dict[str, _Member] = {}
+    for member in members:
+        said = decode_subscription(bytes(member.member_metadata))
+        told = decode_assignment(bytes(member.member_assignment))
+        if isinstance(said, ClassicSubscription) and isinstance(told, ClassicAssignment):
+            found[member.member_id] = _Member(said, told)
+    return found
+
+
+def _why_not(group: Group, members: Mapping[str, _Member], session: Session) -> str | None:
+    """Why an answer does not count; None: it does."""
+    if group.error_code != ErrorCode.NONE:
+        said = f": {group.error_message}" if group.error_message else ""
+        return f"DescribeGroups is answered with {error_name(group.error_code)}{said}"
+    if group.group_state != STABLE or group.protocol_data != PROTOCOL_NAME:
+        return f"the group is in state {group.group_state!r} with protocol {group.protocol_data!r}"
+    if session.member_id not in members:
+        return "the group is described without this member"
+    others = sorted(name for name, member in members.items() if member.told.generation != session.generation)
+    if others:
+        return f"the assignment of member {others[0]} is not of generation {session.generation}"
+    return None
+
+
+def _by_endpoint(members: Iterable[_Member], topology: Topology) -> Answers:
+    members = tuple(members)
+    inputs = _Inputs.of(members, topology)
+    found: dict[Endpoint, tuple[Partitions, Partitions]] = {}
+    for said, told in members:
+        if said.endpoint is None:
+            continue
+        # Several members of one process have one endpoint.
+        active, standby = found.get(said.endpoint, (frozenset(), frozenset()))
+        standbys = frozenset(place for task in told.tasks.standby for place in inputs.of_task(task))
+        found[said.endpoint] = (active | told.assigned_partitions, standby | standbys)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """What a task reads. Leaders say it of active tasks only: ``read`` is all that they said, ``active`` the tasks that they
+    said it of. ``topics``: whatever the members read, that ``named`` topics of the topology are not."""
+
+    subtopologies: Mapping[str, Subtopology]
+    topics: frozenset[str]
+    read: Partitions
+    active: frozenset[Task]
+    _by_subtopology: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def of(cls, members: Iterable[_Member], topology: Topology) -> _Inputs:
+        read: set[TopicPartition] = set()
+        active: set[Task] = set()
+        topics: set[str] = set()
+        for said, told in members:
+            read |= told.assigned_partitions
+            active |= told.tasks.active
+            topics |= said.topics
+        topics.update(topic for topic, _ in read)
+        for part in topology.subtopologies:
+            topics.difference_update(_named(part))
+        parts = {part.subtopology_id: part for part in topology.subtopologies}
+        return cls(parts, frozenset(topics), frozenset(read), frozenset(active))
+
+    def of_task(self, task: Task) -> Iterable[TopicPartition]:
+        """Those of a task that nobody runs may be too many: topics with fewer partitions than its subtopology has tasks."""
+        name, partition = task
+        if name not in self._by_subtopology:
+            self._by_subtopology[name] = self._topics_of(name)
+        places = ((topic, partition) for topic in self._by_subtopology[name])
+        return (place for place in places if task not in self.active or place in self.read)
+
+    def _topics_of(self, subtopology_id: str) -> frozenset[str]:
+        part = self.subtopologies.get(subtopology_id)
+        if part is None:
+            return frozenset()
+        try:
+            matched = (matching(pattern, self.topics) for pattern in part.source_topic_regex)
+            return _named(part).union(*matched)
+        except InvalidRegexError:
+            # Nobody runs tasks of such a topology: these are of another one.
+            return frozenset()
+
+
+def _named(part: Subtopology) -> frozenset[str]:
+    return frozenset([*part.source_topics, *(topic.name for topic in part.repartition_source_topics)])
