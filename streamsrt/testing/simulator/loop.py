@@ -78,6 +78,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 continue
             if host is not None:
                 if host.is_dead:
+                    _never_run(handle)
                     continue
                 if host.is_frozen:
                     host.held.append((handle, host))
@@ -150,6 +151,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def close(self) -> None:
         self._closed = True
+        for handle, _ in self._ready:
+            _never_run(handle)
         self._ready.clear()
         self._timers.clear()
 
@@ -176,3 +179,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
         return [(0, 0, 0, "", (host, port))]
+
+
+def _never_run(handle: asyncio.Handle) -> None:
+    """Closes the coroutine that another thread handed over: nobody awaits it."""
+    callback = handle._callback  # type: ignore[attr-defined]
+    for cell in getattr(callback, "__closure__", None) or ():
+        if asyncio.iscoroutine(cell.cell_contents):
+            cell.cell_contents.close()
