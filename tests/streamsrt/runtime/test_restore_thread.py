@@ -377,7 +377,6 @@ def test_tasks_are_closed_and_promoted_while_they_are_restored(make_rig: MakeRig
     two.start(Tasks(standby=two.tasks(0)))
     two.start(Tasks(active=two.tasks(0)))
     restored(two, "active running")
-    assert two.manager.restored_records
     beside.write(("in", 0), [(b"a", number(1))])
     assert two.move() == 1
     two.commit()
