@@ -185,7 +185,8 @@ class _HandOver:
         waiting = []
         for piece in left:
             tasks = self._lead_tasks(piece)
-            if tasks and tasks <= self._owned and not self._runs_behind(piece, left[piece]):
+            is_leads = tasks <= self._owned or self._is_same(piece, left[piece])
+            if tasks and is_leads and not self._runs_behind(piece, left[piece]):
                 taken.append(piece)
             elif tasks:
                 waiting.append(piece)
@@ -199,6 +200,12 @@ class _HandOver:
             free -= not piece.bundle.is_whole
             (taken if self._is_warm(piece, left[piece], behind) else warming).append(piece)
         return taken, warming
+
+    def _is_same(self, piece: _Piece, epoch: int) -> bool:
+        """Whether the piece differs in other versions only."""
+        tasks = piece.tasks(epoch, self._counts[epoch])
+        same = all(self._versions.is_of_lead(epoch, task.subtopology_id) for task in tasks)
+        return same and tasks == self._lead_tasks(piece)
 
     def _runs_behind(self, piece: _Piece, epoch: int) -> bool:
         """Whether members with this older version have tasks of the piece that are not the lead's as well."""

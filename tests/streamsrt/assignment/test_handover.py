@@ -159,3 +159,11 @@ def test_no_process_has_tasks_of_two_versions_of_a_partition() -> None:
     group = Group(NEW, OLD).add("a", 0, tasks("01"), {}, process="p").add("b", 0, tasks("23"), {}, process="q")
     group.add("c", 1, at={}, process="p").add("d", 1, at={}, process="q")
     assert group.targets() == {"a": tasks("01"), "b": tasks("23"), "c": NO_TASKS, "d": tasks(warmup="01")}
+
+
+def test_what_differs_from_a_third_version_only_is_given_to_no_member_with_the_second_one() -> None:
+    group = Group(NEW, NEW, OLD).add("a", 0, tasks("0"), {}).add("b", 1, tasks("1"), {}).add("c", 2, at={})
+    found = group.targets()
+    assert found == {"a": tasks("0"), "b": tasks("1"), "c": tasks("23")}
+    again = Group(NEW, NEW, OLD).add("a", 0, tasks("0"), {}).add("b", 1, tasks("1"), {}).add("c", 2, found["c"], {})
+    assert again.targets() == found

@@ -21,6 +21,7 @@ from tests.streamsrt.membership.classic.life import live
 @example(seed=34)
 @example(seed=105)
 @example(seed=194)
+@example(seed=3248)
 @example(seed=5006)
 def test_whatever_happens_no_partition_is_processed_twice_and_the_group_settles(seed: int) -> None:
     live(Random(seed))
