@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
+from streamsrt.membership.classic.telling import Outcome
+from streamsrt.membership.classic.values import Joined
+from tests.streamsrt.membership.classic import warm_takers
 from tests.streamsrt.membership.classic.group_model import VERSIONS, GroupModel, Player
 
 PROCESSES = ("01", "02", "03", "04")
 NEWEST_EPOCH = len(VERSIONS) - 1
+
+
+class WarmGroup(GroupModel):
+    """What each leader decides is looked at."""
+
+    def lead(self, player: Player, generation: int, joined: Sequence[Joined]) -> Outcome:
+        outcome = super().lead(player, generation, joined)
+        if self.settings.num_warmup_replicas:
+            warm_takers.check(generation, joined, outcome, self.settings)
+        return outcome
 
 
 class Life:
@@ -19,7 +32,7 @@ class Life:
         self.troubles = random.choice([0.0, 0.05, 0.3])
         self.laziness = random.choice([0.2, 0.6, 0.9])
         self.statics = random.choice([0.0, 0.5, 1.0])
-        self.model = GroupModel(
+        self.model = WarmGroup(
             standbys=random.choice([0, 0, 1]), warmups=random.choice([0, 2, 4]), join_version=random.choice([7, 9])
         )
         self.newest = random.randrange(NEWEST_EPOCH)
