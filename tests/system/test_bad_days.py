@@ -146,8 +146,9 @@ def test_a_source_topic_grows_while_it_is_read(
         cluster.wait_all_committed(application_id, "words")
         grow(cluster, "words", 2)
         cluster.write("words", rows(5), 2, partition=1)
+        app.wait_running(tasks=2)
+        wait_until(lambda: len(cluster.ends("words")) == 2, "every broker knows of the new partition")
         cluster.wait_all_committed(application_id, "words")
-        assert len(app.progress["tasks"]) == 2
         assert app.terminate() == 0
     assert Counter(record.value for record in cluster.read("loud")) == Counter(
         (row.value or b"").upper() for row in rows(3) + rows(5)
