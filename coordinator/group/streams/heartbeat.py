@@ -19,7 +19,7 @@ from coordinator.group.streams.assignment import bump_record, older_configuratio
 from coordinator.group.streams.creation import creation_detail, next_creation, raised_retention
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, leave
 from coordinator.group.streams.holders import holders
-from coordinator.group.streams.preflight import check_update, forbidden_topics, unauthorized_detail
+from coordinator.group.streams.preflight import check_update, forbidden_topics
 from coordinator.group.streams.records import (
     current_record,
     member_record,
@@ -42,6 +42,7 @@ from streamsrt.assignment.configuration import (
     configure,
 )
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED, Current, MemberState, reconcile
+from streamsrt.assignment.refused_update import epoch_behind, epoch_too_far_ahead, same_epoch, unauthorized
 from streamsrt.assignment.targets import only
 from streamsrt.assignment.tasks import NO_TASKS, Tasks
 from streamsrt.assignment.topics import TopicsImage
@@ -282,25 +283,13 @@ class _Heartbeat:
             return self._write_topology()
         if requested.epoch == known.epoch:
             if not requested.has_same_metadata(known):
-                raise Refused(
-                    ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
-                    f"The topology differs from the one of group {self.group.group_id}, though both have topology "
-                    f"epoch {known.epoch}. Set topology.epoch to {known.epoch + 1} to update the group's topology.",
-                )
+                raise Refused(*same_epoch(self.group.group_id, known.epoch))
             self._check_digest(known)
             return known
         if requested.epoch < known.epoch:
-            raise Refused(
-                ErrorCode.STREAMS_TOPOLOGY_FENCED,
-                f"Topology epoch {requested.epoch} is behind the topology epoch {known.epoch} of group "
-                f"{self.group.group_id}: the group already runs a newer topology.",
-            )
+            raise Refused(*epoch_behind(self.group.group_id, requested.epoch, known.epoch))
         if requested.epoch > known.epoch + 1:
-            raise Refused(
-                ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
-                f"Topology epoch {requested.epoch} is too far ahead of the topology epoch {known.epoch} of group "
-                f"{self.group.group_id}: the next one is {known.epoch + 1}.",
-            )
+            raise Refused(*epoch_too_far_ahead(self.group.group_id, requested.epoch, known.epoch))
         return self._write_topology()
 
     def _check_digest(self, known: Topology) -> None:
@@ -451,7 +440,7 @@ class _Heartbeat:
         missing = configuration.to_create
         forbidden = forbidden_topics(missing, self.context)
         if forbidden:
-            return f"; {unauthorized_detail(forbidden)}"
+            return f"; {unauthorized(forbidden)}"
         known = self.before.soft.creation
         creation, effect = next_creation(known, self.group.group_id, missing, self.now_ms)
         if creation is not known:

@@ -32,10 +32,10 @@ from typing import TypeAlias
 
 from streamsrt.assignment.configuration import (
     MISSING_INTERNAL_TOPICS,
-    MISSING_SOURCE_TOPICS,
     Configuration,
     configure,
 )
+from streamsrt.assignment.refused_update import Refusal, could_not_run, creation_problem, topics_problem, unauthorized
 from streamsrt.assignment.targets import AssignedTwiceError
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 from streamsrt.assignment.topics import NO_TOPIC_ID, NO_TOPICS, TopicImage, TopicsImage, TopicSpec
@@ -49,7 +49,7 @@ from streamsrt.membership.classic.placing import (
 )
 from streamsrt.membership.classic.telling import LeaderSettings, Outcome, Plan, told
 from streamsrt.membership.classic.values import Joined
-from streamsrt.membership.classic.verdicts import Refusal, Verdicts, refusals, verdicts_on
+from streamsrt.membership.classic.verdicts import Verdicts, refusals, verdicts_on
 from streamsrt.membership.classic.view import Memory, Version, View, view_of
 from streamsrt.membership.values import TopicPartition
 from streamsrt.wire.error_codes import ErrorCode
@@ -309,8 +309,7 @@ def _configure(leading: Leading, now_ms: int) -> Step:
     configuration = configure(leading.view.texts[lead.digest], leading.image)
     problem = configuration.problem
     if problem is not None and problem.is_fatal and leading.is_update:
-        remedy = _CREATE_SOURCES if problem.status_code == MISSING_SOURCE_TOPICS else _FIT_PARTITIONS
-        return _refuse_update(leading, f"{problem.detail.rstrip('.')}. {remedy}", now_ms)
+        return _refuse_update(leading, topics_problem(problem), now_ms)
     if configuration.to_create and leading.created is None and now_ms >= leading.memory.create_at_ms:
         return _await(leading, CreateTopics(configuration.to_create))
     if problem is not None and leading.is_update:
@@ -329,11 +328,7 @@ def _refuse_update(leading: Leading, problem: str, now_ms: int) -> Step:
     version, group = leading.version, leading.verdicts.group
     assert version is not None
     assert group is not None
-    refusal = Refusal(
-        ErrorCode.STREAMS_INVALID_TOPOLOGY,
-        f"Topology epoch {version.epoch} can't replace topology epoch {group.epoch} of group {leading.settings.group_id}, "
-        f"which continues unchanged. {problem}",
-    )
+    refusal = could_not_run(leading.settings.group_id, version.epoch, group.epoch, problem)
     names = [m.member_id for m in leading.view.members if m.version == version]
     return _refuse(leading, names, refusal, now_ms)
 
@@ -374,9 +369,9 @@ def _with_created(image: TopicsImage, created: Mapping[str, int] | None) -> Topi
 
 
 def _creation_detail(errors: Mapping[str, tuple[int, str]]) -> str:
-    unauthorized = [name for name, (code, _) in errors.items() if code in _UNAUTHORIZED]
-    if unauthorized:
-        return f"; Unauthorized to CREATE on topics {', '.join(unauthorized)}."
+    forbidden = [name for name, (code, _) in errors.items() if code in _UNAUTHORIZED]
+    if forbidden:
+        return f"; {unauthorized(forbidden)}"
     listed = ", ".join(f"{name} ({message.rstrip('. ')})" for name, (_, message) in errors.items())
     return f"; Creation failed: {listed}."
 
@@ -384,8 +379,7 @@ def _creation_detail(errors: Mapping[str, tuple[int, str]]) -> str:
 def _cannot_be_made(errors: Mapping[str, tuple[int, str]]) -> str:
     if any(code in _UNAUTHORIZED for code, _ in errors.values()):
         return _creation_detail(errors).removeprefix("; ")
-    listed = "; ".join(f"{name}: {message.rstrip('. ')}" for name, (_, message) in errors.items())
-    return f"Internal topics can't be made: {listed}. Correct what the topology asks for and start this version again."
+    return creation_problem({name: message for name, (_, message) in errors.items()})
 
 
 _UNAUTHORIZED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
@@ -396,12 +390,6 @@ _FINAL = _UNAUTHORIZED | {
     ErrorCode.INVALID_CONFIG,
     ErrorCode.POLICY_VIOLATION,
 }
-_CREATE_SOURCES = "Create them, or correct the names in the topology, and start this version again."
-_FIT_PARTITIONS = (
-    "Topics that are joined, and internal topics that exist already, need the same number of partitions. Give the topics "
-    "the counts that they need, or give the store or repartition step another name, so that it gets its own topic, and "
-    "start this version again."
-)
 
 
 # --------------------------------------------------------------------------------------------------- what they are told

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 from streamsrt.assignment.assignor import AssignorSettings
 from streamsrt.assignment.configuration import Configuration, metadata_hash
 from streamsrt.assignment.patterns import resolve
+from streamsrt.assignment.refused_update import Refusal
 from streamsrt.assignment.tasks import NO_TASKS, Tasks
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.assignment.topology import Topology
 from streamsrt.membership.classic.layout import encode_assignment
 from streamsrt.membership.classic.placing import inputs_of, source_partitions
 from streamsrt.membership.classic.values import NO_DIGEST, ClassicAssignment
-from streamsrt.membership.classic.verdicts import Refusal, is_stale
+from streamsrt.membership.classic.verdicts import is_stale
 from streamsrt.membership.classic.view import Given, Memory, Participant, Version, View, wire_tasks_of
 from streamsrt.membership.values import Status, StatusCode
 from streamsrt.wire.error_codes import ErrorCode

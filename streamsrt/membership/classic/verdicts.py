@@ -15,17 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from streamsrt.assignment.refused_update import Refusal, epoch_behind, epoch_too_far_ahead, same_epoch
 from streamsrt.membership.classic.view import Participant, Version, View
-from streamsrt.wire.error_codes import ErrorCode
-
-
-class Refusal(NamedTuple):
-    """Why a member can't be part of the group: the protocol's error code, and what it is told."""
-
-    code: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +64,9 @@ def _refusal(member: Participant, group: Version, group_id: str, taken_from: Ver
     if mine == group or mine.epoch == group.epoch + 1:
         return None
     if mine.epoch == group.epoch:
-        return Refusal(
-            ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
-            f"The topology differs from the one of group {group_id}, though both have topology epoch {group.epoch}. Set "
-            f"topology.epoch to {group.epoch + 1} to update the group's topology.",
-        )
+        return same_epoch(group_id, group.epoch)
     if mine.epoch > group.epoch:
-        return Refusal(
-            ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
-            f"Topology epoch {mine.epoch} is too far ahead of the topology epoch {group.epoch} of group {group_id}: the "
-            f"next one is {group.epoch + 1}.",
-        )
+        return epoch_too_far_ahead(group_id, mine.epoch, group.epoch)
     if member.held or member.echo is not None or mine == taken_from:
         return None
-    return Refusal(
-        ErrorCode.STREAMS_TOPOLOGY_FENCED,
-        f"Topology epoch {mine.epoch} is behind the topology epoch {group.epoch} of group {group_id}: the group already "
-        "runs a newer topology.",
-    )
+    return epoch_behind(group_id, mine.epoch, group.epoch)

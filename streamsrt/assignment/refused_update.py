@@ -1,0 +1,76 @@
+"""Why a member, or the topology that it brings, can't be part of a group: code and text, the same whoever leads the group.
+
+Each text says what is wrong, what holds in the group instead, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from streamsrt.assignment.configuration import MISSING_SOURCE_TOPICS, TopicProblem
+from streamsrt.wire.error_codes import ErrorCode
+
+_CREATE_SOURCES = "Create them, or correct the names in the topology, and start this version again."
+_FIT_PARTITIONS = (
+    "Topics that are joined, and internal topics that exist already, need the same number of partitions. Give the topics "
+    "the counts that they need, or give the store or repartition step another name, so that it gets its own topic, and "
+    "start this version again."
+)
+
+
+class Refusal(NamedTuple):
+    """Why a member can't be part of the group: the protocol's error code, and what it is told."""
+
+    code: ErrorCode
+    text: str
+
+
+def same_epoch(group_id: str, epoch: int) -> Refusal:
+    """The member's topology is another one than the group's, under the group's epoch."""
+    return Refusal(
+        ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
+        f"The topology differs from the one of group {group_id}, though both have topology epoch {epoch}. Set "
+        f"topology.epoch to {epoch + 1} to update the group's topology.",
+    )
+
+
+def epoch_behind(group_id: str, epoch: int, known: int) -> Refusal:
+    return Refusal(
+        ErrorCode.STREAMS_TOPOLOGY_FENCED,
+        f"Topology epoch {epoch} is behind the topology epoch {known} of group {group_id}: the group already runs a newer "
+        "topology.",
+    )
+
+
+def epoch_too_far_ahead(group_id: str, epoch: int, known: int) -> Refusal:
+    return Refusal(
+        ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
+        f"Topology epoch {epoch} is too far ahead of the topology epoch {known} of group {group_id}: the next one is "
+        f"{known + 1}.",
+    )
+
+
+def could_not_run(group_id: str, epoch: int, known: int, problem: str) -> Refusal:
+    """An update whose members would be left without tasks."""
+    return Refusal(
+        ErrorCode.STREAMS_INVALID_TOPOLOGY,
+        f"Topology epoch {epoch} can't replace topology epoch {known} of group {group_id}, which continues unchanged. "
+        f"{problem}",
+    )
+
+
+def topics_problem(problem: TopicProblem) -> str:
+    """What is wrong with topics that the coordinator can't cure, and how they are mended."""
+    remedy = _CREATE_SOURCES if problem.status_code == MISSING_SOURCE_TOPICS else _FIT_PARTITIONS
+    return f"{problem.detail.rstrip('.')}. {remedy}"
+
+
+def creation_problem(reasons: Mapping[str, str]) -> str:
+    """Why internal topics can't be made, by their names."""
+    listed = "; ".join(f"{name}: {reason.rstrip('. ')}" for name, reason in reasons.items())
+    return f"Internal topics can't be made: {listed}. Correct what the topology asks for and start this version again."
+
+
+def unauthorized(names: Iterable[str]) -> str:
+    return f"Unauthorized to CREATE on topics {', '.join(names)}."
