@@ -13,6 +13,7 @@ Values in, values out. Of ours it imports :mod:`streamsrt.wire` only. The same g
 - ``progress``          how far processes are with the state of tasks, by the offsets that their members reported
 - ``reconcile``         moves one member a step towards its target, as set algebra
 - ``refused_update``    why a member, or the topology that it brings, can't be part of a group: code and text
+- ``status_code``       the status codes of KIP-1071
 - ``sticky``            the assignor ``sticky``: few moves, equal loads
 - ``targets``           what holds for the target of every group: which assignor makes it, and no task twice in a process
 - ``tasks``             tasks as values: who runs what, in which role, and how that stands in messages

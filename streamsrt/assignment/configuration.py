@@ -16,29 +16,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from streamsrt.assignment.patterns import resolve
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.topics import NO_TOPIC_ID, TopicsImage, TopicSpec
 from streamsrt.assignment.topology import Subtopology, Topology
-
-STALE_TOPOLOGY = 0
-MISSING_SOURCE_TOPICS = 1
-INCORRECTLY_PARTITIONED_TOPICS = 2
-MISSING_INTERNAL_TOPICS = 3
-SHUTDOWN_APPLICATION = 4
-ASSIGNMENT_DELAYED = 5
-MISSING_CLIENT_TAGS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class TopicProblem:
     """Why no task can be assigned: a status code of the heartbeat response with its text."""
 
-    status_code: int
+    status_code: StatusCode
     detail: str
 
     @property
     def is_fatal(self) -> bool:
         """Whether a member ends that is told of it, at once or after a while; the coordinator can't cure it."""
-        return self.status_code != MISSING_INTERNAL_TOPICS
+        return self.status_code != StatusCode.MISSING_INTERNAL_TOPICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +72,20 @@ def configure(topology: Topology, image: TopicsImage, is_visible: Callable[[str]
     missing = sorted({n for part in resolved.subtopologies for n in part.source_topics if n not in image})
     problem = None
     if missing or resolution.unmatched:
-        problem = TopicProblem(MISSING_SOURCE_TOPICS, _missing_detail(missing, resolution.unmatched))
+        problem = TopicProblem(StatusCode.MISSING_SOURCE_TOPICS, _missing_detail(missing, resolution.unmatched))
     elif resolution.contested is not None:
-        problem = TopicProblem(INCORRECTLY_PARTITIONED_TOPICS, _contested_detail(*resolution.contested))
+        problem = TopicProblem(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, _contested_detail(*resolution.contested))
     if problem is not None:
         return Configuration(topology, resolved, digest, problem, runnable=_runnable(resolved, image))
     try:
         counts = _partition_counts(resolved, image)
         to_create = _missing_internal_topics(resolved, image, counts)
     except _Mismatch as mismatch:
-        problem = TopicProblem(INCORRECTLY_PARTITIONED_TOPICS, str(mismatch))
+        problem = TopicProblem(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, str(mismatch))
         return Configuration(topology, resolved, digest, problem, runnable=_runnable(resolved, image))
     if to_create:
         detail = f"Internal topics are missing: {', '.join(spec.name for spec in to_create)}"
-        problem = TopicProblem(MISSING_INTERNAL_TOPICS, detail)
+        problem = TopicProblem(StatusCode.MISSING_INTERNAL_TOPICS, detail)
     tasks = {part.id: _largest(part.input_topics, counts) for part in resolved.subtopologies}
     runnable = _runnable(resolved, image) if to_create else {}
     return Configuration(topology, resolved, digest, problem, tasks, counts, to_create, runnable)

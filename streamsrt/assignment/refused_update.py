@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from streamsrt.assignment.configuration import MISSING_SOURCE_TOPICS, TopicProblem
+from streamsrt.assignment.configuration import TopicProblem
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.wire.error_codes import ErrorCode
 
 _CREATE_SOURCES = "Create them, or correct the names in the topology, and start this version again."
@@ -62,7 +63,7 @@ def could_not_run(group_id: str, epoch: int, known: int, problem: str) -> Refusa
 
 def topics_problem(problem: TopicProblem) -> str:
     """What is wrong with topics that the coordinator can't cure, and how they are mended."""
-    remedy = _CREATE_SOURCES if problem.status_code == MISSING_SOURCE_TOPICS else _FIT_PARTITIONS
+    remedy = _CREATE_SOURCES if problem.status_code == StatusCode.MISSING_SOURCE_TOPICS else _FIT_PARTITIONS
     return f"{problem.detail.rstrip('.')}. {remedy}"
 
 

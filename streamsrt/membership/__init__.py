@@ -8,6 +8,7 @@
 - ``requests``           the requests of a member: what a heartbeat carries, and when task offsets are reported
 - ``session``            the member's half of KIP-1071 as a pure state machine: ``step(session, event, now_ms) ->
                          Step``
+- ``session_events``     what a membership hears in either protocol: the events that both sessions share
 - ``state``              what a member knows (``Session``), what can happen to it, and what follows (``Step``): values
                          only
 - ``statuses``           what the statuses of a heartbeat's answer mean for whoever runs the application: why nothing

@@ -11,6 +11,7 @@ import logging
 from streamsrt.errors import StreamsError
 from streamsrt.membership import session as machine
 from streamsrt.membership import state as states
+from streamsrt.membership.session_events import OwnedReported, Refused, RequestFailed, Tick
 from streamsrt.membership.state import MEMBER_STATES, MemberState, OffsetReport, Session, Step
 from streamsrt.membership.statuses import instance_id_taken_text, passes_by_itself, status_text
 from streamsrt.membership.values import (
@@ -64,7 +65,7 @@ class Member:
     def command(self, command: Command, seen: int, now_ms: int) -> Step:
         """``seen``: how many events the processing thread had taken when it sent the command."""
         if isinstance(command, ReportOwned):
-            return self._step(states.OwnedReported(command.tasks, seen), now_ms)
+            return self._step(OwnedReported(command.tasks, seen), now_ms)
         return self._step(command, now_ms)
 
     def coordinator_found(self, version: int, now_ms: int) -> Step:
@@ -76,13 +77,13 @@ class Member:
         return self._step(states.Answered(response), now_ms)
 
     def request_failed(self, reason: str, now_ms: int) -> Step:
-        return self._step(states.RequestFailed(reason), now_ms)
+        return self._step(RequestFailed(reason), now_ms)
 
     def refused(self, error: StreamsError, now_ms: int) -> Step:
-        return self._step(states.Refused(error), now_ms)
+        return self._step(Refused(error), now_ms)
 
     def tick(self, now_ms: int) -> Step:
-        return self._step(states.Tick(), now_ms)
+        return self._step(Tick(), now_ms)
 
     def polled(self, at_ms: int) -> None:
         """When the processing thread was last seen alive. Called before every event."""

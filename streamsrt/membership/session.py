@@ -29,9 +29,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import StreamsError
 from streamsrt.membership.errors import refusal, with_missing_right
 from streamsrt.membership.requests import caught_up_warmups, heartbeat, leave_request
+from streamsrt.membership.session_events import OwnedReported, Refused, RequestFailed, Tick
 from streamsrt.membership.state import (
     HEARTBEAT_STATES,
     MEMBER_STATES,
@@ -42,13 +44,9 @@ from streamsrt.membership.state import (
     MemberState,
     Occurrence,
     OffsetReport,
-    OwnedReported,
-    Refused,
-    RequestFailed,
     Response,
     Session,
     Step,
-    Tick,
 )
 from streamsrt.membership.values import (
     NOTHING,
@@ -71,7 +69,6 @@ from streamsrt.membership.values import (
     SourceTopicsMissing,
     Status,
     StatusChanged,
-    StatusCode,
     Task,
     Tasks,
     TasksLost,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
 
-from streamsrt.errors import StreamsError
+from streamsrt.membership.session_events import OwnedReported, Refused, RequestFailed, Tick
 from streamsrt.membership.values import NOTHING, Command, Event, GroupMembership, Leave, Status, Task, Tasks
 from streamsrt.wire import types
 
@@ -113,14 +113,6 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnedReported:
-    """A ReportOwned of a processing thread that had heard of the first ``seen`` events when it sent it."""
-
-    tasks: Tasks
-    seen: int
-
-
-@dataclass(frozen=True, slots=True)
 class CoordinatorFound:
     """There is a connection to the coordinator, which serves the heartbeat up to this version."""
 
@@ -130,25 +122,6 @@ class CoordinatorFound:
 @dataclass(frozen=True, slots=True)
 class Answered:
     response: Response
-
-
-@dataclass(frozen=True, slots=True)
-class RequestFailed:
-    """No answer: timeout, disconnect, no coordinator to be found."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The broker can't serve this client at all."""
-
-    error: StreamsError
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Time has passed."""
 
 
 Occurrence: TypeAlias = Command | OwnedReported | CoordinatorFound | Answered | RequestFailed | Refused | Tick

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from streamsrt.membership.values import Status, StatusCode
+from streamsrt.assignment.status_code import StatusCode
+from streamsrt.membership.values import Status
 
 ADVICE: Mapping[StatusCode, str] = MappingProxyType(
     {

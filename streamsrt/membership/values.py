@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Literal, TypeAlias
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import StreamsError
 from streamsrt.wire import types
 
@@ -132,18 +132,6 @@ Command: TypeAlias = Join | ReportOwned | SetTaskOffsets | RequestShutdown | Lea
 
 
 # ------------------------------------------------------------------------------------------------------------- events
-
-
-class StatusCode(IntEnum):
-    """What a heartbeat's answer says of the group without being an error."""
-
-    STALE_TOPOLOGY = 0
-    MISSING_SOURCE_TOPICS = 1
-    INCORRECTLY_PARTITIONED_TOPICS = 2
-    MISSING_INTERNAL_TOPICS = 3
-    SHUTDOWN_APPLICATION = 4
-    ASSIGNMENT_DELAYED = 5
-    MISSING_CLIENT_TAGS = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,16 +33,10 @@ from coordinator.group.streams.task_offsets import has_caught_up, with_report
 from coordinator.group.streams.validation import JOIN, check_owned, check_request, owned_tasks, requested_topology
 from coordinator.group.values import Effect, GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate
 from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
-from streamsrt.assignment.configuration import (
-    ASSIGNMENT_DELAYED,
-    MISSING_CLIENT_TAGS,
-    SHUTDOWN_APPLICATION,
-    STALE_TOPOLOGY,
-    Configuration,
-    configure,
-)
+from streamsrt.assignment.configuration import Configuration, configure
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED, Current, MemberState, reconcile
 from streamsrt.assignment.refused_update import epoch_behind, epoch_too_far_ahead, same_epoch, unauthorized
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.targets import only
 from streamsrt.assignment.tasks import NO_TASKS, Tasks
 from streamsrt.assignment.topics import TopicsImage
@@ -131,7 +125,7 @@ class _Heartbeat:
     def decide(self, requested: Topology | None) -> GroupDecision:
         admitted = self._admit()
         member, needs_bump = self._update_member(admitted, requested)
-        statuses: list[tuple[int, str]] = []
+        statuses: list[tuple[StatusCode, str]] = []
         topology = self._take_topology(requested)
         self._forget_other_tasks(admitted, member)
         self._take_offsets()
@@ -140,7 +134,7 @@ class _Heartbeat:
                 f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch "
                 f"{topology.epoch}."
             )
-            statuses.append((STALE_TOPOLOGY, detail))
+            statuses.append((StatusCode.STALE_TOPOLOGY, detail))
         configuration = self._configure(topology)
         if self.topology_updated:
             self._preflight(member, configuration)
@@ -151,7 +145,7 @@ class _Heartbeat:
         self._bump_epoch(configuration, needs_bump or self.topology_updated or self._has_caught_up())
         target, target_epoch, delay = self._target(member, configuration)
         if delay:
-            statuses.append((ASSIGNMENT_DELAYED, delay))
+            statuses.append((StatusCode.ASSIGNMENT_DELAYED, delay))
         old = self.before.current.get(member.member_id, NEVER_ASSIGNED)
         current = self._reconcile(member, target, target_epoch)
         self._remember(member)
@@ -456,7 +450,7 @@ class _Heartbeat:
         if asked is not None and (rights is None or all(map(rights.may_create, asked.settings_ms))):
             self.effects.append(asked)
 
-    def _problems(self, member: Member, configuration: Configuration) -> list[tuple[int, str]]:
+    def _problems(self, member: Member, configuration: Configuration) -> list[tuple[StatusCode, str]]:
         statuses = []
         problem = configuration.problem
         creation_problem = self._create(configuration)
@@ -469,14 +463,14 @@ class _Heartbeat:
                 f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. Configure them "
                 "via 'client.tag.<tagKey>' in your Streams config."
             )
-            statuses.append((MISSING_CLIENT_TAGS, detail))
+            statuses.append((StatusCode.MISSING_CLIENT_TAGS, detail))
         requested_by = self._soft().shutdown_requested_by
         if requested_by is not None:
             detail = (
                 f"Streams group member {requested_by} encountered a fatal error and requested a shutdown for the "
                 "entire application."
             )
-            statuses.append((SHUTDOWN_APPLICATION, detail))
+            statuses.append((StatusCode.SHUTDOWN_APPLICATION, detail))
         return statuses
 
     def _decision(
@@ -485,7 +479,7 @@ class _Heartbeat:
         old: Current,
         current: Current,
         configuration: Configuration,
-        statuses: list[tuple[int, str]],
+        statuses: list[tuple[StatusCode, str]],
     ) -> GroupDecision:
         request = self.request
         tasks_changed = self.joins or current.assigned != old.assigned

@@ -10,6 +10,7 @@ from coordinator.group.settings import INT32_MAX
 from coordinator.group.streams.state import Endpoint, Member, StreamsGroup
 from streamsrt.assignment.configuration import Configuration
 from streamsrt.assignment.reconcile import Current
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.tasks import TaskId, Tasks, grouped, wire_tasks
 from streamsrt.assignment.topology import Topology
 from streamsrt.wire.types import StreamsGroupHeartbeatResponse as Response
@@ -28,7 +29,7 @@ def heartbeat_response(
     current: Current,
     *,
     config: StreamsGroupConfig,
-    statuses: Iterable[tuple[int, str]],
+    statuses: Iterable[tuple[StatusCode, str]],
     tasks: Tasks | None,
     endpoint_epoch: int,
     endpoints: list[Response.EndpointToPartitions] | None,

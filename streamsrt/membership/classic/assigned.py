@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import StreamsError
 from streamsrt.membership.classic.layout import decode_assignment
 from streamsrt.membership.classic.state import Session
 from streamsrt.membership.classic.values import NO_GENERATION, ClassicAssignment, Echo, Unreadable
 from streamsrt.membership.errors import refusal, with_missing_right
-from streamsrt.membership.values import NOTHING, Status, StatusCode, UnknownStatus
+from streamsrt.membership.values import NOTHING, Status, UnknownStatus
 from streamsrt.wire.error_codes import ErrorCode
 
 FIRST_VERSION_THAT_TELLS_A_LEADER = 9

@@ -16,8 +16,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Topology, Unreadable
-from streamsrt.membership.values import Endpoint, Status, StatusCode, Task, Tasks, TopicPartition, UnknownStatus
+from streamsrt.membership.values import Endpoint, Status, Task, Tasks, TopicPartition, UnknownStatus
 from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from streamsrt.wire.messages import decode, decode_consumer_protocol, encode, encode_record_value
 from streamsrt.wire.primitives import DecodeError

@@ -30,12 +30,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from streamsrt.assignment.configuration import (
-    MISSING_INTERNAL_TOPICS,
-    Configuration,
-    configure,
-)
+from streamsrt.assignment.configuration import Configuration, configure
 from streamsrt.assignment.refused_update import Refusal, could_not_run, creation_problem, topics_problem, unauthorized
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.targets import AssignedTwiceError
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks
 from streamsrt.assignment.topics import NO_TOPIC_ID, NO_TOPICS, TopicImage, TopicsImage, TopicSpec
@@ -51,6 +48,7 @@ from streamsrt.membership.classic.telling import LeaderSettings, Outcome, Plan, 
 from streamsrt.membership.classic.values import Joined
 from streamsrt.membership.classic.verdicts import Verdicts, refusals, verdicts_on
 from streamsrt.membership.classic.view import Memory, Version, View, view_of
+from streamsrt.membership.session_events import Tick
 from streamsrt.membership.values import TopicPartition
 from streamsrt.wire.error_codes import ErrorCode
 
@@ -107,11 +105,6 @@ class EndOffsetsListed:
     """Those that are known, of both kinds; none after a failure."""
 
     offsets: Mapping[TopicPartition, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Time has passed."""
 
 
 Event: TypeAlias = TopicsListed | TopicsUnknown | TopicsCreated | EndOffsetsListed | Tick
@@ -478,7 +471,7 @@ def _rejoin_after(
     """When the leader joins again though nobody else does."""
     due = []
     problem = configuration.problem
-    if leading.postponed or (problem is not None and problem.status_code == MISSING_INTERNAL_TOPICS):
+    if leading.postponed or (problem is not None and problem.status_code == StatusCode.MISSING_INTERNAL_TOPICS):
         due.append(max(leading.memory.create_at_ms - now_ms, FIRST_BACKOFF_MS))
     if leading.view.away:
         due.append(leading.settings.session_timeout_ms // 3)

@@ -34,6 +34,7 @@ from streamsrt.membership.classic.telling import LeaderSettings, Outcome, Watch
 from streamsrt.membership.classic.values import NO_GENERATION
 from streamsrt.membership.classic.view import Memory
 from streamsrt.membership.member import log_event
+from streamsrt.membership.session_events import OwnedReported, Refused, RequestFailed, Tick
 from streamsrt.membership.state import OffsetReport
 from streamsrt.membership.values import (
     Command,
@@ -155,7 +156,7 @@ class ClassicMember:
     def command(self, command: Command, seen: int, now_ms: int) -> ClassicStep:
         """``seen``: how many events the processing thread had taken when it sent the command."""
         if isinstance(command, ReportOwned):
-            return self._on(states.OwnedReported(command.tasks, seen), now_ms)
+            return self._on(OwnedReported(command.tasks, seen), now_ms)
         return self._on(command, now_ms)
 
     def coordinator_found(self, version: int, now_ms: int) -> ClassicStep:
@@ -167,7 +168,7 @@ class ClassicMember:
         return self._on(states.Answered(response), now_ms)
 
     def request_failed(self, reason: str, now_ms: int) -> ClassicStep:
-        return self._on(states.RequestFailed(reason), now_ms)
+        return self._on(RequestFailed(reason), now_ms)
 
     def rebalance_responded(self, response: Message, now_ms: int) -> ClassicStep:
         assert isinstance(response, JoinGroupResponse | SyncGroupResponse)
@@ -177,12 +178,12 @@ class ClassicMember:
         return self._on(states.RebalanceFailed(reason), now_ms)
 
     def refused(self, error: StreamsError, now_ms: int) -> ClassicStep:
-        return self._on(states.Refused(error), now_ms)
+        return self._on(Refused(error), now_ms)
 
     def tick(self, now_ms: int) -> ClassicStep:
-        todo = self._on(states.Tick(), now_ms)
+        todo = self._on(Tick(), now_ms)
         if self._leading is not None:
-            self._lead(leader.step(self._leading, leader.Tick(), now_ms), todo, now_ms)
+            self._lead(leader.step(self._leading, Tick(), now_ms), todo, now_ms)
         return self._finish(todo, now_ms)
 
     def polled(self, at_ms: int) -> None:
@@ -203,7 +204,7 @@ class ClassicMember:
         self._asking = heard.asking
         if heard.warning is not None:
             log.warning("Group %s: %s", self.group_id, heard.warning)
-        return self._on(states.Tick() if heard.found is None else states.EndpointsFound(heard.found), now_ms)
+        return self._on(Tick() if heard.found is None else states.EndpointsFound(heard.found), now_ms)
 
     # ------------------------------------------------------------------------------------------------------- leading
 

@@ -33,6 +33,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import StreamsError
 from streamsrt.membership.classic.assigned import Assigned, assigned_by
 from streamsrt.membership.classic.requests import caught_up_warmups, sync_request, with_member_id
@@ -48,16 +49,12 @@ from streamsrt.membership.classic.state import (
     InFlight,
     Lead,
     Led,
-    OwnedReported,
     RebalanceAnswered,
     RebalanceFailed,
-    Refused,
     Rejoin,
-    RequestFailed,
     Session,
     Step,
     TaskState,
-    Tick,
     Wanted,
     is_held,
     not_given,
@@ -65,6 +62,7 @@ from streamsrt.membership.classic.state import (
 )
 from streamsrt.membership.classic.values import NO_GENERATION, Joined
 from streamsrt.membership.errors import classic_refusal
+from streamsrt.membership.session_events import OwnedReported, Refused, RequestFailed, Tick
 from streamsrt.membership.state import OffsetReport
 from streamsrt.membership.values import (
     NOTHING,
@@ -84,7 +82,6 @@ from streamsrt.membership.values import (
     SetTaskOffsets,
     SourceTopicsMissing,
     StatusChanged,
-    StatusCode,
     TasksLost,
 )
 from streamsrt.wire.error_codes import ErrorCode, error_name, is_retriable

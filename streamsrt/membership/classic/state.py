@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from streamsrt.errors import StreamsError
 from streamsrt.membership.classic.values import NO_DIGEST, NO_GENERATION, Echo, Joined
+from streamsrt.membership.session_events import OwnedReported, Refused, RequestFailed, Tick
 from streamsrt.membership.state import OffsetReport
 from streamsrt.membership.values import (
     NOTHING,
@@ -183,14 +183,6 @@ def is_held(tasks: Tasks, held: Tasks) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnedReported:
-    """A ReportOwned of a processing thread that had heard of the first ``seen`` events when it sent it."""
-
-    tasks: Tasks
-    seen: int
-
-
-@dataclass(frozen=True, slots=True)
 class CoordinatorFound:
     """There is a connection to the coordinator, which serves JoinGroup up to this version."""
 
@@ -205,13 +197,6 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestFailed:
-    """No answer to a heartbeat or a LeaveGroup, or no coordinator to be found."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class RebalanceAnswered:
     """To a JoinGroup or a SyncGroup."""
 
@@ -223,13 +208,6 @@ class RebalanceFailed:
     """No answer to a JoinGroup or a SyncGroup."""
 
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The broker can't serve this client at all."""
-
-    error: StreamsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +230,6 @@ class EndpointsFound:
     """Who has what, as the members of this generation say."""
 
     partitions: Answers
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Time has passed."""
 
 
 Happening: TypeAlias = (

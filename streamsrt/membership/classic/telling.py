@@ -14,6 +14,7 @@ from streamsrt.assignment.assignor import AssignorSettings
 from streamsrt.assignment.configuration import Configuration, metadata_hash
 from streamsrt.assignment.patterns import resolve
 from streamsrt.assignment.refused_update import Refusal
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.tasks import NO_TASKS, Tasks
 from streamsrt.assignment.topics import NO_TOPICS, TopicsImage
 from streamsrt.assignment.topology import Topology
@@ -22,7 +23,7 @@ from streamsrt.membership.classic.placing import inputs_of, source_partitions
 from streamsrt.membership.classic.values import NO_DIGEST, ClassicAssignment
 from streamsrt.membership.classic.verdicts import is_stale
 from streamsrt.membership.classic.view import Given, Memory, Participant, Version, View, wire_tasks_of
-from streamsrt.membership.values import Status, StatusCode
+from streamsrt.membership.values import Status
 from streamsrt.wire.error_codes import ErrorCode
 
 RECORD_MAX_BYTES = 1_048_588
@@ -193,7 +194,7 @@ def _statuses(member: Participant, plan: Plan, settings: LeaderSettings, shutdow
     if is_ahead and plan.postponed:
         found.append(Status(StatusCode.MISSING_INTERNAL_TOPICS, plan.postponed))
     elif problem is not None and not is_ahead and not (problem.is_fatal and is_behind):
-        found.append(Status(StatusCode(problem.status_code), problem.detail + plan.creation_detail))
+        found.append(Status(problem.status_code, problem.detail + plan.creation_detail))
     missing = [tag for tag in settings.rack_tags if tag not in member.said.client_tags]
     if missing:
         detail = (

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeAlias
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import MissingTopicError, UserError
 from streamsrt.membership.statuses import ADVICE, instance_id_taken_text, status_text
 from streamsrt.membership.values import (
@@ -34,7 +35,6 @@ from streamsrt.membership.values import (
     ReleaseTasks,
     SourceTopicsMissing,
     StatusChanged,
-    StatusCode,
     TasksLost,
 )
 from streamsrt.runtime.lifecycle import GroupMembershipOperation

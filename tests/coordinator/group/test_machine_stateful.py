@@ -16,8 +16,9 @@ from coordinator.group.streams.describe import state_name
 from coordinator.group.streams.state import Member, StreamsGroup
 from coordinator.group.values import GroupRequest, RequestContext
 from coordinator.shard.shard import Shard
-from streamsrt.assignment.configuration import MISSING_INTERNAL_TOPICS, configure
+from streamsrt.assignment.configuration import configure
 from streamsrt.assignment.patterns import resolve
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.tasks import NO_TASKS, TaskId, Tasks, task_set, wire_tasks
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.assignment.topology import Subtopology, topology_of
@@ -465,7 +466,7 @@ class GroupLife(RuleBasedStateMachine):
             known = group.soft.configuration
             assert known is not None
             assert known.topology == group.topology
-            assert known.problem is None or known.problem.status_code == MISSING_INTERNAL_TOPICS
+            assert known.problem is None or known.problem.status_code == StatusCode.MISSING_INTERNAL_TOPICS
 
     @invariant()
     def epochs_are_in_order(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamsrt.assignment.configuration import INCORRECTLY_PARTITIONED_TOPICS, MISSING_SOURCE_TOPICS, TopicProblem
+from streamsrt.assignment.configuration import TopicProblem
 from streamsrt.assignment.refused_update import (
     could_not_run,
     creation_problem,
@@ -13,6 +13,7 @@ from streamsrt.assignment.refused_update import (
     same_epoch,
     topics_problem,
 )
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.wire.error_codes import ErrorCode
 
 
@@ -32,7 +33,10 @@ def test_each_refusal_names_epochs_and_what_comes_next(refusal, code, parts):
 
 @pytest.mark.parametrize(
     ("code", "remedy"),
-    [(MISSING_SOURCE_TOPICS, "Create them,"), (INCORRECTLY_PARTITIONED_TOPICS, "Give the topics the counts")],
+    [
+        (StatusCode.MISSING_SOURCE_TOPICS, "Create them,"),
+        (StatusCode.INCORRECTLY_PARTITIONED_TOPICS, "Give the topics the counts"),
+    ],
 )
 def test_topics_that_stop_an_update_come_with_what_mends_them(code, remedy):
     text = topics_problem(TopicProblem(code, "Something is wrong."))

@@ -11,6 +11,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.client.group import GroupDriver
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import (
@@ -37,7 +38,6 @@ from streamsrt.membership.values import (
     RequestShutdown,
     SetTaskOffsets,
     StatusChanged,
-    StatusCode,
     TasksLost,
 )
 from streamsrt.wire import types

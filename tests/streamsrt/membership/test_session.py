@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import TopologyMismatchError, UnsupportedBrokerError, UserError
 from streamsrt.membership import errors, session
 from streamsrt.membership.session import MemberState
@@ -30,7 +31,6 @@ from streamsrt.membership.values import (
     SourceTopicsMissing,
     Status,
     StatusChanged,
-    StatusCode,
     Tasks,
     TasksLost,
     UnknownStatus,

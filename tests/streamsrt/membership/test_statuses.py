@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.membership.statuses import passes_by_itself
-from streamsrt.membership.values import Status, StatusCode
+from streamsrt.membership.values import Status
 
 
 @pytest.mark.parametrize(

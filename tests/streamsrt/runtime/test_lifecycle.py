@@ -11,20 +11,12 @@ from typing import cast
 
 import pytest
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import ProcessingError, StreamsError
 from streamsrt.http.answers import readiness
 from streamsrt.http.instance import Instance
 from streamsrt.membership.statuses import ADVICE, CLASSIC_ADVICE
-from streamsrt.membership.values import (
-    Leave,
-    ReleaseTasks,
-    ReportOwned,
-    RequestShutdown,
-    Status,
-    StatusChanged,
-    StatusCode,
-    Tasks,
-)
+from streamsrt.membership.values import Leave, ReleaseTasks, ReportOwned, RequestShutdown, Status, StatusChanged, Tasks
 from streamsrt.runtime.health import why_not_alive, why_not_ready, why_task
 from streamsrt.runtime.lifecycle import GroupMembershipOperation, Response
 from streamsrt.runtime.meter import ThreadMeter, Work

@@ -13,7 +13,8 @@ from coordinator.group.config import GroupConfig
 from coordinator.group.streams.state import StreamsGroup
 from coordinator.group.values import CreateInternalTopics, GroupRequest, RequestContext
 from coordinator.shard.shard import Outcome, Shard
-from streamsrt.assignment.configuration import MISSING_INTERNAL_TOPICS, configure
+from streamsrt.assignment.configuration import configure
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.topics import TopicImage, TopicsImage, TopicSpec
 from streamsrt.assignment.topology import InvalidTopologyError, check_topology, topology_of
 from streamsrt.wire import types
@@ -319,4 +320,4 @@ def can_run(lines: list[str], image: TopicsImage) -> bool:
     except InvalidTopologyError:
         return False
     problem = configure(topology, image).problem
-    return problem is None or problem.status_code == MISSING_INTERNAL_TOPICS
+    return problem is None or problem.status_code == StatusCode.MISSING_INTERNAL_TOPICS

@@ -21,6 +21,7 @@ from typing import Any
 
 from streamsrt.assignment.configuration import Configuration, configure
 from streamsrt.assignment.patterns import resolve
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.topics import TopicImage, TopicsImage
 from streamsrt.assignment.topology import Topology, topology_of
 from streamsrt.assignment.versions import versions_of
@@ -31,17 +32,15 @@ from streamsrt.membership.classic.state import (
     Answered,
     CoordinatorFound,
     Led,
-    OwnedReported,
     RebalanceAnswered,
     RebalanceFailed,
-    RequestFailed,
     Session,
-    Tick,
     Wanted,
 )
 from streamsrt.membership.classic.telling import LeaderSettings, Outcome
 from streamsrt.membership.classic.values import Echo, Joined
 from streamsrt.membership.classic.view import Memory
+from streamsrt.membership.session_events import OwnedReported, RequestFailed, Tick
 from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,
@@ -54,7 +53,6 @@ from streamsrt.membership.values import (
     ReleaseTasks,
     SetTaskOffsets,
     StatusChanged,
-    StatusCode,
     Task,
     Tasks,
     TasksLost,

@@ -12,15 +12,13 @@ from streamsrt.membership.classic.state import (
     Answered,
     CoordinatorFound,
     GroupState,
-    OwnedReported,
     RebalanceAnswered,
     RebalanceFailed,
-    RequestFailed,
     Session,
     Step,
-    Tick,
 )
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
+from streamsrt.membership.session_events import OwnedReported, RequestFailed, Tick
 from streamsrt.membership.values import Event, GroupMembership, Join, Task, Tasks
 from streamsrt.wire import types
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.membership.classic import layout
 from streamsrt.membership.classic.layout import (
     decode_assignment,
@@ -21,7 +22,7 @@ from streamsrt.membership.classic.layout import (
     topology_digest,
 )
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Topology, Unreadable
-from streamsrt.membership.values import Endpoint, Status, StatusCode, Tasks, UnknownStatus
+from streamsrt.membership.values import Endpoint, Status, Tasks, UnknownStatus
 from streamsrt.wire.messages import decode, decode_consumer_protocol, encode, encode_record_value
 from streamsrt.wire.types import (
     ConsumerProtocolAssignment,

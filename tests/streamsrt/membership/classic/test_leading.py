@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.membership.classic import leading
 from streamsrt.membership.classic.layout import decode_assignment, encode_assignment, encode_subscription
 from streamsrt.membership.classic.leading import Effect, Event, Step
 from streamsrt.membership.classic.telling import LeaderSettings, Outcome
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Joined
 from streamsrt.membership.classic.view import Memory
-from streamsrt.membership.values import NOTHING, Status, StatusCode, Task, Tasks
+from streamsrt.membership.session_events import Tick
+from streamsrt.membership.values import NOTHING, Status, Task, Tasks
 from streamsrt.wire.error_codes import ErrorCode
 from tests.streamsrt.membership.classic.group_model import END, Cluster, Version
 
@@ -530,7 +532,7 @@ def test_while_topics_can_not_be_listed_everybody_keeps_its_tasks() -> None:
 @pytest.mark.parametrize("effect", [leading.ListTopics, leading.CreateTopics, leading.EndOffsets])
 def test_at_the_deadline_the_leader_goes_on_with_what_it_has(effect: type) -> None:
     group = Group(Member("m1", extra={"offsets": {("a", 0): 5}}))
-    told = group.round(answers={effect: leading.Tick()})
+    told = group.round(answers={effect: Tick()})
     if effect is leading.EndOffsets:
         assert len(told["m1"].tasks.active) == 6
     elif effect is leading.CreateTopics:
@@ -542,7 +544,7 @@ def test_at_the_deadline_the_leader_goes_on_with_what_it_has(effect: type) -> No
 def test_before_the_deadline_a_tick_changes_nothing() -> None:
     group = Group(Member("m1"))
     step = group.begin("m1", [group.members["m1"].joined()])
-    again = leading.step(step.leading, leading.Tick(), NOW_MS + 14_999)
+    again = leading.step(step.leading, Tick(), NOW_MS + 14_999)
     assert (again.leading, again.effect, again.outcome, again.wake_at_ms) == (step.leading, None, None, NOW_MS + 15_000)
 
 

@@ -6,18 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import StreamsError
 from streamsrt.membership.classic.layout import encode_assignment
 from streamsrt.membership.classic.sending import IDLE_PAUSE_MS
-from streamsrt.membership.classic.state import (
-    GroupState,
-    Led,
-    OwnedReported,
-    RebalanceAnswered,
-    Wanted,
-)
+from streamsrt.membership.classic.state import GroupState, Led, RebalanceAnswered, Wanted
 from streamsrt.membership.classic.values import ClassicAssignment, Echo
 from streamsrt.membership.errors import StreamsTopologyFencedError
+from streamsrt.membership.session_events import OwnedReported
 from streamsrt.membership.values import (
     AssignmentChanged,
     EpochChanged,
@@ -33,7 +29,6 @@ from streamsrt.membership.values import (
     SourceTopicsMissing,
     Status,
     StatusChanged,
-    StatusCode,
     TasksLost,
     UnknownStatus,
 )

@@ -16,16 +16,14 @@ from streamsrt.membership.classic.state import (
     CoordinatorFound,
     GroupState,
     Led,
-    OwnedReported,
     RebalanceAnswered,
     RebalanceFailed,
-    RequestFailed,
     Session,
     Step,
-    Tick,
     Wanted,
 )
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription
+from streamsrt.membership.session_events import OwnedReported, RequestFailed, Tick
 from streamsrt.membership.values import (
     NOTHING,
     AssignmentChanged,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import MissingTopicError, UserError
 from streamsrt.membership.values import (
     NOTHING,
@@ -23,7 +24,6 @@ from streamsrt.membership.values import (
     SourceTopicsMissing,
     Status,
     StatusChanged,
-    StatusCode,
     Tasks,
     TasksLost,
 )

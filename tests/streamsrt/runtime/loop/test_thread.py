@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from streamsrt.assignment.status_code import StatusCode
 from streamsrt.client.values import DeliveryTimeoutError, FetchError, StaleMemberEpochError, UnknownMemberError
 from streamsrt.errors import (
     BrokerUnreachableError,
@@ -30,7 +31,6 @@ from streamsrt.membership.values import (
     SourceTopicsMissing,
     Status,
     StatusChanged,
-    StatusCode,
     Tasks,
     TasksLost,
 )
