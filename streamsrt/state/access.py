@@ -22,7 +22,20 @@ Now = Callable[[], tuple[int, Any, int]]
 """Timestamp and headers of the current record, and the next sequence number."""
 
 
-class KeyValueAccess:
+class _ShownValues:
+    """What a processor sees of a row: its value, in a timestamped store with its timestamp."""
+
+    _timestamped: bool
+    _has_timestamps: bool
+
+    def _result(self, entry: Entry) -> Any:
+        if entry.value is None or not self._timestamped:
+            return entry.value
+        # Rows without timestamps show the one of their last change to nobody.
+        return ValueAndTimestamp(entry.value, entry.timestamp if self._has_timestamps else -1)
+
+
+class KeyValueAccess(_ShownValues):
     """A key-value store (:class:`topology.spec.stores.KeyValueStore`). ``on_change`` logs each change that is not cached."""
 
     def __init__(
@@ -39,13 +52,8 @@ class KeyValueAccess:
         self._serde = key_serde
         self._now = now
         self._timestamped = timestamped
+        self._has_timestamps = cache.format.timestamped
         self._on_change = on_change
-
-    def _result(self, entry: Entry) -> Any:
-        if entry.value is None or not self._timestamped:
-            return entry.value
-        # Rows without timestamps show the one of their last change to nobody.
-        return ValueAndTimestamp(entry.value, entry.timestamp if self._cache.format.timestamped else -1)
 
     def get(self, key: Any) -> Any:
         return self._result(self._cache[self._serde.serialize(key)])
@@ -105,7 +113,7 @@ class KeyValueAccess:
         return sum(1 for _ in self._cache.rows(None, None))
 
 
-class WindowAccess:
+class WindowAccess(_ShownValues):
     """A window store (:class:`topology.spec.stores.WindowStore`)."""
 
     def __init__(
@@ -124,13 +132,8 @@ class WindowAccess:
         self._now = now
         self._size_ms = size_ms
         self._timestamped = timestamped
+        self._has_timestamps = cache.format.timestamped
         self._on_change = on_change
-
-    def _result(self, entry: Entry) -> Any:
-        if entry.value is None or not self._timestamped:
-            return entry.value
-        # Rows without timestamps show the one of their last change to nobody.
-        return ValueAndTimestamp(entry.value, entry.timestamp if self._cache.format.timestamped else -1)
 
     def put(self, key: Any, value: Any, window_start: int) -> None:
         timestamp, headers, sequence = self._now()

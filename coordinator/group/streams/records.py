@@ -54,29 +54,8 @@ def topology_record(
     group_id: str, wire: types.StreamsGroupHeartbeatRequest.Topology, older: Sequence[Topology] = ()
 ) -> GroupRecord:
     """The topology that a member sent, in the member's order. ``older``: those that members still run, the newest first."""
-    value = types.StreamsGroupTopologyValue
-    written = value(
-        epoch=wire.epoch,
-        subtopologies=[
-            value.Subtopology(
-                subtopology_id=part.subtopology_id,
-                source_topics=list(part.source_topics),
-                source_topic_regex=list(part.source_topic_regex),
-                state_changelog_topics=[_record_topic(topic) for topic in part.state_changelog_topics],
-                repartition_sink_topics=list(part.repartition_sink_topics),
-                repartition_source_topics=[_record_topic(topic) for topic in part.repartition_source_topics],
-                copartition_groups=[
-                    value.CopartitionGroup(
-                        source_topics=list(group.source_topics),
-                        source_topic_regex=list(group.source_topic_regex),
-                        repartition_source_topics=list(group.repartition_source_topics),
-                    )
-                    for group in part.copartition_groups
-                ],
-            )
-            for part in wire.subtopologies
-        ],
-        unknown_tags=_older_tag(older),
+    written = types.StreamsGroupTopologyValue(
+        epoch=wire.epoch, subtopologies=list(map(_as_sent, wire.subtopologies)), unknown_tags=_older_tag(older)
     )
     return Record(types.StreamsGroupTopologyKey(group_id=group_id), written)
 
@@ -84,32 +63,69 @@ def topology_record(
 def _older_tag(older: Sequence[Topology]) -> dict[int, bytes] | None:
     if not older:
         return None
-    value = types.StreamsGroupTopologyValue
-    written = value(
+    written = types.StreamsGroupTopologyValue(
         epoch=older[0].epoch,
-        subtopologies=[_record_subtopology(part) for part in older[0].subtopologies],
+        subtopologies=list(map(_as_known, older[0].subtopologies)),
         unknown_tags=_older_tag(older[1:]),
     )
     return {OLDER_TAG: encode_record_value(written)}
 
 
-def _record_subtopology(part: Subtopology) -> types.StreamsGroupTopologyValue.Subtopology:
+def _as_sent(part: types.StreamsGroupHeartbeatRequest.Subtopology) -> types.StreamsGroupTopologyValue.Subtopology:
+    return _written_subtopology(
+        part.subtopology_id,
+        source_topics=part.source_topics,
+        source_patterns=part.source_topic_regex,
+        changelogs=map(_sent_topic, part.state_changelog_topics),
+        repartition_sinks=part.repartition_sink_topics,
+        repartition_sources=map(_sent_topic, part.repartition_source_topics),
+        copartition_groups=[
+            (group.source_topics, group.source_topic_regex, group.repartition_source_topics)
+            for group in part.copartition_groups
+        ],
+    )
+
+
+def _as_known(part: Subtopology) -> types.StreamsGroupTopologyValue.Subtopology:
+    columns = (part.source_topics, part.source_patterns, [topic.name for topic in part.repartition_sources])
+    return _written_subtopology(
+        part.id,
+        source_topics=part.source_topics,
+        source_patterns=part.source_patterns,
+        changelogs=part.changelogs,
+        repartition_sinks=part.repartition_sinks,
+        repartition_sources=part.repartition_sources,
+        copartition_groups=[
+            tuple([at for at, name in enumerate(names) if name in group] for names in columns)
+            for group in part.copartition_groups
+        ],
+    )
+
+
+def _written_subtopology(
+    subtopology_id: str,
+    *,
+    source_topics: Iterable[str],
+    source_patterns: Iterable[str],
+    changelogs: Iterable[InternalTopic],
+    repartition_sinks: Iterable[str],
+    repartition_sources: Iterable[InternalTopic],
+    copartition_groups: Iterable[Sequence[Iterable[int]]],
+) -> types.StreamsGroupTopologyValue.Subtopology:
+    """``copartition_groups``: of each group the places of its topics among source topics, patterns, repartition topics."""
     value = types.StreamsGroupTopologyValue
-    repartitions = [topic.name for topic in part.repartition_sources]
     return value.Subtopology(
-        subtopology_id=part.id,
-        source_topics=list(part.source_topics),
-        source_topic_regex=list(part.source_patterns),
-        state_changelog_topics=[_written_topic(topic) for topic in part.changelogs],
-        repartition_sink_topics=list(part.repartition_sinks),
-        repartition_source_topics=[_written_topic(topic) for topic in part.repartition_sources],
+        subtopology_id=subtopology_id,
+        source_topics=list(source_topics),
+        source_topic_regex=list(source_patterns),
+        state_changelog_topics=list(map(_written_topic, changelogs)),
+        repartition_sink_topics=list(repartition_sinks),
+        repartition_source_topics=list(map(_written_topic, repartition_sources)),
         copartition_groups=[
             value.CopartitionGroup(
-                source_topics=[at for at, name in enumerate(part.source_topics) if name in group],
-                source_topic_regex=[at for at, name in enumerate(part.source_patterns) if name in group],
-                repartition_source_topics=[at for at, name in enumerate(repartitions) if name in group],
+                source_topics=list(sources), source_topic_regex=list(patterns), repartition_source_topics=list(others)
             )
-            for group in part.copartition_groups
+            for sources, patterns, others in copartition_groups
         ],
     )
 
@@ -122,6 +138,11 @@ def _written_topic(topic: InternalTopic) -> types.StreamsGroupTopologyValue.Topi
         replication_factor=topic.replication_factor,
         topic_configs=[config(key=key, value=value) for key, value in topic.configs],
     )
+
+
+def _sent_topic(wire: types.StreamsGroupHeartbeatRequest.TopicInfo) -> InternalTopic:
+    configs = tuple((config.key, config.value) for config in wire.topic_configs)
+    return InternalTopic(wire.name, wire.partitions, wire.replication_factor, configs)
 
 
 def member_record(group_id: str, member: Member) -> GroupRecord:
@@ -210,15 +231,3 @@ def group_tombstones(group: StreamsGroup) -> Iterator[GroupRecord]:
     yield Record(types.StreamsGroupMetadataKey(group_id=group.group_id), None)
     if group.topology is not None:
         yield Record(types.StreamsGroupTopologyKey(group_id=group.group_id), None)
-
-
-def _record_topic(wire: types.StreamsGroupHeartbeatRequest.TopicInfo) -> types.StreamsGroupTopologyValue.TopicInfo:
-    return types.StreamsGroupTopologyValue.TopicInfo(
-        name=wire.name,
-        partitions=wire.partitions,
-        replication_factor=wire.replication_factor,
-        topic_configs=[
-            types.StreamsGroupTopologyValue.TopicConfig(key=config.key, value=config.value)
-            for config in wire.topic_configs
-        ],
-    )

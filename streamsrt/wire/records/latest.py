@@ -15,6 +15,7 @@ import numpy as np
 
 from streamsrt.wire.primitives import Buffer
 from streamsrt.wire.records.header import HEADER_SIZE_BYTES, BatchHeader
+from streamsrt.wire.records.plain import written_number
 from streamsrt.wire.records.uniform import BASE_TIMESTAMP_MAX
 
 EQUAL_MIN = 24
@@ -139,7 +140,7 @@ def _shape(count: int, key_length: bytes, key_size: int, value_length: bytes, va
         if limit <= 0:
             break
         length = 3 + offset_size + len(key_length) + key_size + len(value_length) + value_size
-        head = _number(length)
+        head = written_number(length)
         doubled = np.arange(first, stop) << 1
         offsets = doubled.astype(np.uint8).tobytes()
         if offset_size == 2:
@@ -164,14 +165,3 @@ def _shape(count: int, key_length: bytes, key_size: int, value_length: bytes, va
 
 def _repeated(data: bytes, count: int) -> bytes:
     return b"".join([data[at : at + 1] * count for at in range(len(data))])
-
-
-def _number(value: int) -> bytes:
-    """A size as it is written."""
-    value <<= 1
-    written = bytearray()
-    while value >= 0x80:
-        written.append(value & 0x7F | 0x80)
-        value >>= 7
-    written.append(value)
-    return bytes(written)

@@ -152,6 +152,17 @@ def read_number(data: memoryview, at: int) -> tuple[int, int]:
     raise DecodeError("a number has too many bytes")
 
 
+def written_number(number: int) -> bytes:
+    """A number that is not negative, as a varint of records."""
+    number <<= 1
+    written = bytearray()
+    while number >= 0x80:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
+
+
 def _bytes(view: memoryview | None) -> bytes | None:
     return None if view is None else bytes(view)
 

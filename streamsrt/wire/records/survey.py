@@ -20,7 +20,7 @@ from streamsrt.wire.primitives import Buffer, DecodeError
 from streamsrt.wire.records.decoding import READER_ERRORS, ascending, check_count, readable
 from streamsrt.wire.records.header import HEADER_SIZE_BYTES, NO_TIMESTAMP, BatchHeader, read_header
 from streamsrt.wire.records.latest import largest_of_simple
-from streamsrt.wire.records.plain import check_headers, read_number, walk_plain
+from streamsrt.wire.records.plain import check_headers, read_number, walk_plain, written_number
 from streamsrt.wire.records.uniform import RECORDS_MIN, survey_uniform
 
 PIECE_BYTES = 1 << 14
@@ -245,20 +245,9 @@ def renumbered_records(batch: Buffer) -> bytearray:
             raise DecodeError(f"a record has the attributes {records[start]:#x}")
         _, behind_time = read_number(records, start + 1)
         _, behind_offset = read_number(records, behind_time)
-        number = _written(offset)
-        made += _written(behind_time - start + len(number) + at - behind_offset)
+        number = written_number(offset)
+        made += written_number(behind_time - start + len(number) + at - behind_offset)
         made += records[start:behind_time]
         made += number
         made += records[behind_offset:at]
     return made
-
-
-def _written(number: int) -> bytes:
-    """A number that is not negative, as records have it."""
-    number <<= 1
-    written = bytearray()
-    while number >= 0x80:
-        written.append(number & 0x7F | 0x80)
-        number >>= 7
-    written.append(number)
-    return bytes(written)
