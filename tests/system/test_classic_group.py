@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -44,17 +44,31 @@ def any_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield found
 
 
+def word_count(cluster: Cluster, folder: Path, application_id: str, **settings: object) -> AppProcess:
+    configs = {**CLASSIC, **{key.replace("_", "."): value for key, value in settings.items()}}
+    return AppProcess(folder, "examples.wordcount", application_id, cluster.address, configs)
+
+
+def two_halves(cluster: Cluster, count: int) -> Iterator[Sequence[str]]:
+    """So many lines of text, and the topics that a word count needs."""
+    cluster.make_topics(PARTITIONS, "lines", "word-counts")
+    return expected.halves(expected.text_lines()[:count])
+
+
+def assert_each_update_once(cluster: Cluster, count: int) -> None:
+    """The counts of so many lines are there, and no update is there twice."""
+    counted = expected.count_words(expected.text_lines()[:count])
+    records = cluster.read("word-counts")
+    assert final_counts(records) == counted
+    assert len(records) == counted.total()
+
+
 def test_a_killed_instance_is_replaced_by_the_other_one_and_every_result_is_there_once(
     any_cluster: Cluster, tmp_path: Path, application_id: str
 ) -> None:
     cluster = any_cluster
-    lines = expected.text_lines()[:2_000]
-    first_half, second_half = expected.halves(lines)
-    cluster.make_topics(PARTITIONS, "lines", "word-counts")
-    one, other = (
-        AppProcess(tmp_path / name, "examples.wordcount", application_id, cluster.address, CLASSIC)
-        for name in ("one", "other")
-    )
+    first_half, second_half = two_halves(cluster, 2_000)
+    one, other = (word_count(cluster, tmp_path / name, application_id) for name in ("one", "other"))
     with one:
         one.wait_running(tasks=2 * PARTITIONS)
         cluster.write("lines", expected.line_rows(first_half), PARTITIONS)
@@ -67,15 +81,7 @@ def test_a_killed_instance_is_replaced_by_the_other_one_and_every_result_is_ther
             other.wait_running(tasks=2 * PARTITIONS)
             cluster.wait_all_committed(application_id, "lines", repartition_topic(application_id))
             assert other.terminate() == 0
-    counted = expected.count_words(lines)
-    records = cluster.read("word-counts")
-    assert final_counts(records) == counted
-    assert len(records) == counted.total(), "every update once"
-
-
-def word_count(cluster: Cluster, folder: Path, application_id: str, **settings: object) -> AppProcess:
-    configs = {**CLASSIC, **{key.replace("_", "."): value for key, value in settings.items()}}
-    return AppProcess(folder, "examples.wordcount", application_id, cluster.address, configs)
+    assert_each_update_once(cluster, 2_000)
 
 
 @pytest.mark.slow
@@ -83,9 +89,7 @@ def test_a_static_member_that_is_killed_and_comes_back_goes_on_before_its_sessio
     any_cluster: Cluster, tmp_path: Path, application_id: str
 ) -> None:
     cluster = any_cluster
-    lines = expected.text_lines()[:2_000]
-    first_half, second_half = expected.halves(lines)
-    cluster.make_topics(PARTITIONS, "lines", "word-counts")
+    first_half, second_half = two_halves(cluster, 2_000)
     one, other = (
         word_count(cluster, tmp_path / name, application_id, group_instance_id=name, session_timeout_ms=28_000)
         for name in ("one", "other")
@@ -109,16 +113,12 @@ def test_a_static_member_that_is_killed_and_comes_back_goes_on_before_its_sessio
         cluster.wait_all_committed(application_id, "lines", repartition_topic(application_id))
         assert one.terminate() == 0
         assert other.terminate() == 0
-    records = cluster.read("word-counts")
-    assert final_counts(records) == expected.count_words(lines)
-    assert len(records) == expected.count_words(lines).total()
+    assert_each_update_once(cluster, 2_000)
 
 
 def test_tasks_move_once_their_state_is_there(any_cluster: Cluster, tmp_path: Path, application_id: str) -> None:
     cluster = any_cluster
-    lines = expected.text_lines()[:4_000]
-    first_half, second_half = expected.halves(lines)
-    cluster.make_topics(PARTITIONS, "lines", "word-counts")
+    first_half, second_half = two_halves(cluster, 4_000)
     cluster.write("lines", expected.line_rows(first_half), PARTITIONS)
     a, b = (
         word_count(cluster, tmp_path / name, application_id, acceptable_recovery_lag=0, max_warmup_replicas=1)
@@ -142,9 +142,7 @@ def test_tasks_move_once_their_state_is_there(any_cluster: Cluster, tmp_path: Pa
             assert a.terminate() == 0
             b.wait_running(tasks=2 * PARTITIONS)
             assert b.terminate() == 0
-    records = cluster.read("word-counts")
-    assert final_counts(records) == expected.count_words(lines)
-    assert len(records) == expected.count_words(lines).total()
+    assert_each_update_once(cluster, 4_000)
 
 
 @pytest.mark.slow
@@ -152,9 +150,7 @@ def test_members_roll_to_the_next_topology_epoch_and_others_are_refused(
     any_cluster: Cluster, tmp_path: Path, application_id: str
 ) -> None:
     cluster = any_cluster
-    lines = expected.text_lines()[:2_000]
-    first_half, second_half = expected.halves(lines)
-    cluster.make_topics(PARTITIONS, "lines", "word-counts")
+    first_half, second_half = two_halves(cluster, 2_000)
 
     def instance(name: str, epoch: int) -> AppProcess:
         return word_count(cluster, tmp_path / name, application_id, topology_epoch=epoch)
@@ -179,26 +175,20 @@ def test_members_roll_to_the_next_topology_epoch_and_others_are_refused(
                 cluster.wait_all_committed(application_id, "lines", repartition_topic(application_id))
                 assert a_new.terminate() == 0
                 assert b_new.terminate() == 0
-    records = cluster.read("word-counts")
-    assert final_counts(records) == expected.count_words(lines)
-    assert len(records) == expected.count_words(lines).total()
+    assert_each_update_once(cluster, 2_000)
 
 
 @pytest.mark.parametrize(("before", "after"), [("classic", "streams"), ("streams", "classic")])
 def test_a_group_that_was_stopped_goes_on_with_the_other_protocol(
     cluster: Cluster, tmp_path: Path, application_id: str, before: str, after: str
 ) -> None:
-    lines = expected.text_lines()[:1_000]
-    cluster.make_topics(PARTITIONS, "lines", "word-counts")
-    for protocol, part in zip((before, after), expected.halves(lines), strict=True):
+    for protocol, part in zip((before, after), two_halves(cluster, 1_000), strict=True):
         with word_count(cluster, tmp_path / "app", application_id, group_protocol=protocol) as app:
             cluster.write("lines", expected.line_rows(part), PARTITIONS)
             app.wait_running(tasks=2 * PARTITIONS)
             cluster.wait_all_committed(application_id, "lines", repartition_topic(application_id))
             assert app.terminate() == 0
-    records = cluster.read("word-counts")
-    assert final_counts(records) == expected.count_words(lines)
-    assert len(records) == expected.count_words(lines).total()
+    assert_each_update_once(cluster, 1_000)
 
 
 def test_a_group_of_the_other_protocol_is_told_what_it_is(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from streamsrt.membership import session as machine
 from streamsrt.membership.session import MEMBER_STATES, MemberState, Session, Step
@@ -16,25 +16,18 @@ from streamsrt.membership.values import (
     AssignmentChanged,
     Event,
     Join,
-    Leave,
     LeftGroup,
     MembershipFailed,
     ReleaseTasks,
     ReportOwned,
-    SetTaskOffsets,
-    Task,
     Tasks,
     TasksLost,
 )
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
+from tests.streamsrt.membership.processing_thread import ProcessingThread, task_sets
 from tests.streamsrt.membership.scenario import MEMBERSHIP, Response, assigned, lists
 
-TASKS = [("s", 0), ("s", 1), ("r", 0)]
-task_sets = st.builds(
-    lambda roles: Tasks(*(frozenset(t for t, role in zip(TASKS, roles, strict=True) if role == i) for i in range(3))),
-    st.lists(st.integers(0, 3), min_size=3, max_size=3),
-)
 RETRIED = [
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -56,8 +49,10 @@ VALID = {
 }
 
 
-class MemberUnderTest(RuleBasedStateMachine):
+class MemberUnderTest(ProcessingThread):
     """The runtime, the network and the coordinator around one session."""
+
+    alive = staticmethod(machine.alive)
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,19 +124,6 @@ class MemberUnderTest(RuleBasedStateMachine):
         if not self.lost and self.session.state in MEMBER_STATES:
             self.open = self.session.assigned
             self.feed(ReportOwned(self.open))
-
-    @rule(offsets=st.dictionaries(st.sampled_from(TASKS), st.integers(0, 10)))
-    def knows_offsets(self, offsets: dict[Task, int]) -> None:
-        self.feed(SetTaskOffsets(offsets, offsets))
-
-    @rule(remain=st.booleans(), chance=st.integers(0, 9))
-    def leaves(self, remain: bool, chance: int) -> None:
-        if chance == 0:
-            self.feed(Leave(remain))
-
-    @rule()
-    def polls(self) -> None:
-        self.session = machine.alive(self.session, self.now_ms)
 
     # ------------------------------------------------------------------------------------- the network, the coordinator
 

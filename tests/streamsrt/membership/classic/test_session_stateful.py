@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from streamsrt.membership.classic import session as machine
 from streamsrt.membership.classic.layout import decode_subscription, encode_assignment
@@ -30,11 +30,9 @@ from streamsrt.membership.values import (
     EpochChanged,
     Event,
     Join,
-    Leave,
     LeftGroup,
     MembershipFailed,
     ReleaseTasks,
-    SetTaskOffsets,
     Task,
     Tasks,
     TasksLost,
@@ -42,12 +40,8 @@ from streamsrt.membership.values import (
 from streamsrt.wire import types
 from streamsrt.wire.error_codes import ErrorCode
 from tests.streamsrt.membership.classic.scenario import DIGEST, MEMBERSHIP, PROCESS
+from tests.streamsrt.membership.processing_thread import TASKS, ProcessingThread, task_sets
 
-TASKS = [("s", 0), ("s", 1), ("s", 2)]
-task_sets = st.builds(
-    lambda roles: Tasks(*(frozenset(t for t, role in zip(TASKS, roles, strict=True) if role == i) for i in range(3))),
-    st.lists(st.integers(0, 3), min_size=3, max_size=3),
-)
 REFUSALS = [
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -64,8 +58,10 @@ def every(tasks: Tasks) -> frozenset[Task]:
     return tasks.active | tasks.standby | tasks.warmup
 
 
-class MemberUnderTest(RuleBasedStateMachine):
+class MemberUnderTest(ProcessingThread):
     """The runtime, the network and the coordinator around one session."""
+
+    alive = staticmethod(machine.alive)
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,22 +186,9 @@ class MemberUnderTest(RuleBasedStateMachine):
     def report(self) -> None:
         self.feed(OwnedReported(self.open, self.seen))
 
-    @rule(values=st.dictionaries(st.sampled_from(TASKS), st.integers(0, 10)))
-    def knows_offsets(self, values: dict[Task, int]) -> None:
-        self.feed(SetTaskOffsets(values, dict.fromkeys(values, 10)))
-
-    @rule(remain=st.booleans(), chance=st.integers(0, 9))
-    def leaves(self, remain: bool, chance: int) -> None:
-        if chance == 0:
-            self.feed(Leave(remain))
-
     @rule()
     def has_a_reason(self) -> None:
         self.feed(Wanted("why not"))
-
-    @rule()
-    def polls(self) -> None:
-        self.session = machine.alive(self.session, self.now_ms)
 
     @rule(ms=st.sampled_from([1, 90, 700, 3_000, 20_000, 60_000]))
     def time_passes(self, ms: int) -> None:
