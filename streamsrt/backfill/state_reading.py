@@ -44,7 +44,7 @@ from streamsrt.wire.records import RecordColumns
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
 from topology.graph.store_kinds import store_traits
 from topology.graph.topology import Topology
-from topology.spec.serdes import Serde
+from topology.spec.codecs import ProgramSerde
 from topology.spec.windows import Windowed
 
 _TIME = Struct(">q")
@@ -177,7 +177,7 @@ def _with_store(topology: Topology, store: str) -> Subtopology | None:
     return next((each for each in _all(topology) if any(spec.name == store for spec in each.stores)), None)
 
 
-def _column(serde: Serde[Any] | None) -> tuple[ColumnKind, Callable[[bytes], Any]]:
+def _column(serde: ProgramSerde | None) -> tuple[ColumnKind, Callable[[bytes], Any]]:
     if serde is None or serde.name == "bytes":
         return "bytes", bytes
     if serde.name == "string":

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
 from operator import length_hint
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamsrt.errors import DeserializationError, ProductionError, RecordError, StateError, StreamsError
 from streamsrt.operators.engine.compiler import Compiler, TooComplex
@@ -43,6 +43,8 @@ from streamsrt.operators.kinds.user_processors import wrap_operator
 from streamsrt.operators.table import EMITS, MAKERS
 from streamsrt.state.buffer import SuppressionBuffer
 from streamsrt.state.cache import Flushed, UnwritableValueError
+from streamsrt.state.duplicates import DuplicatesCache
+from streamsrt.state.kinds import Cache, cache_of
 from streamsrt.state.timed import StoreMeter
 from streamsrt.wire.records import RecordColumns
 from topology.graph import nodes, operations
@@ -63,7 +65,7 @@ class Runner:
     def __init__(
         self,
         plan: Plan,
-        caches: Mapping[str, Any],
+        caches: Mapping[str, Cache],
         collect: Callable[..., None],
         task_partition: int,
         partitions_of_topic: Callable[[str], int],
@@ -116,7 +118,7 @@ class Runner:
             and (store := own_store(node.operation))
             and not emits_on_close(node.operation)
         }
-        self._at: tuple[str, int, RecordColumns, Iterator[Any]] = ("", -1, RecordColumns([], [], [], 0, 0), iter(()))
+        self._at: tuple[str, int, RecordColumns, Iterator[object]] = ("", -1, RecordColumns([], [], [], 0, 0), iter(()))
         self.env.origin = self._origin
         self._validate()
 
@@ -205,8 +207,8 @@ class Runner:
         topic, partition, columns, keys = self._at
         return RecordMetadata(topic, partition, columns.offset_at(len(columns.keys) - length_hint(keys) - 1))
 
-    def _arguments(self, generated: Generated, keys: Any, columns: RecordColumns) -> list[Any]:
-        arguments: list[Any] = [keys, columns.values, columns.timestamps]
+    def _arguments(self, generated: Generated, keys: object, columns: RecordColumns) -> list[object]:
+        arguments: list[object] = [keys, columns.values, columns.timestamps]
         if self._headers:
             arguments.append(repeat(_EMPTY_HEADERS) if columns.headers is None else columns.headers)
         return arguments
@@ -322,11 +324,12 @@ class Runner:
     def _flush_store(self, store: str) -> None:
         cache = self.caches[store]
         if store_traits(self.plan.specs[store]).holds_back:
-            self._log_held_back(store, cache)
+            self._log_held_back(store, cache_of(SuppressionBuffer, self.caches, store))
             return
+        assert not isinstance(cache, SuppressionBuffer)
         cached = self.plan.is_cached(store)
         try:
-            flushed: Flushed | None = cache.flush(forwards=cached)
+            flushed = cache.flush(forwards=cached)
         except UnwritableValueError as error:
             raise self._unwritable(store, error) from error
         if flushed is None or not cached:
@@ -360,12 +363,13 @@ class Runner:
             times = [self.env.system_time_ms] * len(keys)
             self._collect(self.plan.changelog_topic(store), keys, values, times, headers, self._task_partition)
 
-    def _forward(self, owner: str, cache: Any, flushed: Flushed) -> None:
+    def _forward(self, owner: str, cache: Cache, flushed: Flushed) -> None:
         node = self.plan.node(owner)
         assert isinstance(node, nodes.ProcessorNode)
         if not node.result_children:
             return
         if node.sends_old_values:
+            assert not isinstance(cache, DuplicatesCache | SuppressionBuffer), "nothing is forwarded from these"
             cache.read_olds(flushed)
         generated = self._function(owner, flush=True)
         if generated is None:
@@ -394,7 +398,7 @@ class Runner:
         env, size_ms, headers = self.env, window_size_ms(node.operation), flushed.headers
         env.metadata = None
         for index, raw in enumerate(flushed.keys):
-            key: Any = deserialize(raw)
+            key: object = deserialize(raw)
             timestamp = flushed.timestamps[index]
             if flushed.starts is not None and flushed.ends is not None:
                 timestamp = flushed.ends[index]
@@ -454,10 +458,10 @@ def _flushed_context(flushed: Flushed, index: int, node: str) -> ErrorContext:
         timestamp=flushed.timestamps[index],
         key=key,
         value=value,
-        headers=headers,
+        headers=tuple(headers),
         source_key=key,
         source_value=value,
-        source_headers=headers,
+        source_headers=tuple(headers),
     )
 
 
@@ -474,5 +478,5 @@ def _context(topic: str, partition: int, columns: RecordColumns, index: int, nod
         headers=headers,
         source_key=columns.keys[index],
         source_value=columns.values[index],
-        source_headers=headers,
+        source_headers=tuple(headers),
     )

@@ -6,19 +6,25 @@ Which kind of store is seen through which class stands in ``streamsrt.state.kind
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from streamsrt.state.cache import Entry, KeyValueCache
-from streamsrt.state.session_cache import SessionCache
+from streamsrt.state.columns import Headers
+from streamsrt.state.session_cache import SessionCache, SessionEntry
 from streamsrt.state.store import after_prefix
-from streamsrt.state.versioned_cache import VersionedCache
-from topology.spec.serdes import Serde
+from streamsrt.state.versioned_cache import VersionedCache, VersionPut
+from topology.spec.codecs import ProgramSerde
 from topology.spec.stores import ValueAndTimestamp, VersionedRecord
 from topology.spec.windows import Windowed
 
-KeySerde: TypeAlias = Serde[Any]
-OnChange = Callable[[Any], None]
-Now = Callable[[], tuple[int, Any, int]]
+KeySerde: TypeAlias = ProgramSerde
+Rows: TypeAlias = Iterator[tuple[Any, Any]]  # keys and values have the types that the program gave its store
+WindowedRows: TypeAlias = Iterator[tuple[Windowed[Any], Any]]
+StartedRows: TypeAlias = Iterator[tuple[int, Any]]
+Version: TypeAlias = VersionedRecord[Any]
+Change = TypeVar("Change", bound=Entry | SessionEntry | VersionPut)
+OnChange: TypeAlias = Callable[[Change], None]
+Now = Callable[[], tuple[int, Headers, int]]
 """Timestamp and headers of the current record, and the next sequence number."""
 
 
@@ -45,7 +51,7 @@ class KeyValueAccess(_ShownValues):
         now: Now,
         *,
         timestamped: bool,
-        on_change: OnChange | None,
+        on_change: OnChange[Entry] | None,
     ) -> None:
         self.name = cache.name
         self._cache = cache
@@ -55,10 +61,10 @@ class KeyValueAccess(_ShownValues):
         self._has_timestamps = cache.format.timestamped
         self._on_change = on_change
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: object) -> Any:
         return self._result(self._cache[self._serde.serialize(key)])
 
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: object, value: Any) -> None:
         timestamp, headers, sequence = self._now()
         if self._timestamped and value is not None:
             value, timestamp = value
@@ -66,46 +72,46 @@ class KeyValueAccess(_ShownValues):
         if self._on_change is not None:
             self._on_change(entry)
 
-    def put_if_absent(self, key: Any, value: Any) -> Any:
+    def put_if_absent(self, key: object, value: object) -> Any:
         before = self.get(key)
         if before is None:
             self.put(key, value)
         return before
 
-    def put_all(self, entries: list[tuple[Any, Any]]) -> None:
+    def put_all(self, entries: list[tuple[object, object]]) -> None:
         for key, value in entries:
             self.put(key, value)
 
-    def delete(self, key: Any) -> Any:
+    def delete(self, key: object) -> Any:
         before = self.get(key)
         self.put(key, None)
         return before
 
-    def _rows(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[Any, Any]]:
+    def _rows(self, start: bytes | None, end: bytes | None, *, reverse: bool = False) -> Rows:
         deserialize = self._serde.deserialize
         for entry in self._cache.rows(start, end, reverse=reverse):
             yield deserialize(entry.key), self._result(entry)
 
-    def _bounds(self, start: Any, end: Any) -> tuple[bytes | None, bytes | None]:
+    def _bounds(self, start: object, end: object) -> tuple[bytes | None, bytes | None]:
         serialize = self._serde.serialize
         return (
             None if start is None else serialize(start),
             None if end is None else serialize(end) + b"\0",
         )
 
-    def range(self, start: Any, end: Any) -> Iterator[tuple[Any, Any]]:
+    def range(self, start: object, end: object) -> Rows:
         return self._rows(*self._bounds(start, end))
 
-    def reverse_range(self, start: Any, end: Any) -> Iterator[tuple[Any, Any]]:
+    def reverse_range(self, start: object, end: object) -> Rows:
         return self._rows(*self._bounds(start, end), reverse=True)
 
-    def all(self) -> Iterator[tuple[Any, Any]]:
+    def all(self) -> Rows:
         return self._rows(None, None)
 
-    def reverse_all(self) -> Iterator[tuple[Any, Any]]:
+    def reverse_all(self) -> Rows:
         return self._rows(None, None, reverse=True)
 
-    def prefix_scan(self, prefix: Any, serde: KeySerde) -> Iterator[tuple[Any, Any]]:
+    def prefix_scan(self, prefix: object, serde: KeySerde) -> Rows:
         raw = serde.serialize(prefix)
         return self._rows(raw, after_prefix(raw))
 
@@ -118,13 +124,13 @@ class WindowAccess(_ShownValues):
 
     def __init__(
         self,
-        cache: Any,
+        cache: Any,  # a WindowCache, or a DuplicatesCache: they have no class in common
         key_serde: KeySerde,
         now: Now,
         *,
         size_ms: int,
         timestamped: bool,
-        on_change: OnChange | None,
+        on_change: OnChange[Entry] | None,
     ) -> None:
         self.name = cache.name
         self._cache = cache
@@ -135,7 +141,7 @@ class WindowAccess(_ShownValues):
         self._has_timestamps = cache.format.timestamped
         self._on_change = on_change
 
-    def put(self, key: Any, value: Any, window_start: int) -> None:
+    def put(self, key: object, value: Any, window_start: int) -> None:
         timestamp, headers, sequence = self._now()
         if self._timestamped and value is not None:
             value, timestamp = value
@@ -144,7 +150,7 @@ class WindowAccess(_ShownValues):
         if self._on_change is not None:
             self._on_change(entry)
 
-    def fetch(self, key: Any, time: int) -> Any:
+    def fetch(self, key: object, time: int) -> Any:
         newest = self._cache.newest()
         if not newest - self._cache.retention_ms < time <= newest:
             return None
@@ -153,36 +159,34 @@ class WindowAccess(_ShownValues):
     def _entries(self, time_from: int, time_to: int) -> Iterator[Entry]:
         return (entry for entry in self._cache.rows() if time_from <= entry.start <= time_to)
 
-    def fetch_range(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
+    def fetch_range(self, key: object, time_from: int, time_to: int) -> StartedRows:
         raw = self._serde.serialize(key)
         return ((e.start, self._result(e)) for e in self._entries(time_from, time_to) if e.key == raw)
 
-    def backward_fetch_range(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
+    def backward_fetch_range(self, key: object, time_from: int, time_to: int) -> StartedRows:
         return iter(list(self.fetch_range(key, time_from, time_to))[::-1])
 
-    def fetch_keys(
-        self, key_from: Any, key_to: Any, time_from: int, time_to: int
-    ) -> Iterator[tuple[Windowed[Any], Any]]:
+    def fetch_keys(self, key_from: object, key_to: object, time_from: int, time_to: int) -> WindowedRows:
         low = None if key_from is None else self._serde.serialize(key_from)
         high = None if key_to is None else self._serde.serialize(key_to)
         for entry in self._entries(time_from, time_to):
             if (low is None or low <= entry.key) and (high is None or entry.key <= high):
                 yield self._windowed(entry), self._result(entry)
 
-    def _windowed(self, entry: Entry) -> Windowed[Any]:
+    def _windowed(self, entry: Entry) -> Windowed[object]:
         return Windowed(self._serde.deserialize(entry.key), entry.start, entry.start + self._size_ms)
 
-    def fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed[Any], Any]]:
+    def fetch_all(self, time_from: int, time_to: int) -> WindowedRows:
         return ((self._windowed(e), self._result(e)) for e in self._entries(time_from, time_to))
 
-    def all(self) -> Iterator[tuple[Windowed[Any], Any]]:
+    def all(self) -> WindowedRows:
         return self.fetch_all(0, 2**63 - 1)
 
 
 class DuplicatesAccess(WindowAccess):
     """A window store that keeps several values of one key and window."""
 
-    def put(self, key: Any, value: Any, window_start: int) -> None:
+    def put(self, key: object, value: object, window_start: int) -> None:
         timestamp, _, _ = self._now()
         raw_key = self._serde.serialize(key)
         self._cache.put(raw_key, window_start, value, None if value is None else self._cache.format.serialize(value))
@@ -191,7 +195,7 @@ class DuplicatesAccess(WindowAccess):
             entry.sequence = self._cache.sequence
             self._on_change(entry)
 
-    def fetch(self, key: Any, time: int) -> Any:
+    def fetch(self, key: object, time: int) -> Any:
         """The first value of that key and window."""
         rows = self._cache.fetch(self._serde.serialize(key), time, time)
         return rows[0][2] if rows else None
@@ -200,14 +204,16 @@ class DuplicatesAccess(WindowAccess):
 class SessionAccess:
     """A session store (:class:`topology.spec.stores.SessionStore`)."""
 
-    def __init__(self, cache: SessionCache, key_serde: KeySerde, now: Now, *, on_change: OnChange | None) -> None:
+    def __init__(
+        self, cache: SessionCache, key_serde: KeySerde, now: Now, *, on_change: OnChange[SessionEntry] | None
+    ) -> None:
         self.name = cache.name
         self._cache = cache
         self._serde = key_serde
         self._now = now
         self._on_change = on_change
 
-    def put(self, session: Windowed[Any], value: Any) -> None:
+    def put(self, session: Windowed[object], value: object) -> None:
         timestamp, headers, sequence = self._now()
         raw = self._serde.serialize(session.key)
         entry = self._cache.put(raw, session.start_ms, session.end_ms, value, timestamp, headers, sequence)
@@ -215,21 +221,21 @@ class SessionAccess:
         if self._on_change is not None:
             self._on_change(entry)
 
-    def remove(self, session: Windowed[Any]) -> None:
+    def remove(self, session: Windowed[object]) -> None:
         self.put(session, None)
 
-    def fetch_session(self, key: Any, start: int, end: int) -> Any:
+    def fetch_session(self, key: object, start: int, end: int) -> Any:
         entry = self._cache.session(self._serde.serialize(key), start, end)
         return None if entry is None else entry.value
 
-    def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed[Any], Any]]:
+    def find_sessions(self, key: object, earliest_end: int, latest_start: int) -> WindowedRows:
         found = self._cache.find(self._serde.serialize(key), earliest_end, latest_start)
         return iter([(Windowed(key, e.start, e.end), e.value) for e in found])
 
-    def fetch(self, key: Any) -> Iterator[tuple[Windowed[Any], Any]]:
+    def fetch(self, key: object) -> WindowedRows:
         return self.find_sessions(key, 0, 2**63 - 1)
 
-    def all(self) -> Iterator[tuple[Windowed[Any], Any]]:
+    def all(self) -> WindowedRows:
         deserialize = self._serde.deserialize
         return ((Windowed(deserialize(e.key), e.start, e.end), e.value) for e in self._cache.rows())
 
@@ -237,28 +243,30 @@ class SessionAccess:
 class VersionedAccess:
     """A versioned store (:class:`topology.spec.stores.VersionedKeyValueStore`)."""
 
-    def __init__(self, cache: VersionedCache, key_serde: KeySerde, now: Now, *, on_change: OnChange | None) -> None:
+    def __init__(
+        self, cache: VersionedCache, key_serde: KeySerde, now: Now, *, on_change: OnChange[VersionPut] | None
+    ) -> None:
         self.name = cache.name
         self._cache = cache
         self._serde = key_serde
         self._now = now
         self._on_change = on_change
 
-    def put(self, key: Any, value: Any, timestamp: int) -> int | None:
+    def put(self, key: object, value: object, timestamp: int) -> int | None:
         _, headers, sequence = self._now()
         put = self._cache.put(self._serde.serialize(key), value, timestamp, headers, sequence)
         if self._on_change is not None:
             self._on_change(put)
         return put.valid_to_ms
 
-    def delete(self, key: Any, timestamp: int) -> VersionedRecord[Any] | None:
+    def delete(self, key: object, timestamp: int) -> Version | None:
         before = self.get(key, timestamp)
         self.put(key, None, timestamp)
         return before
 
-    def get(self, key: Any, as_of: int | None = None) -> VersionedRecord[Any] | None:
+    def get(self, key: object, as_of: int | None = None) -> Version | None:
         found = self._cache.version(self._serde.serialize(key), as_of)
         return None if found is None else VersionedRecord(*found)
 
-    def versions(self, key: Any) -> list[VersionedRecord[Any]]:
+    def versions(self, key: object) -> list[Version]:
         return [VersionedRecord(*found) for found in self._cache.versions(self._serde.serialize(key))]

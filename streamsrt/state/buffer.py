@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from streamsrt.errors import StateError
 from streamsrt.state.cache import Deserialize, Serialize
-from streamsrt.state.columns import ChangelogColumns
+from streamsrt.state.columns import ChangelogColumns, Headers
 
 _CONTEXT = Struct(">qqi")
 _INTS = Struct(">ii")
@@ -30,8 +30,6 @@ _TIME = Struct(">q")
 _NONE, _SAME_AS_PRIOR = -1, -2
 _VERSION_HEADER = "v"
 VERSION_HEADERS = ((_VERSION_HEADER, b"\x03"),)
-
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 @dataclass(slots=True)
@@ -43,7 +41,7 @@ class Held:
 
     key: bytes
     time_ms: int
-    new: Any
+    new: Any  # of the type that the table's serde has
     old: Any
     prior: Any
     timestamp: int
@@ -52,7 +50,7 @@ class Held:
     is_first: bool = True
 
 
-def held_record(held: Held, to_raw: Callable[[Any], bytes | None]) -> tuple[bytes, bytes | None, Headers, int]:
+def held_record(held: Held, to_raw: Callable[[object], bytes | None]) -> tuple[bytes, bytes | None, Headers, int]:
     """Key, value, headers and timestamp of a change that was held back, as bytes. ``to_raw`` serialises its value."""
     return held.key, to_raw(held.new), tuple(held.headers), held.timestamp
 
@@ -75,7 +73,7 @@ class HeldFormat:
         self._serialize = serialize
         self._deserialize = deserialize
 
-    def raw(self, value: Any) -> bytes | None:
+    def raw(self, value: object) -> bytes | None:
         """The bytes of a value; None for none."""
         return None if value is None else self._serialize(value)
 
@@ -130,7 +128,7 @@ class SuppressionBuffer:
         self._order: list[tuple[int, bytes]] = []
         self._loaded = False
 
-    def raw(self, value: Any) -> bytes | None:
+    def raw(self, value: object) -> bytes | None:
         """The bytes of a value; None for none."""
         return self._format.raw(value)
 

@@ -23,7 +23,7 @@ from operator import add, attrgetter
 from struct import Struct
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from streamsrt.state.columns import ChangelogColumns
+from streamsrt.state.columns import ChangelogColumns, Headers
 from streamsrt.state.counts import CountedRows, Row, Timestamps
 
 ENTRY_OVERHEAD_BYTES: Final = 230
@@ -34,8 +34,8 @@ _pack_timestamp = Struct(">q").pack
 _unpack_timestamp = Struct(">q").unpack_from
 _by_sequence = attrgetter("sequence")
 
-Serialize = Callable[[Any], bytes]
-Deserialize = Callable[[bytes], Any]
+Serialize = Callable[[Any], bytes]  # of the type that the program's serde takes
+Deserialize = Callable[[bytes], object]
 
 
 class ReadableBytes(Protocol):
@@ -64,8 +64,8 @@ class Entry:
         self.start = start
         self.dirty = False
         self.sequence = 0
-        self.old: Any = None
-        self.headers: Any = ()
+        self.old: Any = None  # values have the type that the store's serde has
+        self.headers: Headers = ()
 
 
 E = TypeVar("E", bound=Entry)
@@ -74,12 +74,12 @@ E = TypeVar("E", bound=Entry)
 class UnwritableValueError(Exception):
     """The serde of a store does not take a ``value``, as the cause says."""
 
-    def __init__(self, value: Any, cause: Exception) -> None:
+    def __init__(self, value: object, cause: Exception) -> None:
         super().__init__(f"{type(cause).__name__}: {cause}")
         self.value = value
 
 
-def _unwritable(values: Sequence[Any], serialize: Serialize, cause: Exception) -> UnwritableValueError:
+def _unwritable(values: Sequence[object], serialize: Serialize, cause: Exception) -> UnwritableValueError:
     """Which of ``values`` it was."""
     for value in values:
         if value is not None:
@@ -113,7 +113,7 @@ class Flushed:
     def __init__(
         self,
         keys: Sequence[bytes],
-        values: Sequence[Any],
+        values: Sequence[object],
         timestamps: Sequence[int],
         serialize: Serialize,
         store_keys: Sequence[bytes] | None = None,
@@ -125,7 +125,7 @@ class Flushed:
         self.has_headers = True
         self.keys = keys
         self.values = values
-        self.olds: list[Any] = []
+        self.olds: list[object] = []
         self.timestamps = timestamps
         self.starts = starts
         self.store_keys = self.keys if store_keys is None else store_keys
@@ -153,16 +153,16 @@ class Flushed:
         return cls(keys, values, timestamps, serialize, store_keys, starts, entries)
 
     @property
-    def headers(self) -> list[Any]:
+    def headers(self) -> list[Headers]:
         """Those with which the changes are forwarded. Counted rows have none."""
         if not self.entries or not self.has_headers:
             return [()] * len(self.keys)
         return [entry.headers for entry in self.entries]
 
     @property
-    def deletions_headers(self) -> list[Any] | None:
+    def deletions_headers(self) -> list[Headers] | None:
         """Those of deleted rows, with none for all others; None where no deletion has any."""
-        each = [() if entry.value is not None else entry.headers for entry in self.entries]
+        each: list[Headers] = [() if entry.value is not None else entry.headers for entry in self.entries]
         return each if any(each) else None
 
     def __len__(self) -> int:
@@ -204,7 +204,7 @@ class ChangedEntries(Generic[E]):
     dirty: list[E]
     """Those that changed since the last flush."""
 
-    def change(self, entry: E, value: Any, timestamp: int, headers: Any, sequence: int) -> None:
+    def change(self, entry: E, value: object, timestamp: int, headers: Headers, sequence: int) -> None:
         """Gives an entry another value; None deletes."""
         if not entry.dirty:
             entry.dirty = True
@@ -261,7 +261,7 @@ class KeyValueCache(dict[bytes, Entry]):
         self[key] = entry
         return entry
 
-    def put(self, key: bytes, value: Any, timestamp: int, headers: Any, sequence: int) -> Entry:
+    def put(self, key: bytes, value: object, timestamp: int, headers: Headers, sequence: int) -> Entry:
         """Changes the row and returns its entry; ``value`` None deletes."""
         if self.counts is not None:
             self.settle()

@@ -138,7 +138,7 @@ class DuplicatesCache(dict[bytes, list[Row]]):
         self[key] = rows
         return rows
 
-    def put(self, key: bytes, timestamp_ms: int, value: Any, raw: bytes | None) -> bytes:
+    def put(self, key: bytes, timestamp_ms: int, value: object, raw: bytes | None) -> bytes:
         """Keeps a record, and returns its key in the changelog. A record without a value only gets a number."""
         sequence = self.sequence = (self.sequence + 1) & _LAST_SEQUENCE
         if raw is not None:

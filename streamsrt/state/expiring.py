@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 from struct import Struct
-from typing import Any
 
 from streamsrt.state.cache import Entry, KeyValueCache, ReadableBytes, RowFormat
-from streamsrt.state.columns import ChangelogColumns
+from streamsrt.state.columns import ChangelogColumns, Headers
 
 _unpack_timestamp = Struct(">q").unpack_from
 
@@ -30,7 +29,7 @@ class ExpiringCache(KeyValueCache):
         """The earliest time in the heap of each key that is there."""
         self._loaded = False
 
-    def put(self, key: bytes, value: Any, timestamp: int, headers: Any, sequence: int) -> Entry:
+    def put(self, key: bytes, value: object, timestamp: int, headers: Headers, sequence: int) -> Entry:
         """Changes the row and returns its entry; it lives on from ``timestamp``."""
         self._load()
         if value is not None:

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from struct import Struct
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias  # Any: keys and values of the application's; a store by its layout
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from streamsrt.errors import ConfigError, UserError
 from streamsrt.state.access import (
+    Change,
     DuplicatesAccess,
     KeySerde,
     KeyValueAccess,
@@ -26,7 +27,8 @@ from streamsrt.state.access import (
     WindowAccess,
 )
 from streamsrt.state.buffer import HeldFormat, SuppressionBuffer
-from streamsrt.state.cache import Entry, KeyValueCache, RowFormat
+from streamsrt.state.cache import Entry, KeyValueCache, RowFormat, Serialize
+from streamsrt.state.columns import Headers
 from streamsrt.state.duplicates import DuplicatesBytesStore, DuplicatesCache
 from streamsrt.state.expiring import ExpiringCache
 from streamsrt.state.lru import LruCache
@@ -46,10 +48,11 @@ from topology.spec.windows import Windowed
 LaidOut: TypeAlias = BytesStore | WindowBytesStore | DuplicatesBytesStore | SessionBytesStore | VersionedBytesStore
 Cache: TypeAlias = KeyValueCache | WindowCache | DuplicatesCache | SessionCache | VersionedCache | SuppressionBuffer
 UserStore: TypeAlias = KeyValueAccess | WindowAccess | SessionAccess | VersionedAccess
-Serialize: TypeAlias = Callable[[Any], bytes]
-LogRow: TypeAlias = Callable[[bytes, Any, int, Any], None]
+S = TypeVar("S", bound=LaidOut)
+C = TypeVar("C", bound=Cache)
+LogRow: TypeAlias = Callable[[bytes, object, int, Headers], None]
 """Logs a row as the changelog has it: ``(key, value, timestamp, headers)``."""
-TableRow: TypeAlias = tuple[Any, int]
+TableRow: TypeAlias = tuple[Any, int]  # keys and values have the types that the program gave its table
 View: TypeAlias = Callable[[Any], TableRow]
 """``key -> (value, timestamp)``; the key as an object."""
 
@@ -69,8 +72,8 @@ class StoredRow(NamedTuple):
     valid_to: int | None = None
 
 
-class StoreFunctions(NamedTuple):
-    """One row.
+class StoreFunctions(NamedTuple, Generic[S, C, Change]):
+    """One row: of stores ``S`` over bytes, with caches ``C`` before them, in which a ``Change`` is put.
 
     ``lay_out``: the store over a byte store. ``cache``: what stands before that. ``access``: the store as user code sees it,
     None where it can't be asked for. ``log``: what logs an entry that was put, given what logs a row. ``view``: the rows of
@@ -80,14 +83,14 @@ class StoreFunctions(NamedTuple):
     that metrics have for it.
     """
 
-    lay_out: Callable[[StoreSpec, BytesStore], LaidOut]
-    cache: Callable[[StoreSpec, Any, RowFormat], Cache]
-    access: Callable[[StoreSpec, Any, KeySerde, Now, OnChange | None, bool], UserStore] | None
-    log: Callable[[LogRow], OnChange]
-    view: Callable[[Any, Serialize], View] | None
-    rows: Callable[[StoreSpec, Any], Iterator[StoredRow]]
+    lay_out: Callable[[StoreSpec, BytesStore], S]
+    cache: Callable[[StoreSpec, S, RowFormat], C]
+    access: Callable[[StoreSpec, C, KeySerde, Now, OnChange[Change] | None, bool], UserStore] | None
+    log: Callable[[LogRow], OnChange[Change]]
+    view: Callable[[C, Serialize], View] | None
+    rows: Callable[[StoreSpec, S], Iterator[StoredRow]]
     unpack: Callable[[str, bytes, bytes], tuple[int, bytes | None]] | None
-    keeps: Callable[[Any, bytes], bool] | None
+    keeps: Callable[[S, bytes], bool] | None
     metrics_suffix: str
 
 
@@ -113,12 +116,17 @@ def _expiring_cache(spec: StoreSpec, store: BytesStore, row_format: RowFormat) -
 
 
 def _key_value_access(
-    spec: StoreSpec, cache: KeyValueCache, serde: KeySerde, now: Now, on_change: OnChange | None, timestamped: bool
+    spec: StoreSpec,
+    cache: KeyValueCache,
+    serde: KeySerde,
+    now: Now,
+    on_change: OnChange[Entry] | None,
+    timestamped: bool,
 ) -> KeyValueAccess:
     return KeyValueAccess(cache, serde, now, timestamped=timestamped, on_change=on_change)
 
 
-def _log_by_key(log_row: LogRow) -> OnChange:
+def _log_by_key(log_row: LogRow) -> OnChange[Entry | VersionPut]:
     def log(entry: Entry | VersionPut) -> None:
         log_row(entry.key, entry.value, entry.timestamp, entry.headers)
 
@@ -155,13 +163,13 @@ def _window_cache(spec: StoreSpec, store: WindowBytesStore, row_format: RowForma
 
 
 def _window_access(
-    spec: StoreSpec, cache: WindowCache, serde: KeySerde, now: Now, on_change: OnChange | None, timestamped: bool
+    spec: StoreSpec, cache: WindowCache, serde: KeySerde, now: Now, on_change: OnChange[Entry] | None, timestamped: bool
 ) -> WindowAccess:
     size_ms = spec.window_size_ms or 0
     return WindowAccess(cache, serde, now, size_ms=size_ms, timestamped=timestamped, on_change=on_change)
 
 
-def _log_window(log_row: LogRow) -> OnChange:
+def _log_window(log_row: LogRow) -> OnChange[Entry]:
     def log(entry: Entry) -> None:
         log_row(entry.key + pack_start(entry.start) + b"\0\0\0\0", entry.value, entry.timestamp, entry.headers)
 
@@ -195,13 +203,18 @@ def _duplicates_cache(spec: StoreSpec, store: DuplicatesBytesStore, row_format: 
 
 
 def _duplicates_access(
-    spec: StoreSpec, cache: DuplicatesCache, serde: KeySerde, now: Now, on_change: OnChange | None, timestamped: bool
+    spec: StoreSpec,
+    cache: DuplicatesCache,
+    serde: KeySerde,
+    now: Now,
+    on_change: OnChange[Entry] | None,
+    timestamped: bool,
 ) -> DuplicatesAccess:
     size_ms = spec.window_size_ms or 0
     return DuplicatesAccess(cache, serde, now, size_ms=size_ms, timestamped=timestamped, on_change=on_change)
 
 
-def _log_duplicate(log_row: LogRow) -> OnChange:
+def _log_duplicate(log_row: LogRow) -> OnChange[Entry]:
     def log(entry: Entry) -> None:
         key = entry.key + pack_start(entry.start) + entry.sequence.to_bytes(4, "big")
         log_row(key, entry.value, entry.timestamp, entry.headers)
@@ -232,12 +245,17 @@ def _session_cache(spec: StoreSpec, store: SessionBytesStore, row_format: RowFor
 
 
 def _session_access(
-    spec: StoreSpec, cache: SessionCache, serde: KeySerde, now: Now, on_change: OnChange | None, timestamped: bool
+    spec: StoreSpec,
+    cache: SessionCache,
+    serde: KeySerde,
+    now: Now,
+    on_change: OnChange[SessionEntry] | None,
+    timestamped: bool,
 ) -> SessionAccess:
     return SessionAccess(cache, serde, now, on_change=on_change)
 
 
-def _log_session(log_row: LogRow) -> OnChange:
+def _log_session(log_row: LogRow) -> OnChange[SessionEntry]:
     def log(entry: SessionEntry) -> None:
         log_row(session_key(entry.key, entry.start, entry.end), entry.value, entry.timestamp, entry.headers)
 
@@ -273,7 +291,12 @@ def _versioned_cache(spec: StoreSpec, store: VersionedBytesStore, row_format: Ro
 
 
 def _versioned_access(
-    spec: StoreSpec, cache: VersionedCache, serde: KeySerde, now: Now, on_change: OnChange | None, timestamped: bool
+    spec: StoreSpec,
+    cache: VersionedCache,
+    serde: KeySerde,
+    now: Now,
+    on_change: OnChange[VersionPut] | None,
+    timestamped: bool,
 ) -> VersionedAccess:
     return VersionedAccess(cache, serde, now, on_change=on_change)
 
@@ -297,7 +320,7 @@ def _unpack_held(name: str, key: bytes, row: bytes) -> tuple[int, bytes | None]:
     return held.timestamp, held.new
 
 
-STORES: Mapping[StoreKind, StoreFunctions] = MappingProxyType(
+STORES: Mapping[StoreKind, StoreFunctions[Any, Any, Any]] = MappingProxyType(
     {
         StoreKind.KEY_VALUE: StoreFunctions(
             lay_out=_key_value_layout,
@@ -394,7 +417,7 @@ STORES: Mapping[StoreKind, StoreFunctions] = MappingProxyType(
 # ------------------------------------------------------------------------------------------------- asking the table
 
 
-def functions_of(spec: StoreSpec) -> StoreFunctions:
+def functions_of(spec: StoreSpec) -> StoreFunctions[Any, Any, Any]:  # which store a kind has is in its row
     """The row of a store's kind."""
     return STORES[kind_of(spec)]
 
@@ -431,13 +454,29 @@ def make_store(spec: StoreSpec) -> BytesStore:
 def lay_out(spec: StoreSpec, store: BytesStore) -> LaidOut:
     """The store of that kind over ``store``. Raises ConfigError, and StateError where its data can't be read."""
     check_kind(spec)
-    return functions_of(spec).lay_out(spec, store)
+    laid_out: LaidOut = functions_of(spec).lay_out(spec, store)
+    return laid_out
 
 
-def cache_over(spec: StoreSpec, store: Any, row_format: RowFormat) -> Cache:
+def cache_over(spec: StoreSpec, store: LaidOut, row_format: RowFormat) -> Cache:
     """The cache of a store that :func:`lay_out` made. Raises ConfigError."""
     check_kind(spec)
-    return functions_of(spec).cache(spec, store, row_format)
+    cache: Cache = functions_of(spec).cache(spec, store, row_format)
+    return cache
+
+
+def cache_of(kind: type[C], caches: Mapping[str, Cache], store: str) -> C:
+    """The cache of a store whose operation knows what kind it is."""
+    cache = caches[store]
+    assert isinstance(cache, kind)
+    return cache
+
+
+def table_cache(caches: Mapping[str, Cache], store: str) -> KeyValueCache | VersionedCache:
+    """The cache of a store that keeps the rows of a table by key."""
+    cache = caches[store]
+    assert isinstance(cache, KeyValueCache | VersionedCache)
+    return cache
 
 
 def suppression_buffers(specs: Iterable[StoreSpec], caches: Mapping[str, Cache]) -> dict[str, SuppressionBuffer]:
@@ -447,7 +486,7 @@ def suppression_buffers(specs: Iterable[StoreSpec], caches: Mapping[str, Cache])
 
 
 def store_access(
-    spec: StoreSpec, cache: Cache, key_serde: KeySerde, now: Now, on_change: OnChange | None, *, timestamped: bool
+    spec: StoreSpec, cache: Cache, key_serde: KeySerde, now: Now, on_change: OnChange[Any] | None, *, timestamped: bool
 ) -> UserStore:
     """The store as user code sees it. ``timestamped``: values are ValueAndTimestamp where the store keeps timestamps."""
     access = functions_of(spec).access
@@ -456,7 +495,7 @@ def store_access(
     return access(spec, cache, key_serde, now, on_change, timestamped and spec.timestamped)
 
 
-def stored_view(spec: StoreSpec, cache: Any, key_serde: KeySerde) -> View:
+def stored_view(spec: StoreSpec, cache: Cache, key_serde: KeySerde) -> View:
     """The rows of a table that keeps its result in the store, through its cache."""
     view = functions_of(spec).view
     if view is None:

@@ -11,10 +11,9 @@ Source: MemoryLRUCache of Kafka Streams.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from streamsrt.state.cache import Entry, KeyValueCache, ReadableBytes, RowFormat
-from streamsrt.state.columns import ChangelogColumns
+from streamsrt.state.columns import ChangelogColumns, Headers
 
 
 class LruCache(KeyValueCache):
@@ -36,7 +35,7 @@ class LruCache(KeyValueCache):
         self._used.pop(key, None)
         self._used[key] = None
 
-    def put(self, key: bytes, value: Any, timestamp: int, headers: Any, sequence: int) -> Entry:
+    def put(self, key: bytes, value: object, timestamp: int, headers: Headers, sequence: int) -> Entry:
         """Changes the row and returns its entry; drops the one that was not used for longest where there are too many."""
         if value is None:
             self._used.pop(key, None)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, ChangedEntries, Entry, Flushed, RowFormat, average_bytes
-from streamsrt.state.columns import ChangelogColumns
+from streamsrt.state.columns import ChangelogColumns, Headers
 from streamsrt.state.sessions import SessionPut, session_key
 
 Place = tuple[bytes, int, int]
@@ -34,8 +34,8 @@ class SessionEntry(Entry):
         self.end = end
         self.dirty = False
         self.sequence = 0
-        self.old: Any = None
-        self.headers: Any = ()
+        self.old: Any = None  # values have the type that the store's serde has
+        self.headers: Headers = ()
 
 
 class SessionStore(Protocol):
@@ -93,7 +93,7 @@ class SessionCache(ChangedEntries[SessionEntry], dict[bytes, list[SessionEntry]]
         return [e for e in self[key] if e.end >= low and e.start <= latest_start and e.value is not None]
 
     def put(
-        self, key: bytes, start: int, end: int, value: Any, timestamp: int, headers: Any, sequence: int
+        self, key: bytes, start: int, end: int, value: object, timestamp: int, headers: Headers, sequence: int
     ) -> SessionEntry:
         """Changes the session of ``key`` with these bounds; ``value`` None removes it."""
         entries = self[key]

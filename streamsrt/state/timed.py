@@ -122,7 +122,7 @@ class Timed:
 def _timed(call: Callable[..., Any], spread: Spread, meter: StoreMeter) -> Callable[..., Any]:
     clock_ns, iterators = meter.clock_ns, meter.iterators
 
-    def run(*arguments: Any, **named: Any) -> Any:
+    def run(*arguments: object, **named: object) -> Any:
         began_ns = clock_ns()
         result = call(*arguments, **named)
         ended_ns = clock_ns()
@@ -134,7 +134,9 @@ def _timed(call: Callable[..., Any], spread: Spread, meter: StoreMeter) -> Calla
     return run
 
 
-def _timed_rows(rows: Iterator[Any], began_ns: int, iterators: Spread, clock_ns: Callable[[], int]) -> Iterator[Any]:
+def _timed_rows(
+    rows: Iterator[object], began_ns: int, iterators: Spread, clock_ns: Callable[[], int]
+) -> Iterator[object]:
     try:
         yield from rows
     finally:

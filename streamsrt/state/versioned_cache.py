@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from typing import Any, Final
 
 from streamsrt.state.cache import ENTRY_OVERHEAD_BYTES, Flushed, RowFormat
-from streamsrt.state.columns import ChangelogColumns
+from streamsrt.state.columns import ChangelogColumns, Headers
 from streamsrt.state.versioned import VersionedBytesStore
 
 _VERSION_BYTES: Final = 100
@@ -25,7 +25,7 @@ class VersionPut:
 
     __slots__ = ("headers", "is_stored", "key", "timestamp", "valid_to_ms", "value")
 
-    def __init__(self, key: bytes, value: Any, timestamp: int, headers: Any) -> None:
+    def __init__(self, key: bytes, value: Any, timestamp: int, headers: Headers) -> None:
         self.key = key
         self.value = value
         self.timestamp = timestamp
@@ -46,7 +46,7 @@ class VersionedEntry:
     def __init__(self, key: bytes) -> None:
         self.key = key
         self.timestamps: list[int] = []
-        self.values: list[Any] = []
+        self.values: list[object] = []
         self.complete = False
 
     @property
@@ -97,7 +97,7 @@ class VersionedCache(dict[bytes, VersionedEntry]):
 
     # -------------------------------------------------------------------------------------------------------- writing
 
-    def put(self, key: bytes, value: Any, timestamp: int, headers: Any, sequence: int) -> VersionPut:
+    def put(self, key: bytes, value: object, timestamp: int, headers: Headers, sequence: int) -> VersionPut:
         """Puts a version; ``value`` None: from ``timestamp`` on there is none."""
         put = VersionPut(key, value, timestamp, headers)
         self.dirty.append(put)
@@ -162,7 +162,7 @@ class VersionedCache(dict[bytes, VersionedEntry]):
         version = self.version(key, as_of_ms)
         return None if version is None else version[0]
 
-    def version(self, key: bytes, as_of_ms: int | None = None) -> tuple[Any, int, int | None] | None:
+    def version(self, key: bytes, as_of_ms: int | None = None) -> tuple[object, int, int | None] | None:
         """Value, timestamp and end of the version that was valid at ``as_of_ms`` (None: of the newest)."""
         entry = self[key]
         timestamps = entry.timestamps
@@ -176,7 +176,7 @@ class VersionedCache(dict[bytes, VersionedEntry]):
             return None
         return entry.values[at], timestamps[at], timestamps[at + 1] if at + 1 < len(timestamps) else None
 
-    def versions(self, key: bytes) -> list[tuple[Any, int, int | None]]:
+    def versions(self, key: bytes) -> list[tuple[object, int, int | None]]:
         """Value, timestamp and end of every version of a key that is still there, newest first; without deletions."""
         entry = self[key]
         self._complete(entry)

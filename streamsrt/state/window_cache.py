@@ -8,7 +8,7 @@ from functools import partial
 from itertools import repeat
 from operator import add, attrgetter
 from struct import Struct
-from typing import Any, Protocol
+from typing import Protocol
 
 from streamsrt.state.cache import (
     ENTRY_OVERHEAD_BYTES,
@@ -19,7 +19,7 @@ from streamsrt.state.cache import (
     average_bytes,
     changed_entries,
 )
-from streamsrt.state.columns import ChangelogColumns
+from streamsrt.state.columns import ChangelogColumns, Headers
 from streamsrt.state.counts import CountedRows, Row, Timestamps
 
 _pack_timestamp = Struct(">q").pack
@@ -122,7 +122,7 @@ class WindowCache(ChangedEntries[Entry], dict[int, WindowRows]):
         """Key, start and row of what waits to be written."""
         return ((key, start, row) for start, rows in self.pending.items() for key, row in rows.items())
 
-    def put(self, key: bytes, start: int, value: Any, timestamp: int, headers: Any, sequence: int) -> Entry:
+    def put(self, key: bytes, start: int, value: object, timestamp: int, headers: Headers, sequence: int) -> Entry:
         """Changes the row of ``key`` in the window that starts at ``start``; ``value`` None deletes."""
         if self.counts:
             self.settle()

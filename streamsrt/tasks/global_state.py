@@ -46,7 +46,7 @@ from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.records import RecordColumns, iter_columns
 from topology.graph.nodes import StoreSpec, Subtopology
 from topology.graph.store_kinds import store_traits
-from topology.spec.serdes import Serde
+from topology.spec.codecs import ProgramSerde
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class GlobalState:
         (source,) = self._parts[store].subtopology.sources
         return source.topics[0]
 
-    def store(self, name: str) -> tuple[StoreSpec, Cache, Serde[Any]]:
+    def store(self, name: str) -> tuple[StoreSpec, Cache, ProgramSerde]:
         """A store with what is needed to read it. Raises KeyError."""
         part = self._parts[name]
         return part.spec, part.cache, part.plan.key_serde(part.spec)

@@ -39,7 +39,7 @@ from streamsrt.tasks.output.record_collector import Collector
 from streamsrt.tasks.task_meter import task_meter
 from streamsrt.wire.records import RecordColumns
 from topology.graph.nodes import ProcessorNode, SourceNode, StoreSpec, Subtopology
-from topology.spec.serdes import Serde
+from topology.spec.codecs import ProgramSerde
 from topology.spec.timestamps import timestamp_extractor
 
 _MEASURED_RECORDS = 8
@@ -64,8 +64,8 @@ class TaskConfig:
     forwarded and logged one by one. ``write_buffer_max_bytes``: what may wait for a commit to be written to the stores.
     """
 
-    default_key_serde: Serde[Any] | None = None
-    default_value_serde: Serde[Any] | None = None
+    default_key_serde: ProgramSerde | None = None
+    default_value_serde: ProgramSerde | None = None
     cache_max_bytes: int = 10 * 1024 * 1024
     write_buffer_max_bytes: int = 16 * 1024 * 1024
     max_task_idle_ms: int = 0
@@ -583,7 +583,7 @@ class Task:
         """Whether changes of the store are sent to a topic of its own (not where its source topic is the changelog)."""
         return self._plan.writes_changelog(store)
 
-    def key_serde(self, store: str) -> Serde[Any]:
+    def key_serde(self, store: str) -> ProgramSerde:
         """The serde of a store's keys."""
         return self._plan.key_serde(self._plan.specs[store])
 

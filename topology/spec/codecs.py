@@ -39,7 +39,8 @@ class Serde(Protocol[T]):
     def deserialize(self, data: bytes, /) -> T: ...
 
 
-AnySerde: TypeAlias = Serde[Any] | None  # of a type that only the program knows
+ProgramSerde: TypeAlias = Serde[Any]  # of a type that only the program knows
+AnySerde: TypeAlias = ProgramSerde | None
 """A serde, or None for the application's default."""
 
 
@@ -215,7 +216,7 @@ uuid: CallableSerde[UUID] = CallableSerde("uuid", _from_uuid, _to_uuid)
 void: CallableSerde[None] = CallableSerde("void", _no_value, _no_value)
 json = JsonSerde()
 
-_BY_NAME: dict[str, Serde[Any]] = {
+_BY_NAME: dict[str, ProgramSerde] = {
     each.name: each for each in (string, bytes_, short, integer, long, float_, double, boolean, uuid, void, json)
 }
 _BY_TYPE = {"str": "string", "int": "long", "float": "double", "bool": "boolean", "UUID": "uuid", "dict": "json"}

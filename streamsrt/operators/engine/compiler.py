@@ -27,7 +27,7 @@ _FAR = 2**63
 NODES_MAX = 300
 DEPTH_MAX = 60
 
-Emit = Callable[["Compiler", ProcessorNode, Any, Flow], None]
+Emit = Callable[["Compiler", ProcessorNode, Any, Flow], None]  # each takes its own class of operations
 """Writes the code of one operation; the third argument is the node's operation."""
 
 

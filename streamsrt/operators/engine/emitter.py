@@ -23,7 +23,7 @@ from zlib import crc32
 
 from streamsrt.operators.engine.plan import same_bytes
 from topology import serdes
-from topology.spec.serdes import Serde
+from topology.spec.codecs import ProgramSerde
 from topology.spec.windows import Windowed
 
 Stage = Literal["deserialization", "processing", "production"]
@@ -36,7 +36,7 @@ class Slot:
 
     obj: str | None = None
     raw: str | None = None
-    serde: Serde[Any] | None = None
+    serde: ProgramSerde | None = None
     not_null: bool = False
 
     @property
@@ -122,7 +122,7 @@ class Emitter:
     def temp(self, prefix: str) -> str:
         return f"{prefix}{next(self._names)}"
 
-    def bind(self, prefix: str, value: Any) -> str:
+    def bind(self, prefix: str, value: object) -> str:
         """The name under which the function knows ``value``."""
         key = (prefix, id(value))
         name = self._by_identity.get(key)
@@ -145,7 +145,7 @@ class Emitter:
                 self._once.add(text)
                 self.epilogue.append(text)
 
-    def counter(self, counters: Any, attribute: str) -> str:
+    def counter(self, counters: object, attribute: str) -> str:
         """A local integer that is added to ``counters.attribute`` at the end."""
         bound = self.bind("counters", counters)
         local = f"n_{attribute}"
@@ -178,7 +178,7 @@ class Emitter:
         self.line(f"{name} = {new}({windowed}, ({self.obj(inner)}, {slot.start}, {slot.end}))")
         return name
 
-    def raw(self, slot: Slot, serde: Serde[Any], *, twin: Slot | None = None) -> str:
+    def raw(self, slot: Slot, serde: ProgramSerde, *, twin: Slot | None = None) -> str:
         """The variable that holds the value as bytes of ``serde``.
 
         ``twin``: has bytes already, and is often the same object.
@@ -205,12 +205,12 @@ class Emitter:
             slot.raw, slot.serde = name, serde
         return name
 
-    def _deserialize(self, serde: Serde[Any], raw: str) -> str:
+    def _deserialize(self, serde: ProgramSerde, raw: str) -> str:
         if serde is serdes.long:
             return f"{self.bind('unpack', _unpack_long)}({raw})[0]"
         return f"{self.bind('deserialize', serde.deserialize)}({raw})"
 
-    def _serialized(self, slot: Slot, serde: Serde[Any], value: str) -> str:
+    def _serialized(self, slot: Slot, serde: ProgramSerde, value: str) -> str:
         expression = f"{self.bind('serialize', serde.serialize)}({value})"
         if serde is serdes.bytes:
             return f"{value} if type({value}) is bytes or {value} is None else {expression}"
@@ -269,7 +269,7 @@ def _nullable(slot: Slot, variable: str, expression: str) -> str:
     return expression if slot.not_null else f"None if {variable} is None else {expression}"
 
 
-def _is_windowed_bytes(slot: WindowedSlot, serde: Serde[Any]) -> bool:
+def _is_windowed_bytes(slot: WindowedSlot, serde: ProgramSerde) -> bool:
     return (
         isinstance(serde, serdes.TimeWindowedSerde | serdes.SessionWindowedSerde)
         and slot.inner is not None

@@ -15,7 +15,8 @@ from streamsrt.operators.engine.plan import Counters, Plan, StreamTime
 from streamsrt.operators.engine.punctuation_queue import PunctuationQueue, Schedule
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.state.buffer import Held, held_record
-from streamsrt.state.kinds import View
+from streamsrt.state.columns import Headers
+from streamsrt.state.kinds import Cache, View
 from streamsrt.state.timed import StoreMeter
 from streamsrt.state.versioned_cache import VersionPut
 from topology.graph.nodes import SinkNode
@@ -34,18 +35,18 @@ class Outcome(NamedTuple):
     """What came of the call with that number: a value, or what it raised."""
 
     number: int
-    value: Any
+    value: object
     error: Exception | None
 
 
-SourceRecord: TypeAlias = tuple[bytes | None, bytes | None, Any, int]
+SourceRecord: TypeAlias = tuple[bytes | None, bytes | None, Headers, int]
 """Key, value, headers and timestamp of a record, as bytes the first two."""
 
 
 class Calls(Protocol):
     """Calls of an operation's function."""
 
-    def begin(self, first: int, arguments: Sequence[tuple[Any, ...]], /) -> None:
+    def begin(self, first: int, arguments: Sequence[tuple[object, ...]], /) -> None:
         """Calls it with each of the arguments, whose places count from ``first``; returns at once."""
 
     def cancel(self) -> None:
@@ -98,7 +99,7 @@ class Environment:
     def __init__(
         self,
         plan: Plan,
-        caches: Mapping[str, Any],
+        caches: Mapping[str, Cache],
         collect: Callable[..., None],
         counters: Counters,
         stream_times: dict[str, StreamTime],
@@ -132,7 +133,7 @@ class Environment:
         None outside of one."""
         self.came_unknown = False
         """Whether nobody remembers where it was read; :attr:`metadata` is of the record then that made it go on."""
-        self.let_go: tuple[Held, Callable[[Any], bytes | None]] | None = None
+        self.let_go: tuple[Held, Callable[[object], bytes | None]] | None = None
         """What a generated function forwards after it was held back, and what serialises its value."""
         self.stream_time_ms = -1
         self.system_time_ms = 0
@@ -169,7 +170,7 @@ class Environment:
             for begin in beginnings:
                 begin()
 
-    def failed(self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    def failed(self, node: str, error: Exception, key: object, value: object, timestamp: int, headers: Headers) -> None:
         """A user's function raised: skips the record if the handler says so, else raises ProcessingError."""
         context = self._context(node, key, value, timestamp, headers)
         if self.ask(self.plan.handlers.processing, context, error) is HandlerResponse.CONTINUE:
@@ -186,7 +187,7 @@ class Environment:
         return result
 
     def failed_to_produce(
-        self, node: str, error: Exception, key: Any, value: Any, timestamp: int, headers: Any
+        self, node: str, error: Exception, key: object, value: object, timestamp: int, headers: Headers
     ) -> None:
         """A result can't be serialised or placed: skips it if the handler says so, else raises ProductionError."""
         self.skip_or_fail_production(self._context(node, key, value, timestamp, headers), error)
@@ -208,7 +209,7 @@ class Environment:
             return
         raise production_error(self.plan, context, error) from error
 
-    def _context(self, node: str, key: Any, value: Any, timestamp: int, headers: Any) -> ErrorContext:
+    def _context(self, node: str, key: object, value: object, timestamp: int, headers: Headers) -> ErrorContext:
         topic, partition, offset = (None if self.came_unknown else self.metadata) or ("", -1, -1)
         source = self.source() if callable(self.source) else self.source
         source_key, source_value, source_headers, source_timestamp = source or (None, None, (), -1)
@@ -220,16 +221,22 @@ class Environment:
             timestamp=timestamp,
             key=key,
             value=value,
-            headers=headers,
+            headers=tuple(headers),
             source_key=source_key,
             source_value=source_value,
-            source_headers=source_headers,
+            source_headers=tuple(source_headers),
             source_timestamp=source_timestamp,
         )
 
     @contextmanager
     def of_earlier(
-        self, node: str, key: Any, value: Any, timestamp: int, headers: Any, source: Callable[[], SourceRecord]
+        self,
+        node: str,
+        key: object,
+        value: object,
+        timestamp: int,
+        headers: Headers,
+        source: Callable[[], SourceRecord],
     ) -> Iterator[None]:
         """Around what a record that has waited gives: it is its failure, not that of the record which ends the waiting.
 
@@ -259,7 +266,7 @@ class Environment:
         finally:
             self.metadata, self.source = before
 
-    def forward_version(self, put: VersionPut, forward: Callable[..., None], *change: Any) -> None:
+    def forward_version(self, put: VersionPut, forward: Callable[..., None], *change: object) -> None:
         """Forwards the change that a put into a versioned store made; nothing where the store did not take it."""
         if put.is_stored:
             self.is_latest = put.is_latest

@@ -10,11 +10,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from streamsrt.operators.engine.processor_nodes import PathBuilder
 from streamsrt.state.cache import Entry
 from streamsrt.state.expiring import ExpiringCache
+from streamsrt.state.kinds import cache_of
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.traits import own_store
 from topology.graph.store_kinds import Limit, store_traits
@@ -29,8 +30,8 @@ class Expiry:
         self.stores = [
             spec.name for spec in builder.plan.subtopology.stores if store_traits(spec).limit is Limit.LAST_UPDATE
         ]
-        self._caches: list[ExpiringCache] = [caches[name] for name in self.stores]
-        self._deletes: list[Any] = []
+        self._caches = [cache_of(ExpiringCache, caches, name) for name in self.stores]
+        self._deletes: list[Callable[[Entry, int], None]] = []
 
     def run(self, now_ms: int) -> None:
         """Deletes what has expired at that stream time, and what expires of what follows from it."""
@@ -52,7 +53,7 @@ class Expiry:
             self._deletes = [self._deletion(store) for store in self.stores]
         self._deletes[place](entry, at_ms)
 
-    def _deletion(self, store: str) -> Any:
+    def _deletion(self, store: str) -> Callable[[Entry, int], None]:
         builder = self._builder
         change = builder.change(store)
         deserialize = builder.plan.key_serde(builder.plan.specs[store]).deserialize

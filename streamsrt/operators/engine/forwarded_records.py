@@ -15,8 +15,8 @@ import orjson
 from streamsrt.operators.engine.plan import Plan
 from streamsrt.wire.records import Headers
 from topology.graph.nodes import SinkNode
+from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import Record
-from topology.spec.serdes import Serde
 
 
 def forwarded_record(
@@ -41,7 +41,7 @@ def _sinks(plan: Plan, node: str) -> Iterator[SinkNode]:
         seen.update(found.children)
 
 
-def _bytes(value: object, serdes: Iterable[Serde[object] | None]) -> bytes | None:
+def _bytes(value: object, serdes: Iterable[ProgramSerde | None]) -> bytes | None:
     if value is None:
         return None
     for serde in serdes:

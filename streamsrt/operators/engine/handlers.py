@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from traceback import format_exception
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from streamsrt.errors import ConfigError, ProductionError
 from streamsrt.wire.records import Headers
@@ -52,9 +52,9 @@ class ErrorContext:
     offset: int
     node: str
     timestamp: int = -1
-    key: Any = None
-    value: Any = None
-    headers: Any = ()
+    key: object = None
+    value: object = None
+    headers: Headers = ()
     source_key: bytes | None = None
     source_value: bytes | None = None
     source_headers: Headers = ()

@@ -17,7 +17,7 @@ from topology.graph import nodes, operations
 from topology.graph.nodes import ProcessorNode, SinkNode, SourceNode, StoreSpec, Subtopology, internal_topic_name
 from topology.graph.operations.traits import Row, own_store, traits_of
 from topology.graph.store_kinds import store_traits
-from topology.spec.serdes import Serde
+from topology.spec.codecs import ProgramSerde
 
 
 class Counters:
@@ -59,7 +59,7 @@ class StreamTime:
     def __init__(self) -> None:
         self.ms = -1
         self.closed_ms = -1
-        self.closing: Any = None
+        self.closing: object = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,8 +68,8 @@ class Plan:
 
     subtopology: Subtopology
     application_id: str
-    default_key_serde: Serde[Any] | None = None
-    default_value_serde: Serde[Any] | None = None
+    default_key_serde: ProgramSerde | None = None
+    default_value_serde: ProgramSerde | None = None
     caching: bool = True
     handlers: ExceptionHandlers = field(default_factory=ExceptionHandlers)
     outer_join_emit_interval_ms: int = 0
@@ -159,17 +159,17 @@ class Plan:
             return store_traits(self.specs[store]).versions
         return traits_of(node.operation).row is Row.PARENT and self.is_versioned(node.parents[0])
 
-    def serde_or_default(self, own: Serde[Any] | None, what: Literal["key", "value"], where: str) -> Serde[Any]:
+    def serde_or_default(self, own: ProgramSerde | None, what: Literal["key", "value"], where: str) -> ProgramSerde:
         """A serde that an operation itself needs. Raises ConfigError where there is none."""
         return self._resolve(own, self.default_key_serde if what == "key" else self.default_value_serde, what, where)
 
-    def key_serde(self, of: SourceNode | SinkNode | StoreSpec) -> Serde[Any]:
+    def key_serde(self, of: SourceNode | SinkNode | StoreSpec) -> ProgramSerde:
         return self._resolve(of.key_serde, self.default_key_serde, "key", of.name)
 
-    def value_serde(self, of: SourceNode | SinkNode | StoreSpec) -> Serde[Any]:
+    def value_serde(self, of: SourceNode | SinkNode | StoreSpec) -> ProgramSerde:
         return self._resolve(of.value_serde, self.default_value_serde, "value", of.name)
 
-    def _resolve(self, own: Serde[Any] | None, default: Serde[Any] | None, what: str, where: str) -> Serde[Any]:
+    def _resolve(self, own: ProgramSerde | None, default: ProgramSerde | None, what: str, where: str) -> ProgramSerde:
         serde = own or default
         if serde is None:
             raise ConfigError(
@@ -199,7 +199,7 @@ def stores_behind_caches(plan: Plan) -> frozenset[str]:
     return frozenset(found)
 
 
-def same_bytes(one: Serde[Any] | None, other: Serde[Any] | None) -> bool:
+def same_bytes(one: ProgramSerde | None, other: ProgramSerde | None) -> bool:
     """Whether what one serde wrote is what the other one writes for the same value."""
     return one is other or (
         one is not None and other is not None and one.name == other.name and type(one) is type(other)

@@ -7,25 +7,29 @@ does what the generated code does, with objects instead of columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streamsrt.errors import MissingTopicError, RecordError, StateError, UserError
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.node_meter import NodeMeter
-from streamsrt.state.cache import Entry
-from streamsrt.state.kinds import functions_of
-from streamsrt.state.versioned_cache import VersionPut
+from streamsrt.state.access import OnChange
+from streamsrt.state.cache import Entry, KeyValueCache
+from streamsrt.state.columns import Headers
+from streamsrt.state.kinds import cache_of, functions_of
+from streamsrt.state.lru import LruCache
+from streamsrt.state.versioned_cache import VersionedCache, VersionPut
+from streamsrt.state.window_cache import WindowCache
 from topology.graph import nodes
 from topology.graph.store_kinds import Limit, store_traits
+from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import Record, RecordContext
 from topology.spec.processor_wrapper import TableRecord
-from topology.spec.serdes import Serde
 from topology.spec.windows import Windowed
 
 if TYPE_CHECKING:
     pass
 
-Process = Callable[[Any, Any, int, Any, Any], None]
+Process = Callable[[Any, Any, int, Headers, Any], None]  # a node takes what the one before it forwards
 
 
 class PathNode:
@@ -42,7 +46,7 @@ class PathNode:
         self.process: Process = self.forward
         self.close: Callable[[], None] = _nothing
 
-    def accept(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+    def accept(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
         try:
             self.process(key, value, timestamp, headers, old)
         except (RecordError, StateError):
@@ -50,7 +54,7 @@ class PathNode:
         except Exception as error:  # noqa: BLE001  # a user's function may raise anything
             self.env.failed(self.name, error, key, value, timestamp, headers)
 
-    def forward(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+    def forward(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
         for child in self.children:
             child.accept(key, value, timestamp, headers, old)
 
@@ -58,7 +62,7 @@ class PathNode:
         """What forwards a record to one of the children only."""
         return child.accept
 
-    def drop_late(self, key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    def drop_late(self, key: object, value: object, timestamp: int, headers: Headers) -> None:
         """Hands a record to those who want what is dropped as too late."""
         if self.late is not None:
             self.late.accept(key, value, timestamp, headers)
@@ -73,13 +77,19 @@ class MeasuredNode(PathNode):
         super().__init__(name, env)
         self._meter = meter
 
-    def accept(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+    def accept(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
         self._meter.came(1, timestamp, timestamp, timestamp, self.env.system_time_ms)
         super().accept(key, value, timestamp, headers, old)
 
-    def forward(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+    def forward(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
         self._meter.forwarded += 1
         super().forward(key, value, timestamp, headers, old)
+
+
+class Forwards(Protocol):
+    """What a processor forwards through."""
+
+    def forward(self, record: Record[Any, Any], child: str | None = None, /) -> None: ...
 
 
 class WrappedNode(PathNode):
@@ -87,22 +97,24 @@ class WrappedNode(PathNode):
 
     __slots__ = ("context",)
 
+    context: Forwards
+    """Given before anything is forwarded."""
+
     def __init__(self, outer: PathNode) -> None:
         super().__init__(outer.name, outer.env)
         self.children, self.late = outer.children, outer.late
-        self.context: Any = None
 
-    def forward(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+    def forward(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
         self.context.forward(_record(key, value, timestamp, headers, old))
 
     def to(self, child: PathNode) -> Callable[..., None]:
-        def forward(key: Any, value: Any, timestamp: int, headers: Any, old: Any = None) -> None:
+        def forward(key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
             self.context.forward(_record(key, value, timestamp, headers, old), child.name)
 
         return forward
 
 
-def _record(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> Record[Any, Any]:
+def _record(key: object, value: object, timestamp: int, headers: Headers, old: object) -> Record[object, object]:
     record = Record(key, value, timestamp, tuple(headers))
     return record if old is None else TableRecord.of(record, old)
 
@@ -169,24 +181,26 @@ class PathBuilder:
         inner = WrappedNode(made)
         return self._wrap(self, node, made, inner, self._process(node, inner))
 
-    def change(self, store: str) -> Callable[[bytes, Any, int, Any, int], Entry | VersionPut]:
+    def change(self, store: str) -> Callable[[bytes, object, int, Headers, int], Entry | VersionPut]:
         """Writes a row, and logs it unless the store is cached: ``change(raw, value, timestamp, headers, start)``."""
-        cache: Any = self.env.caches[store]
+        cache = self.env.caches[store]
+        assert isinstance(cache, KeyValueCache | WindowCache | VersionedCache)
+        put: Callable[..., Entry | VersionPut] = cache.put
         log = self.log(store)
         sequence = self.env.sequence
         if store_traits(self.plan.specs[store]).limit is Limit.COUNT:
-            cache.on_drop = log
+            cache_of(LruCache, self.env.caches, store).on_drop = log
 
-        def change(raw: bytes, value: Any, timestamp: int, headers: Any, start: int) -> Entry | VersionPut:
+        def change(raw: bytes, value: object, timestamp: int, headers: Headers, start: int) -> Entry | VersionPut:
             place = (raw,) if start < 0 else (raw, start)
-            entry: Entry | VersionPut = cache.put(*place, value, timestamp, headers, next(sequence))
+            entry = put(*place, value, timestamp, headers, next(sequence))
             if log is not None:
                 log(entry)
             return entry
 
         return change
 
-    def log(self, store: str) -> Callable[[Any], None] | None:
+    def log(self, store: str) -> OnChange[Any] | None:  # of the changes that a cache of that kind makes
         if self.plan.is_cached(store) or not self.plan.writes_changelog(store):
             return None
         log_row = self.log_row(store)
@@ -202,7 +216,7 @@ class PathBuilder:
         topic, collect, partition = self.plan.changelog_topic(store), self.env.collect, self.env.task_partition
         marks_deletions = self.plan.marks_deletions(store)
 
-        def log_row(key: bytes, value: Any, timestamp: int, headers: Any) -> None:
+        def log_row(key: bytes, value: object, timestamp: int, headers: Headers) -> None:
             raw = None if value is None else serialize(value)
             each = [headers] if marks_deletions and raw is None and headers else None
             collect(topic, [key], [raw], [timestamp], each, partition)
@@ -216,14 +230,14 @@ class PathBuilder:
         key_serde, value_serde = plan.key_serde(node), plan.value_serde(node)
         fixed = None if node.topic is None else plan.topic(node.topic, node.repartition)
 
-        def place(key: Any, value: Any, timestamp: int, headers: Any) -> tuple[str, list[Any] | None]:
+        def place(key: object, value: object, timestamp: int, headers: Headers) -> tuple[str, list[object] | None]:
             topic = self._chosen_topic(node, key, value, timestamp, headers) if fixed is None else fixed
             if node.partitioner is None:
                 return topic, None
             chosen = node.partitioner(topic, key, value, env.partitions_of_topic(topic))
             return topic, None if chosen is None else [chosen]
 
-        def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+        def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
             try:
                 topic, partition = place(key, value, timestamp, headers)
             except MissingTopicError as error:
@@ -243,7 +257,7 @@ class PathBuilder:
 
         return process
 
-    def _chosen_topic(self, node: nodes.SinkNode, key: Any, value: Any, timestamp: int, headers: Any) -> str:
+    def _chosen_topic(self, node: nodes.SinkNode, key: object, value: object, timestamp: int, headers: Headers) -> str:
         topic, partition, offset = self.env.metadata or ("", -1, -1)
         assert node.topic_extractor is not None
         chosen = node.topic_extractor(key, value, RecordContext(topic, partition, offset, timestamp, tuple(headers)))
@@ -252,7 +266,7 @@ class PathBuilder:
         return chosen
 
 
-def _inner_key(serde: Serde[Any], key: Any) -> bytes:
+def _inner_key(serde: ProgramSerde, key: Windowed[object]) -> bytes:
     inner = getattr(serde, "inner", None)
     raw: bytes = serde.serialize(key) if inner is None else inner.serialize(key.key)
     return raw

@@ -8,22 +8,23 @@ Source: KTableValueGetter and its suppliers in Kafka Streams.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from streamsrt.operators.engine.plan import Plan, no_store_error
 from streamsrt.state.buffer import SuppressionBuffer
-from streamsrt.state.kinds import NO_ROW, TableRow, View, stored_view
+from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.kinds import NO_ROW, Cache, TableRow, View, cache_of, stored_view
+from streamsrt.state.versioned_cache import VersionedCache
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import Suppress
 from topology.graph.operations.traits import own_store
 from topology.graph.store_kinds import store_traits
-from topology.spec.serdes import Serde
+from topology.spec.codecs import ProgramSerde
 
 
 def derived(
     op: operations.TableSource | operations.TableFilter | operations.TableMapValues,
-) -> Callable[[Any, Any], Any]:
+) -> Callable[[object, object], object]:
     """``(key, value) -> value`` of a table that is derived from another one."""
     match op:
         case operations.TableFilter(predicate=predicate, negate=negate):
@@ -33,29 +34,30 @@ def derived(
     return lambda k, v: v
 
 
-def table_view(plan: Plan, caches: Mapping[str, Any], table: str) -> View:
+def table_view(plan: Plan, caches: Mapping[str, Cache], table: str) -> View:
     """How the rows of the table made by node ``table`` are found. Raises ConfigError where no store has them."""
     return _view(plan, caches, table, lambda store: _stored(plan, caches, store))
 
 
-def _stored(plan: Plan, caches: Mapping[str, Any], store: str) -> View:
+def _stored(plan: Plan, caches: Mapping[str, Cache], store: str) -> View:
     spec = plan.specs[store]
     return stored_view(spec, caches[store], plan.key_serde(spec))
 
 
-def view_before_flush(plan: Plan, caches: Mapping[str, Any], table: str) -> View:
+def view_before_flush(plan: Plan, caches: Mapping[str, Cache], table: str) -> View:
     """As :func:`table_view`, but the rows that were there before what is still held back in caches.
 
     The timestamps of rows that are held back are not known any more: they are -1.
     """
 
     def stored(store: str) -> View:
-        cache, spec = caches[store], plan.specs[store]
+        spec = plan.specs[store]
         if not plan.is_cached(store) or not store_traits(spec).one_row:
             return _stored(plan, caches, store)
+        cache = cache_of(KeyValueCache, caches, store)
         serialize = plan.key_serde(spec).serialize
 
-        def row(key: Any) -> TableRow:
+        def row(key: object) -> TableRow:
             entry = cache[serialize(key)]
             return (cache.value_before(entry), -1) if entry.dirty else (entry.value, entry.timestamp)
 
@@ -64,7 +66,7 @@ def view_before_flush(plan: Plan, caches: Mapping[str, Any], table: str) -> View
     return _view(plan, caches, table, stored)
 
 
-def _view(plan: Plan, caches: Mapping[str, Any], table: str, stored: Callable[[str], View]) -> View:
+def _view(plan: Plan, caches: Mapping[str, Cache], table: str, stored: Callable[[str], View]) -> View:
     node = plan.node(table)
     if isinstance(node, ProcessorNode):
         op = node.operation
@@ -75,13 +77,15 @@ def _view(plan: Plan, caches: Mapping[str, Any], table: str, stored: Callable[[s
             return _through(_view(plan, caches, node.parents[0], stored), derived(op))
         if isinstance(op, Suppress):
             serde = plan.key_serde(plan.specs[op.store])
-            return _held_back(_view(plan, caches, node.parents[0], stored), caches[op.store], serde)
+            return _held_back(
+                _view(plan, caches, node.parents[0], stored), cache_of(SuppressionBuffer, caches, op.store), serde
+            )
         if isinstance(op, operations.TableJoinMerge):
             return _joined(plan, caches, node, stored)
     raise no_store_error(table)
 
 
-def table_view_as_of(plan: Plan, caches: Mapping[str, Any], table: str) -> Callable[[Any, int], Any] | None:
+def table_view_as_of(plan: Plan, caches: Mapping[str, Cache], table: str) -> Callable[[object, int], object] | None:
     """``(key, time) -> value`` that the table had at a time; None where it keeps no versions.
 
     Those of a versioned store, seen through the filters and mappers behind it.
@@ -91,7 +95,7 @@ def table_view_as_of(plan: Plan, caches: Mapping[str, Any], table: str) -> Calla
         return None
     store = own_store(node.operation)
     if store is not None:
-        serialize, as_of = plan.key_serde(plan.specs[store]).serialize, caches[store].as_of
+        serialize, as_of = plan.key_serde(plan.specs[store]).serialize, cache_of(VersionedCache, caches, store).as_of
         return lambda key, at_ms: as_of(serialize(key), at_ms)
     above = table_view_as_of(plan, caches, node.parents[0])
     assert above is not None
@@ -100,11 +104,11 @@ def table_view_as_of(plan: Plan, caches: Mapping[str, Any], table: str) -> Calla
     return lambda key, at_ms: step(key, above(key, at_ms))
 
 
-def _held_back(above: View, buffer: SuppressionBuffer, serde: Serde[Any]) -> View:
+def _held_back(above: View, buffer: SuppressionBuffer, serde: ProgramSerde) -> View:
     """Rows as they were forwarded last: behind a suppression nobody sees what it holds back."""
     serialize = serde.serialize
 
-    def row(key: Any) -> TableRow:
+    def row(key: object) -> TableRow:
         held = buffer.get(serialize(key))
         if held is None:
             return above(key)
@@ -113,8 +117,8 @@ def _held_back(above: View, buffer: SuppressionBuffer, serde: Serde[Any]) -> Vie
     return row
 
 
-def _through(above: View, step: Callable[[Any, Any], Any]) -> View:
-    def row(key: Any) -> TableRow:
+def _through(above: View, step: Callable[[object, object], object]) -> View:
+    def row(key: object) -> TableRow:
         value, timestamp = above(key)
         value = step(key, value)
         return NO_ROW if value is None else (value, timestamp)
@@ -122,7 +126,7 @@ def _through(above: View, step: Callable[[Any, Any], Any]) -> View:
     return row
 
 
-def _joined(plan: Plan, caches: Mapping[str, Any], merge: ProcessorNode, stored: Callable[[str], View]) -> View:
+def _joined(plan: Plan, caches: Mapping[str, Cache], merge: ProcessorNode, stored: Callable[[str], View]) -> View:
     this, other = (plan.node(parent) for parent in merge.parents)
     assert isinstance(this, ProcessorNode)
     assert isinstance(other, ProcessorNode)
@@ -132,7 +136,7 @@ def _joined(plan: Plan, caches: Mapping[str, Any], merge: ProcessorNode, stored:
     left, right = _view(plan, caches, reverse.table, stored), _view(plan, caches, op.table, stored)
     joiner, kind = op.joiner, op.kind
 
-    def row(key: Any) -> TableRow:
+    def row(key: object) -> TableRow:
         left_value, left_time = left(key)
         if left_value is None and kind != "outer":
             return NO_ROW

@@ -11,6 +11,8 @@ from streamsrt.operators.engine.compiler import Compiler
 from streamsrt.operators.engine.emitter import Flow, Slot, WindowedSlot
 from streamsrt.operators.kinds.closing import closing_windows
 from streamsrt.operators.kinds.tables import mark_last
+from streamsrt.state.kinds import cache_of
+from streamsrt.state.window_cache import WindowCache
 from streamsrt.state.windowed import pack_start
 from topology.graph import operations
 from topology.graph.nodes import Node, ProcessorNode
@@ -82,8 +84,8 @@ def _advance_ms(windows: Windows) -> int:
 
 
 def _closing(c: Compiler, node: ProcessorNode, op: operations.Aggregate, windows: Windows) -> str:
-    lasts_ms = windows.size_ms + windows.grace_ms
-    return c.emitter.bind("closing", closing_windows(c.caches[op.store], lasts_ms, c.stream_time_of(node.name)))
+    lasts_ms, cache = windows.size_ms + windows.grace_ms, cache_of(WindowCache, c.caches, op.store)
+    return c.emitter.bind("closing", closing_windows(cache, lasts_ms, c.stream_time_of(node.name)))
 
 
 def _emit_closed(c: Compiler, node: ProcessorNode, op: operations.Aggregate, windows: Windows, flow: Flow) -> None:

@@ -8,7 +8,10 @@ from typing import Any
 from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.kinds.closing import ClosingWindows, closing_windows
+from streamsrt.state.columns import Headers
+from streamsrt.state.kinds import cache_of
 from streamsrt.state.versioned_cache import VersionPut
+from streamsrt.state.window_cache import WindowCache
 from topology.graph import nodes, operations
 from topology.graph.operations import SessionAggregate, SlidingAggregate
 from topology.spec.windows import TimeWindows, UnlimitedWindows, Windowed
@@ -16,7 +19,7 @@ from topology.spec.windows import TimeWindows, UnlimitedWindows, Windowed
 
 def computation(
     op: operations.Aggregate | SlidingAggregate | SessionAggregate,
-) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+) -> Callable[[object, object, Any], tuple[Any, Any]]:  # an aggregate is what the program makes of it
     """``(key, value, before) -> (initial, after)``."""
     aggregator, initializer = op.aggregator, op.initializer
     if op.aggregation == "count":
@@ -26,7 +29,7 @@ def computation(
         return lambda key, value, before: (before, value if before is None else aggregator(before, value))
     assert initializer is not None
 
-    def aggregate(key: Any, value: Any, before: Any) -> tuple[Any, Any]:
+    def aggregate(key: object, value: object, before: object) -> tuple[object, object]:
         initial = initializer() if before is None else before
         return initial, aggregator(key, value, initial)
 
@@ -42,7 +45,7 @@ def starts_of(windows: TimeWindows | UnlimitedWindows) -> Callable[[int], Iterab
     return lambda timestamp: range(max(0, timestamp - size + advance) // advance * advance, timestamp + 1, advance)
 
 
-Update = Callable[[Any, bytes, Any, int, Any, int], None]
+Update = Callable[[object, bytes, object, int, Headers, int], None]
 """``(key, its bytes, value, timestamp, headers, start of the window or -1)``."""
 
 
@@ -54,7 +57,7 @@ def make_aggregate(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNo
         return _windowed(builder, node, op, op.windows, update, made)
     serialize = builder.plan.key_serde(builder.plan.specs[op.store]).serialize
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if key is None or value is None:
             env.counters.dropped_null += 1
             return
@@ -72,14 +75,14 @@ def row_update(
 ) -> Update:
     """Puts a value into the aggregate of a row, logs it and forwards it."""
     env = builder.env
-    cache: Any = env.caches[op.store]
+    cache: Any = env.caches[op.store]  # by key, or by window and key
     compute = computation(op)
     change = builder.change(op.store)
     plain_rows = builder.plan.specs[op.store].plain_rows
     holds_back = builder.plan.is_cached(op.store) or op.emit_on_close
     size_ms = None if op.windows is None else op.windows.size_ms
 
-    def update(key: Any, raw: bytes, value: Any, timestamp: int, headers: Any, start: int) -> None:
+    def update(key: object, raw: bytes, value: object, timestamp: int, headers: Headers, start: int) -> None:
         entry = cache[raw] if size_ms is None else cache[start][raw]
         before = entry.value
         initial, after = compute(key, value, before)
@@ -100,13 +103,13 @@ def row_update(
 
 def emission(
     builder: PathBuilder, op: operations.Aggregate | SlidingAggregate, closing: ClosingWindows, made: PathNode
-) -> Callable[[int, Any], None]:
+) -> Callable[[int, Headers], None]:
     """Forwards the windows that are closed: ``(stream time, headers)``."""
     assert op.windows is not None
     size_ms = op.windows.size_ms
     deserialize = builder.plan.key_serde(builder.plan.specs[op.store]).deserialize
 
-    def emit(now_ms: int, headers: Any) -> None:
+    def emit(now_ms: int, headers: Headers) -> None:
         if now_ms >= closing.next_ms:
             for entry in closing.close(now_ms):
                 key = Windowed(deserialize(entry.key), entry.start, entry.start + size_ms)
@@ -127,11 +130,12 @@ def _windowed(
     serialize = builder.plan.key_serde(builder.plan.specs[op.store]).serialize
     time = env.stream_times.setdefault(node.name, StreamTime())
     starts, lasts_ms = starts_of(windows), windows.size_ms + windows.grace_ms
-    cache: Any = env.caches[op.store]
-    closing = closing_windows(cache, lasts_ms, time) if op.emit_on_close else None
+    closing = None
+    if op.emit_on_close:
+        closing = closing_windows(cache_of(WindowCache, env.caches, op.store), lasts_ms, time)
     emit = None if closing is None else emission(builder, op, closing, made)
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if key is None:
             env.counters.dropped_null += 1
             return

@@ -18,13 +18,14 @@ from collections.abc import Callable
 from functools import partial
 from heapq import heapify, heappop, heappush
 from struct import Struct
-from typing import Any
 
 from streamsrt.operators.engine.environment import SourceRecord
 from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.columns import Headers
 from streamsrt.state.duplicates import DuplicatesCache
+from streamsrt.state.kinds import cache_of
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations.joins import AsofJoin, AsofKeep
 from topology.spec.processor import RecordMetadata
@@ -33,8 +34,7 @@ _PLACE = Struct(">qq")
 _COUNT = Struct(">i")
 _NONE = -1
 
-Forward = Callable[[Any, Any, int, Any], None]
-Headers = tuple[tuple[str, bytes | None], ...]
+Forward = Callable[[object, object, int, Headers], None]
 
 
 def pack_row(headers: Headers, value: bytes) -> bytes:
@@ -70,7 +70,7 @@ class _Waiting:
     """
 
     def __init__(self, builder: PathBuilder, store: str) -> None:
-        self._cache: KeyValueCache = builder.env.caches[store]
+        self._cache = cache_of(KeyValueCache, builder.env.caches, store)
         self._change = builder.change(store)
         self._order: list[bytes] = []
         self._last: dict[int, int] = {}
@@ -87,7 +87,7 @@ class _Waiting:
             self._last = dict(sorted(_PLACE.unpack_from(place) for place in self._order))
             heapify(self._order)
 
-    def add(self, key: bytes, value: bytes, timestamp: int, headers: Any) -> None:
+    def add(self, key: bytes, value: bytes, timestamp: int, headers: Headers) -> None:
         """Lets a record wait."""
         self._load()
         number = self._last[timestamp] = self._last.get(timestamp, 0) + 1
@@ -131,7 +131,7 @@ class _Asof:
         self.name = node.name
         self.env = builder.env
         self.time = self.env.stream_times.setdefault(op.time, StreamTime())
-        self.rights: DuplicatesCache = self.env.caches[op.store]
+        self.rights = cache_of(DuplicatesCache, self.env.caches, op.store)
         self.waiting = None if op.waiting is None else _Waiting(builder, op.waiting)
         self.key_serde = plan.serde_or_default(op.key_serde, "key", node.name)
         self.value_serde = plan.serde_or_default(op.value_serde, "value", node.name)
@@ -153,7 +153,9 @@ class _Asof:
             env.metadata = current
             self.waiting.remove_first(timestamp)
 
-    def join(self, raw: bytes | None, key: Any, value: Any, timestamp: int, headers: Any, forward: Forward) -> None:
+    def join(
+        self, raw: bytes | None, key: object, value: object, timestamp: int, headers: Headers, forward: Forward
+    ) -> None:
         """Joins a left record with what is kept."""
         op = self.op
         rows = () if raw is None else self.rights.fetch(raw, max(0, timestamp - op.within_ms), timestamp)
@@ -177,7 +179,7 @@ def make_asof_join(builder: PathBuilder, node: ProcessorNode, made: PathNode) ->
     asof, forward, counters = _asof(builder, node), made.forward, builder.env.counters
     op, time, waiting = asof.op, asof.time, asof.waiting
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if value is None or (key is None and not op.left):
             counters.dropped_null += 1
             return
@@ -209,7 +211,7 @@ def make_asof_keep(builder: PathBuilder, node: ProcessorNode, made: PathNode) ->
     serialize, serialize_value = plan.key_serde(spec).serialize, plan.value_serde(spec).serialize
     topic = plan.changelog_topic(op.store) if plan.writes_changelog(op.store) else None
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if key is None or value is None:
             env.counters.dropped_null += 1
             return

@@ -20,6 +20,7 @@ from streamsrt.errors import StreamsError, UserError
 from streamsrt.operators.engine.environment import Environment, Outcome, SourceRecord
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.kinds.call_windows import CallWindow
+from streamsrt.state.columns import Headers
 from topology.graph import nodes
 from topology.graph.operations.batches import MapAsync, MapBatches
 from topology.spec.processor import RecordMetadata
@@ -30,10 +31,10 @@ _COLUMNS = ("key", "value", "timestamp")
 class Waiting(NamedTuple):
     """A record, where it came from, and what was read there."""
 
-    key: Any
-    value: Any
+    key: object
+    value: Any  # a mapping where its fields are columns
     timestamp: int
-    headers: Any
+    headers: Headers
     metadata: RecordMetadata | None
     source: SourceRecord | Callable[[], SourceRecord] | None
 
@@ -47,7 +48,7 @@ class Batch:
         self._work = work
         self._waiting: list[Waiting] = []
 
-    def gather(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def gather(self, key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         """One record more."""
         if not self._waiting:
             self._env.batches.append(self.drain)
@@ -83,7 +84,7 @@ class Batch:
         self.be_at(record)
         self._env.failed(self._made.name, error, record.key, record.value, record.timestamp, record.headers)
 
-    def forward(self, record: Waiting, value: Any) -> None:
+    def forward(self, record: Waiting, value: object) -> None:
         self.be_at(record)
         self._made.forward(record.key, value, record.timestamp, record.headers)
 
@@ -117,10 +118,11 @@ def make_map_batches(builder: PathBuilder, node: nodes.ProcessorNode, made: Path
     return batch.gather
 
 
-Rows = Iterable[tuple[Any, Any, Any]]
+Row = tuple[object, object, Any]  # key, value, and a timestamp that int() takes
+Rows = Iterable[Row]
 
 
-def origins(rows: Sequence[tuple[Any, Any, Any]], records: Sequence[Waiting]) -> Iterable[Waiting]:
+def origins(rows: Sequence[Row], records: Sequence[Waiting]) -> Iterable[Waiting]:
     """The record that each row came of, as far as can be told: rows say nothing of it.
 
     Where there are as many rows as records, that of the same place; else the next one of the row's key and timestamp. From
@@ -131,7 +133,7 @@ def origins(rows: Sequence[tuple[Any, Any, Any]], records: Sequence[Waiting]) ->
     return chain(_found_in_order(rows, records), repeat(records[-1]))
 
 
-def _found_in_order(rows: Sequence[tuple[Any, Any, Any]], records: Sequence[Waiting]) -> Iterator[Waiting]:
+def _found_in_order(rows: Sequence[Row], records: Sequence[Waiting]) -> Iterator[Waiting]:
     rest = iter(records)
     record = next(rest)
     for key, _, timestamp in rows:
@@ -144,7 +146,7 @@ def _found_in_order(rows: Sequence[tuple[Any, Any, Any]], records: Sequence[Wait
         yield record
 
 
-def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[Waiting]], Any], Callable[[Any], Rows]]:
+def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[Waiting]], object], Callable[[object], Rows]]:
     """``records -> frame`` and ``frame -> rows``. Raises UserError where the library is not there."""
     try:
         import pyarrow as pa
@@ -156,20 +158,20 @@ def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[Waiting]], An
             f"{name}: map_batches(frame={op.frame!r}) needs {error.name}, which is not installed: pip install {error.name}"
         ) from None
 
-    def to_arrow(records: Sequence[Waiting]) -> Any:
+    def to_arrow(records: Sequence[Waiting]) -> object:
         return pa.table(_columns(records, unpack=op.unpack))
 
-    def from_arrow(table: Any) -> Rows:
+    def from_arrow(table: object) -> Rows:
         if not isinstance(table, pa.Table | pa.RecordBatch):
             raise UserError(f"{name}: the function returned {type(table).__name__}, not a pyarrow.Table")
         return _rows(
             {column: table.column(column).to_pylist() for column in table.schema.names}, name, unpack=op.unpack
         )
 
-    def to_pandas(records: Sequence[Waiting]) -> Any:
+    def to_pandas(records: Sequence[Waiting]) -> object:
         return pd.DataFrame(_columns(records, unpack=op.unpack))
 
-    def from_pandas(frame: Any) -> Rows:
+    def from_pandas(frame: object) -> Rows:
         if not isinstance(frame, pd.DataFrame):
             raise UserError(f"{name}: the function returned {type(frame).__name__}, not a pandas.DataFrame")
         return _rows({str(column): frame[column].tolist() for column in frame.columns}, name, unpack=op.unpack)
@@ -177,8 +179,8 @@ def _frames(op: MapBatches, name: str) -> tuple[Callable[[Sequence[Waiting]], An
     return (to_arrow, from_arrow) if op.frame == "arrow" else (to_pandas, from_pandas)
 
 
-def _columns(records: Sequence[Waiting], *, unpack: bool) -> dict[str, list[Any]]:
-    columns: dict[str, list[Any]] = {
+def _columns(records: Sequence[Waiting], *, unpack: bool) -> dict[str, list[object]]:
+    columns: dict[str, list[object]] = {
         "key": [each.key for each in records],
         "timestamp": [each.timestamp for each in records],
     }
@@ -193,7 +195,7 @@ def _columns(records: Sequence[Waiting], *, unpack: bool) -> dict[str, list[Any]
     return {**columns, **{name: [each.value.get(name) for each in records] for name in names}}
 
 
-def _rows(columns: dict[str, list[Any]], name: str, *, unpack: bool) -> Rows:
+def _rows(columns: dict[str, list[object]], name: str, *, unpack: bool) -> Rows:
     wanted = ("key", "timestamp") if unpack else _COLUMNS
     missing = [column for column in wanted if column not in columns]
     if missing:

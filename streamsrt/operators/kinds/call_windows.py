@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any
 
 from streamsrt.errors import StreamsError, UserError
 from streamsrt.operators.engine.environment import Environment, Outcome
@@ -81,7 +80,7 @@ class CallWindow:
         worth = min(self._concurrency * self._per_call + 1, HELD_MAX) // 2
         return room if room >= worth or not self._unfinished else 0
 
-    def begin(self, arguments: Sequence[tuple[Any, ...]]) -> int:
+    def begin(self, arguments: Sequence[tuple[object, ...]]) -> int:
         """Begins calls and returns the place of the first one."""
         first = self._begun
         self._begun += len(arguments)

@@ -19,6 +19,7 @@ from heapq import heappop, heappush
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.state.cache import Entry, KeyValueCache
+from streamsrt.state.kinds import cache_of
 from streamsrt.state.session_cache import SessionCache, SessionEntry
 from streamsrt.state.window_cache import WindowCache
 
@@ -31,7 +32,7 @@ class ClosedMark:
     _KEY = b"closed"
 
     def __init__(self, env: Environment, store: str) -> None:
-        self._cache: KeyValueCache = env.caches[store]
+        self._cache = cache_of(KeyValueCache, env.caches, store)
         self._env = env
         plan = env.plan
         self._serialize = plan.value_serde(plan.specs[store]).serialize
@@ -56,16 +57,16 @@ def closing_windows(cache: WindowCache, lasts_ms: int, time: StreamTime) -> Clos
     """The one of the operation whose stream time that is."""
     if time.closing is None:
         time.closing = ClosingWindows(cache, lasts_ms, time)
-    closing: ClosingWindows = time.closing
-    return closing
+    assert isinstance(time.closing, ClosingWindows)
+    return time.closing
 
 
 def closing_sessions(cache: SessionCache, lasts_ms: int, time: StreamTime) -> ClosingSessions:
     """The one of the operation whose stream time that is."""
     if time.closing is None:
         time.closing = ClosingSessions(cache, lasts_ms, time)
-    closing: ClosingSessions = time.closing
-    return closing
+    assert isinstance(time.closing, ClosingSessions)
+    return time.closing
 
 
 class ClosingWindows:

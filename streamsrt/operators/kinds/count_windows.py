@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
+from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.columns import Headers
+from streamsrt.state.kinds import cache_of
 from topology.graph import nodes
 from topology.graph.operations import CountWindowAggregate
 from topology.spec.count_windows import OpenWindow, OpenWindows
 
-Step = Callable[[Any, Any, int, OpenWindows | None], tuple[OpenWindows | None, list[OpenWindow]]]
+Step = Callable[[object, object, int, OpenWindows | None], tuple[OpenWindows | None, list[OpenWindow]]]
 
 
 def step_of(op: CountWindowAggregate) -> Step:
@@ -19,7 +21,7 @@ def step_of(op: CountWindowAggregate) -> Step:
     closes = op.close_when
 
     def step(
-        key: Any, value: Any, timestamp: int, row: OpenWindows | None
+        key: object, value: object, timestamp: int, row: OpenWindows | None
     ) -> tuple[OpenWindows | None, list[OpenWindow]]:
         since, windows = row or (0, ())
         if not windows or since == advance:
@@ -39,11 +41,11 @@ def step_of(op: CountWindowAggregate) -> Step:
 def make_count_window_aggregate(builder: PathBuilder, node: nodes.ProcessorNode, made: PathNode) -> Process:
     op, env = node.operation, builder.env
     assert isinstance(op, CountWindowAggregate)
-    cache: Any = env.caches[op.store]
+    cache = cache_of(KeyValueCache, env.caches, op.store)
     serialize = builder.plan.key_serde(builder.plan.specs[op.store]).serialize
     change, step = builder.change(op.store), step_of(op)
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if key is None or value is None:
             env.counters.dropped_null += 1
             return

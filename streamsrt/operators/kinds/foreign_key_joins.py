@@ -19,13 +19,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
-from typing import Any
 
 from streamsrt.errors import UserError
 from streamsrt.operators.engine.murmur3 import hash_bytes
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.engine.table_views import table_view
 from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.columns import Headers
+from streamsrt.state.kinds import cache_of
 from streamsrt.state.store import after_prefix
 from topology.graph import nodes, operations
 from topology.graph.nodes import ProcessorNode
@@ -116,13 +117,13 @@ def make_subscription_send(builder: PathBuilder, node: ProcessorNode, made: Path
     serialize = builder.plan.serde_or_default(op.value_serde, "value", node.name).serialize
     newest_only = builder.plan.is_versioned(node.parents[0])
 
-    def instructions(value: Any, old: Any) -> list[tuple[Any, Instruction]]:
+    def instructions(value: object, old: object) -> list[tuple[object, Instruction]]:
         """Which foreign keys are told what."""
         before = None if old is None else extract(old)
         after = None if value is None else extract(value)
         if not op.left and value is not None and after is None:
             env.counters.dropped_null += 1
-        told: list[tuple[Any, Instruction]] = []
+        told: list[tuple[object, Instruction]] = []
         moved = before is not None and (after is None or serialize_foreign(after) != serialize_foreign(before))
         if moved:
             propagates = not op.left and after is None
@@ -135,7 +136,7 @@ def make_subscription_send(builder: PathBuilder, node: ProcessorNode, made: Path
             told.append((after, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE))
         return told if op.left or after is not None else told[:-1]
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if newest_only and not env.is_latest:
             env.counters.dropped_late += 1
             return
@@ -158,7 +159,7 @@ def make_response_join(builder: PathBuilder, node: ProcessorNode, made: PathNode
     serialize = builder.plan.serde_or_default(op.value_serde, "value", node.name).serialize
     deserialize = builder.plan.serde_or_default(op.other_value_serde, "value", node.name).deserialize
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: bytes, timestamp: int, headers: Headers, old: object) -> None:
         asked_hash, raw = split_response(value)
         row = row_of(key)[0]
         if asked_hash != (None if row is None else hash_bytes(serialize(row))):
@@ -181,13 +182,13 @@ class Subscriptions:
 
     def __init__(self, builder: PathBuilder, store: str) -> None:
         self._env = builder.env
-        self._cache: KeyValueCache = builder.env.caches[store]
+        self._cache = cache_of(KeyValueCache, builder.env.caches, store)
         writes = builder.plan.writes_changelog(store)
         self._changelog = builder.plan.changelog_topic(store) if writes else None
         self._unwritten: dict[bytes, set[bytes]] = {}
         """What was changed since the store was written last, which a scan of the store does not find."""
 
-    def put(self, prefix: bytes, primary_key: bytes, raw: bytes | None, timestamp: int, headers: Any) -> None:
+    def put(self, prefix: bytes, primary_key: bytes, raw: bytes | None, timestamp: int, headers: Headers) -> None:
         """Keeps a subscription, or forgets it where ``raw`` is None."""
         key = prefix + primary_key
         self._forget_written()
@@ -227,7 +228,7 @@ def make_subscription_receive(builder: PathBuilder, node: ProcessorNode, made: P
     serialize = builder.plan.key_serde(source).serialize
     subscriptions = _subscriptions(builder, op.store)
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: bytes, timestamp: int, headers: Headers, old: object) -> None:
         subscription = Subscription.from_bytes(value)
         if key is not None:
             raw = None if subscription.instruction in DELETES else value
@@ -247,7 +248,7 @@ def make_subscription_join(builder: PathBuilder, node: ProcessorNode, made: Path
     row_of = table_view(builder.plan, builder.env.caches, op.table)
     serialize = builder.plan.serde_or_default(op.value_serde, "value", node.name).serialize
 
-    def process(key: Any, value: Subscription, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: Subscription, timestamp: int, headers: Headers, old: object) -> None:
         if value.instruction is Instruction.DELETE_KEY_NO_PROPAGATE:
             return
         row, row_time = (None, -1) if key is None else row_of(key)
@@ -270,7 +271,7 @@ def make_foreign_table_join(builder: PathBuilder, node: ProcessorNode, made: Pat
     newest_only = builder.plan.is_versioned(node.parents[0])
     subscriptions = _subscriptions(builder, op.store)
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if key is None:
             env.counters.dropped_null += 1
             return

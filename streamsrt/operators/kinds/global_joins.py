@@ -8,10 +8,9 @@ Source: KStreamGlobalKTableJoin and KStreamKTableJoinProcessor of Kafka Streams.
 
 from __future__ import annotations
 
-from typing import Any
-
 from streamsrt.errors import UserError
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
+from streamsrt.state.columns import Headers
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 
@@ -24,7 +23,7 @@ def make_stream_global_table_join(builder: PathBuilder, node: ProcessorNode, mad
         raise UserError(f"{node.name} joins with global store {op.store!r}, and there is none here")
     row_of = env.global_stores.view(op.store)
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         place = on(key, value)
         if value is None or (place is None and not (left and key is None)):
             env.counters.dropped_null += 1

@@ -17,13 +17,14 @@ from __future__ import annotations
 from bisect import insort
 from functools import partial
 from struct import Struct
-from typing import Any
 
 from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.engine.table_views import table_view_as_of
 from streamsrt.state.buffer import Held, HeldFormat, held_record
 from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.columns import Headers
+from streamsrt.state.kinds import cache_of
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.spec.processor import RecordMetadata
@@ -38,7 +39,7 @@ class _Buffer:
 
     def __init__(self, builder: PathBuilder, store: str, row_format: HeldFormat) -> None:
         self._env = builder.env
-        self._cache: KeyValueCache = builder.env.caches[store]
+        self._cache = cache_of(KeyValueCache, builder.env.caches, store)
         self._format = row_format
         logs = builder.plan.writes_changelog(store)
         self._changelog = builder.plan.changelog_topic(store) if logs else None
@@ -92,7 +93,7 @@ def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made
     buffer = _Buffer(builder, op.buffer, row_format)
     time = env.stream_times.setdefault(node.name, StreamTime())
 
-    def join(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    def join(key: object, value: object, timestamp: int, headers: Headers) -> None:
         row = None if key is None else row_as_of(key, timestamp)
         if row is not None or left:
             forward(key, joiner(key, value, row) if with_key else joiner(value, row), timestamp, headers)
@@ -110,7 +111,7 @@ def make_stream_table_grace_join(builder: PathBuilder, node: ProcessorNode, made
         finally:
             env.metadata = current
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if value is None or (key is None and not left):
             env.counters.dropped_null += 1
         elif key is None or time.ms - grace_ms > timestamp:

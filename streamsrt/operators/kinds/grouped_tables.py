@@ -16,19 +16,21 @@ from streamsrt.operators.engine.emitter import Flow, Slot
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.kinds.tables import change_entry, log_and_forward
 from streamsrt.operators.kinds.user_processors import Context
+from streamsrt.state.columns import Headers
+from streamsrt.state.kinds import table_cache
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import GroupTable, TableAggregate, TableTransformValues
 from topology.spec.changes import Change
 from topology.spec.processor import Record
 
-Changes = tuple[tuple[Any, Change], ...]
+Changes = tuple[tuple[object, Change], ...]
 
 
-def regrouping(op: GroupTable) -> Callable[[Any, Any, Any], Changes]:
+def regrouping(op: GroupTable) -> Callable[[object, object, object], Changes]:
     """``(key, new, old) -> ((group, change), ...)``."""
     fn, splits = op.fn, op.splits_changes
 
-    def regroup(key: Any, new: Any, old: Any) -> Changes:
+    def regroup(key: object, new: object, old: object) -> Changes:
         old_group = new_group = None
         if new is not None:
             new_group, new = fn(key, new)
@@ -52,7 +54,7 @@ def make_group_table(builder: PathBuilder, node: ProcessorNode, made: PathNode) 
     env, regroup = builder.env, regrouping(node.operation)
     newest_only = builder.plan.is_versioned(node.parents[0])
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if newest_only and not env.is_latest:
             return
         for group, change in regroup(key, value, old):
@@ -74,7 +76,11 @@ def emit_group_table(c: Compiler, node: ProcessorNode, op: GroupTable, flow: Flo
 # --------------------------------------------------------------------------------------------------------- aggregations
 
 
-def _adding(op: TableAggregate) -> tuple[Callable[[Any, Any, Any], Any], Callable[[Any, Any, Any], Any]]:
+def _adding(
+    op: TableAggregate,
+) -> tuple[
+    Callable[[object, object, Any], object], Callable[[object, object, Any], object]
+]:  # aggregates are the program's
     """``(key, value, aggregate) -> aggregate`` for what comes, where the aggregate may be None, and for what goes."""
     adder, subtractor, initializer = op.adder, op.subtractor, op.initializer
     if op.aggregation == "count":
@@ -83,7 +89,7 @@ def _adding(op: TableAggregate) -> tuple[Callable[[Any, Any, Any], Any], Callabl
     assert subtractor is not None
     if op.aggregation == "reduce":
 
-        def add(key: Any, value: Any, before: Any) -> Any:
+        def add(key: object, value: object, before: object) -> object:
             return value if before is None else adder(before, value)
 
         return add, lambda key, value, before: subtractor(before, value)
@@ -95,12 +101,12 @@ def make_table_aggregate(builder: PathBuilder, node: ProcessorNode, made: PathNo
     op = node.operation
     assert isinstance(op, TableAggregate)
     add, subtract = _adding(op)
-    cache: Any = builder.env.caches[op.store]
+    cache = table_cache(builder.env.caches, op.store)
     serialize = builder.plan.key_serde(builder.plan.specs[op.store]).serialize
     change_row = builder.change(op.store)
     cached = builder.plan.is_cached(op.store)
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: Change, timestamp: int, headers: Headers, old: object) -> None:
         raw = serialize(key)
         entry = cache[raw]
         before = after = entry.value
@@ -153,7 +159,7 @@ def emit_table_aggregate(c: Compiler, node: ProcessorNode, op: TableAggregate, f
 class _TransformerContext(Context):
     """A transformer returns its value: it forwards nothing."""
 
-    def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
+    def forward(self, record: Record[object, object], child: str | None = None) -> None:
         raise UserError(f"{self.node_name}: a transformer of values returns its result, it does not forward()")
 
 
@@ -169,18 +175,22 @@ def make_table_transform_values(builder: PathBuilder, node: ProcessorNode, made:
 
     builder.env.at_the_beginning(begin)
     store = op.store
-    cache: Any = None if store is None else builder.env.caches[store]
+    cache = None if store is None else table_cache(builder.env.caches, store)
     serialize = None if store is None else builder.plan.key_serde(builder.plan.specs[store]).serialize
     change_row = None if store is None else builder.change(store)
     cached = store is not None and builder.plan.is_cached(store)
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         before, context.current = context.current, Record(key, value, timestamp, tuple(headers))
         try:
             new = transformer.transform(key, value)
             old_value = None
             if node.sends_old_values:
-                old_value = transformer.transform(key, old) if serialize is None else cache[serialize(key)].value
+                old_value = (
+                    transformer.transform(key, old)
+                    if cache is None or serialize is None
+                    else cache[serialize(key)].value
+                )
         finally:
             context.current = before
         if change_row is not None and serialize is not None:

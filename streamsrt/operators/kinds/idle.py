@@ -16,13 +16,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder
 from streamsrt.operators.kinds.closing import ClosedMark, closing_sessions, closing_windows
 from streamsrt.operators.kinds.suppress import Suppression, flowing
+from streamsrt.state.cache import Entry
+from streamsrt.state.kinds import cache_of
+from streamsrt.state.session_cache import SessionCache, SessionEntry
 from streamsrt.state.sessions import session_key
+from streamsrt.state.window_cache import WindowCache
 from streamsrt.state.windowed import window_key
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, SourceNode
@@ -129,21 +133,19 @@ def _emission(
     builder: PathBuilder, node: ProcessorNode, op: Windows, forward: Callable[..., None]
 ) -> Callable[[], int | None]:
     """Forwards all windows that are open, and says at which stream time they are closed; None where there are none."""
-    cache: Any = builder.env.caches[op.store]
     spec, env = builder.plan.specs[op.store], builder.env
     deserialize, serialize = builder.plan.key_serde(spec).deserialize, builder.plan.value_serde(spec).serialize
 
-    in_sessions = isinstance(op, SessionAggregate)
-
-    def be_at(entry: Any) -> None:
+    def be_at(entry: Entry | SessionEntry) -> None:
         """What comes next is of that row, as its changelog has it."""
         at = entry.key, entry.start
-        key = session_key(*at, entry.end) if in_sessions else window_key(*at)
+        key = session_key(*at, entry.end) if isinstance(entry, SessionEntry) else window_key(*at)
         env.source = lambda: (key, serialize(entry.value), (), entry.timestamp)
 
     time = builder.env.stream_times.setdefault(node.name, StreamTime())
     if isinstance(op, SessionAggregate):
-        sessions, gap_ms = closing_sessions(cache, op.windows.retention_ms, time), op.windows.gap_ms
+        store = cache_of(SessionCache, env.caches, op.store)
+        sessions, gap_ms = closing_sessions(store, op.windows.retention_ms, time), op.windows.gap_ms
 
         def emit_sessions() -> int | None:
             closed_ms = sessions.closed_by_ms()
@@ -160,7 +162,7 @@ def _emission(
     assert not isinstance(windows, UnlimitedWindows), "the topology lets only windows that close be idle"
     size_ms = windows.size_ms
     lasts_ms = size_ms + windows.grace_ms + (1 if isinstance(op, SlidingAggregate) else 0)
-    closing = closing_windows(cache, lasts_ms, time)
+    closing = closing_windows(cache_of(WindowCache, env.caches, op.store), lasts_ms, time)
 
     def emit_windows() -> int | None:
         closed_ms = closing.closed_by_ms()

@@ -18,6 +18,7 @@ from streamsrt.operators.engine.environment import Outcome
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.kinds.batches import Batch, Waiting
 from streamsrt.operators.kinds.call_windows import CallWindow
+from streamsrt.state.columns import Headers
 from topology.graph import nodes
 from topology.graph.operations.batches import JoinLookup, MapAsync
 
@@ -33,7 +34,7 @@ class _Failed:
         self.error = error
 
 
-_Found = Mapping[Hashable, Any]
+_Found = Mapping[Hashable, object]
 
 
 class AnswerCache:
@@ -42,7 +43,7 @@ class AnswerCache:
     def __init__(self, ttl_ms: int, max_entries: int) -> None:
         self._ttl_ms = ttl_ms
         self._max_entries = max_entries
-        self._answers: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
+        self._answers: OrderedDict[Hashable, tuple[int, object]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -58,7 +59,7 @@ class AnswerCache:
         self._answers.move_to_end(key)
         return known[1]
 
-    def put(self, key: Hashable, answer: Any, now_ms: int) -> None:
+    def put(self, key: Hashable, answer: object, now_ms: int) -> None:
         """Remembers an answer; what was not asked for longest is forgotten."""
         if not self._ttl_ms:
             return
@@ -78,7 +79,7 @@ class _Lookup(ABC):
         self.cache = AnswerCache(op.ttl_ms, op.max_entries)
         self.batch = Batch(builder.env, made, self._work)
 
-    def process(self, key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(self, key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if value is None:
             self.env.counters.dropped_null += 1
             return
@@ -106,7 +107,9 @@ class _Lookup(ABC):
         """The keys of each call."""
         return [list(keys[start : start + self.op.batch]) for start in range(0, len(keys), self.op.batch)]
 
-    def answers(self, keys: Sequence[Hashable], found: _Found | _Failed, now_ms: int) -> Iterator[tuple[Hashable, Any]]:
+    def answers(
+        self, keys: Sequence[Hashable], found: _Found | _Failed, now_ms: int
+    ) -> Iterator[tuple[Hashable, object]]:
         """What a call says of each of its keys; remembers it."""
         for key in keys:
             if isinstance(found, _Failed):
@@ -117,7 +120,7 @@ class _Lookup(ABC):
             self.cache.put(key, answer, now_ms)
             yield key, answer
 
-    def join(self, record: Waiting, answer: Any) -> None:
+    def join(self, record: Waiting, answer: object) -> None:
         """One record with what was found."""
         if isinstance(answer, _Failed):
             self.batch.failed(record, answer.error)
@@ -157,7 +160,7 @@ class _Answer:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any = None) -> None:
+    def __init__(self, value: object = None) -> None:
         self.value = value
 
 
@@ -210,7 +213,7 @@ def make_join_lookup(builder: PathBuilder, node: nodes.ProcessorNode, made: Path
     return found.process
 
 
-def _checked(found: Any, name: str) -> Mapping[Hashable, Any]:
+def _checked(found: object, name: str) -> Mapping[Hashable, object]:
     if not isinstance(found, Mapping):
         raise UserError(
             f"{name}: the lookup returned {type(found).__name__}, not a mapping from the keys that it found"

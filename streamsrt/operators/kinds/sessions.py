@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from streamsrt.operators.engine.compiler import Compiler
 from streamsrt.operators.engine.emitter import Flow, Slot, WindowedSlot
@@ -21,6 +21,8 @@ from streamsrt.operators.engine.plan import Counters, StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.kinds.aggregate_nodes import computation
 from streamsrt.operators.kinds.closing import closing_sessions
+from streamsrt.state.columns import Headers
+from streamsrt.state.kinds import cache_of
 from streamsrt.state.session_cache import SessionCache, SessionEntry
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import SessionAggregate
@@ -34,15 +36,15 @@ class SessionChange(NamedTuple):
 
     start: int
     end: int
-    new: Any
-    old: Any
+    new: object
+    old: object
 
 
 LATE: Sequence[SessionChange] = []
 """What :meth:`Sessions.update` returns for a record that is too late."""
 
 
-def _merging(op: SessionAggregate) -> tuple[Callable[[], Any], Callable[[Any, Any, Any], Any]]:
+def _merging(op: SessionAggregate) -> tuple[Callable[[], object], Callable[[object, object, object], object]]:
     """The initial aggregate, and ``(key, one, other) -> merged``."""
     aggregator, initializer, merger = op.aggregator, op.initializer, op.merger
     if op.aggregation == "count":
@@ -79,7 +81,9 @@ class Sessions:
         self._initial, self._merge = _merging(op)
         self._compute = computation(op)
 
-    def update(self, raw: bytes, key: Any, value: Any, timestamp: int, headers: Any) -> Sequence[SessionChange]:
+    def update(
+        self, raw: bytes, key: object, value: object, timestamp: int, headers: Headers
+    ) -> Sequence[SessionChange]:
         """Puts a record into its session; what became of which sessions, in order."""
         if timestamp > self.time.ms:
             self.time.ms = timestamp
@@ -110,7 +114,7 @@ class Sessions:
         return True
 
     def _merged(
-        self, raw: bytes, key: Any, value: Any, timestamp: int, headers: Any, found: Sequence[SessionEntry]
+        self, raw: bytes, key: object, value: object, timestamp: int, headers: Headers, found: Sequence[SessionEntry]
     ) -> Sequence[SessionChange]:
         """Makes one session of the record and of those that are near."""
         start = end = timestamp
@@ -147,7 +151,7 @@ def make_session_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
     forwards = not (plan.is_cached(op.store) or op.emit_on_close)
     closing = sessions.closing
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if key is None:
             env.counters.dropped_null += 1
             return
@@ -173,7 +177,7 @@ def emit_session_aggregate(c: Compiler, node: ProcessorNode, op: SessionAggregat
     e = c.emitter
     time = c.stream_time_of(node.name)
     quiet = c.plan.is_cached(op.store)
-    sessions = Sessions(op, c.caches[op.store], time, c.counters, c.next_sequence, quiet=quiet)
+    sessions = Sessions(op, cache_of(SessionCache, c.caches, op.store), time, c.counters, c.next_sequence, quiet=quiet)
     dropped = e.counter(c.counters, "dropped_null")
     with e.block(f"if {flow.key.any} is None:"):
         e.line(f"{dropped} += 1")

@@ -13,7 +13,7 @@ Source: org.apache.kafka.streams.kstream.internals.KStreamSlidingWindowAggregate
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from streamsrt.operators.engine.compiler import Compiler
 from streamsrt.operators.engine.emitter import Flow, Slot, WindowedSlot
@@ -23,6 +23,7 @@ from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Pr
 from streamsrt.operators.kinds.aggregate_nodes import computation, emission
 from streamsrt.operators.kinds.closing import closing_windows
 from streamsrt.state.cache import Entry
+from streamsrt.state.columns import Headers
 from streamsrt.state.window_cache import WindowCache
 from streamsrt.state.windowed import pack_start
 from topology.graph.nodes import ProcessorNode
@@ -34,15 +35,15 @@ class SlidingChange(NamedTuple):
     """What becomes of a window. ``timestamp``: of its row; ``logged_ms``: of the changelog's record."""
 
     start: int
-    new: Any
-    old: Any
+    new: object
+    old: object
     timestamp: int
     logged_ms: int
 
 
-_Record = tuple[bytes, Any, Any, int, Any]
+_Record = tuple[bytes, object, object, int, Headers]
 """A key's bytes, key, value, timestamp, headers."""
-_Row = tuple[Any, int]
+_Row = tuple[object, int]
 """Value and timestamp of a window's row."""
 
 
@@ -68,7 +69,7 @@ class Sliding:
         self._keeps_latest = not env.plan.specs[op.store].plain_rows
         self._compute = computation(op)
 
-    def update(self, raw: bytes, key: Any, value: Any, timestamp: int, headers: Any) -> bool:
+    def update(self, raw: bytes, key: object, value: object, timestamp: int, headers: Headers) -> bool:
         """Puts a record with a value into its windows. False: it is so late that nothing else may come of it."""
         self.is_taken = False
         if timestamp > self.time.ms:
@@ -98,7 +99,7 @@ class Sliding:
             latest = entry.timestamp
         self._change(entry, after, initial, latest, timestamp if after is None else latest, headers)
 
-    def _change(self, entry: Entry, new: Any, old: Any, timestamp: int, logged_ms: int, headers: Any) -> None:
+    def _change(self, entry: Entry, new: object, old: object, timestamp: int, logged_ms: int, headers: Headers) -> None:
         self._cache.change(entry, new, logged_ms, headers, next(self._sequence))
         if self.closing is not None:
             self.closing.note(entry.start)
@@ -203,7 +204,7 @@ def make_sliding_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
     env, plan, difference = builder.env, builder.plan, op.windows.difference_ms
     log = builder.log_row(op.store)
     forwards = not (plan.is_cached(op.store) or op.emit_on_close)
-    current: tuple[Any, bytes, Any] = (None, b"", ())
+    current: tuple[object, bytes, Headers] = (None, b"", ())
 
     def tell(change: SlidingChange) -> None:
         key, raw, headers = current
@@ -218,7 +219,7 @@ def make_sliding_aggregate(builder: PathBuilder, node: ProcessorNode, made: Path
     serialize = plan.key_serde(plan.specs[op.store]).serialize
     emit = None if sliding.closing is None else emission(builder, op, sliding.closing, made)
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         nonlocal current
         if key is None or value is None:
             env.counters.dropped_null += 1

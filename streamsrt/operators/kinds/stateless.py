@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import FunctionType
-from typing import Any
 
 from streamsrt.operators.engine.compiler import Compiler
 from streamsrt.operators.engine.emitter import Flow, Slot
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
+from streamsrt.state.columns import Headers
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode, SinkNode
 
@@ -197,7 +197,7 @@ def make_peek(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Proc
     assert isinstance(op, operations.Peek | operations.ForEach)
     fn = op.fn
 
-    def peek(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def peek(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         fn(key, value)
         forward(key, value, timestamp, headers)
 
@@ -209,7 +209,7 @@ def make_map(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Proce
     assert isinstance(op, operations.Map)
     fn = op.fn
 
-    def map_pair(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def map_pair(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         new_key, new_value = fn(key, value)
         forward(new_key, new_value, timestamp, headers)
 
@@ -221,7 +221,7 @@ def make_flat_map(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> 
     assert isinstance(op, operations.FlatMap)
     fn = op.fn
 
-    def flat_map(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def flat_map(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         for new_key, new_value in fn(key, value):
             forward(new_key, new_value, timestamp, headers)
 
@@ -233,7 +233,7 @@ def make_flat_map_values(builder: PathBuilder, node: ProcessorNode, made: PathNo
     assert isinstance(op, operations.FlatMapValues)
     fn, with_key = op.fn, op.with_key
 
-    def flat_map_values(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def flat_map_values(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         for new_value in fn(key, value) if with_key else fn(value):
             forward(key, new_value, timestamp, headers)
 
@@ -247,7 +247,7 @@ def make_branch(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> Pr
         (predicate, made.to(builder.node(child))) for predicate, child in zip(op.predicates, op.children, strict=True)
     ]
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         for predicate, to_child in targets:
             if predicate is None or predicate(key, value):
                 to_child(key, value, timestamp, headers)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from streamsrt.operators.engine.compiler import Compiler
 from streamsrt.operators.engine.emitter import Flow, Slot
 from streamsrt.operators.kinds.stream_joins import JoinSide, SelfJoin, own_store_of
+from streamsrt.state.duplicates import DuplicatesCache
+from streamsrt.state.kinds import cache_of
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 
 
 def emit_join_window(c: Compiler, node: ProcessorNode, op: operations.StreamJoinWindow, flow: Flow) -> None:
     e = c.emitter
-    spec, cache = c.plan.specs[op.store], c.caches[op.store]
+    spec, cache = c.plan.specs[op.store], cache_of(DuplicatesCache, c.caches, op.store)
     # Here, so that what is behind it has them too.
     key = e.raw(flow.key, c.plan.key_serde(spec))
     value, raw = e.obj(flow.value), e.raw(flow.value, c.plan.value_serde(spec))

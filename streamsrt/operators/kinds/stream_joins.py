@@ -20,13 +20,14 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Iterator
 from struct import Struct
-from typing import Any
 
 from streamsrt.operators.engine.environment import Environment
 from streamsrt.operators.engine.plan import Plan, StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.state.cache import Entry, KeyValueCache
+from streamsrt.state.columns import Headers
 from streamsrt.state.duplicates import DuplicatesCache
+from streamsrt.state.kinds import cache_of
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 
@@ -64,7 +65,7 @@ class Unmatched:
     def __init__(self, env: Environment, store: str) -> None:
         plan = env.plan
         self._env = env
-        self._cache: KeyValueCache = env.caches[store]
+        self._cache = cache_of(KeyValueCache, env.caches, store)
         logs = plan.writes_changelog(store) and not plan.is_cached(store)
         self._changelog = plan.changelog_topic(store) if logs else None
         self._changes: list[tuple[bytes, bytes | None, int]] = []
@@ -77,7 +78,7 @@ class Unmatched:
         self._known: set[bytes] = set()
         self._loaded = False
 
-    def _change(self, place: bytes, listed: bytes | None, timestamp: int, headers: Any) -> None:
+    def _change(self, place: bytes, listed: bytes | None, timestamp: int, headers: Headers) -> None:
         self._cache.put(place, listed, timestamp, headers, next(self._env.sequence))
         if self._changelog is not None:
             self._changes.append((place, listed, timestamp))
@@ -89,7 +90,7 @@ class Unmatched:
             keys, values, times = map(list, zip(*changes, strict=True))
             self._env.collect(self._changelog, keys, values, times, None, self._env.task_partition)
 
-    def add(self, raw: bytes, is_left: bool, timestamp: int, value: bytes, headers: Any) -> None:
+    def add(self, raw: bytes, is_left: bool, timestamp: int, value: bytes, headers: Headers) -> None:
         """Lets a record wait."""
         self._load()
         if self._least_ms is None or timestamp < self._least_ms:
@@ -106,7 +107,7 @@ class Unmatched:
                 self._order.append(place)
         self._change(place, append_to_list(self._cache[place].value, is_left, value), timestamp, headers)
 
-    def discard(self, raw: bytes, is_left: bool, of_ms: int, timestamp: int, headers: Any) -> None:
+    def discard(self, raw: bytes, is_left: bool, of_ms: int, timestamp: int, headers: Headers) -> None:
         """Forgets the records of that key, side and time: a match was found at ``timestamp``."""
         self._load()
         place = _TIME_AND_SIDE.pack(of_ms, is_left) + raw
@@ -126,7 +127,7 @@ class Unmatched:
         return self._env.system_time_ms >= self._next_emit_ms
 
     def over(
-        self, open_ms: tuple[int, int], time_ms: int, timestamp: int, headers: Any
+        self, open_ms: tuple[int, int], time_ms: int, timestamp: int, headers: Headers
     ) -> Iterator[tuple[bytes, bool, int, bytes]]:
         """Key, side, time and value of what is over at the stream time ``time_ms``, each deleted after the next one came.
 
@@ -165,7 +166,9 @@ class Unmatched:
         self._order[:scanned] = kept
 
 
-def joiner_of(op: operations.StreamStreamJoin | operations.StreamSelfJoin) -> Callable[[Any, Any, Any], Any]:
+def joiner_of(
+    op: operations.StreamStreamJoin | operations.StreamSelfJoin,
+) -> Callable[[object, object, object], object]:
     """``(key, left, right) -> result``."""
     joiner = op.joiner
     return joiner if op.with_key else lambda key, left, right: joiner(left, right)
@@ -175,12 +178,12 @@ def make_stream_join_window(builder: PathBuilder, node: ProcessorNode, made: Pat
     op = node.operation
     assert isinstance(op, operations.StreamJoinWindow)
     env, plan, forward = builder.env, builder.plan, made.forward
-    cache: DuplicatesCache = env.caches[op.store]
+    cache = cache_of(DuplicatesCache, env.caches, op.store)
     spec = plan.specs[op.store]
     serialize, serialize_value = plan.key_serde(spec).serialize, plan.value_serde(spec).serialize
     topic = plan.changelog_topic(op.store) if plan.writes_changelog(op.store) else None
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         forward(key, value, timestamp, headers)
         if key is None:
             return
@@ -194,7 +197,7 @@ def make_stream_join_window(builder: PathBuilder, node: ProcessorNode, made: Pat
     return process
 
 
-Result = tuple[bytes | None, Any, Any, int]
+Result = tuple[bytes | None, object, object, int]
 """The key's bytes, the left and the right value, and the time."""
 
 
@@ -205,7 +208,7 @@ class JoinSide:
         plan = env.plan
         self.op = op
         self.is_left = op.side == "left"
-        self.other: DuplicatesCache = env.caches[op.store]
+        self.other = cache_of(DuplicatesCache, env.caches, op.store)
         self.time = env.stream_times.setdefault(op.time, StreamTime())
         own, other = plan.specs[own_store], plan.specs[op.store]
         self.key_serde = plan.key_serde(own)
@@ -220,12 +223,12 @@ class JoinSide:
             known = env.shared_states.get(op.shared)
             self.unmatched = env.shared_states[op.shared] = known or Unmatched(env, op.shared)
 
-    def raw_of(self, left: Any, right: Any) -> bytes:
+    def raw_of(self, left: object, right: object) -> bytes:
         """The bytes of the only value that a record without a match has."""
         return self._serdes[left is not None].serialize(right if left is None else left)
 
     def results(
-        self, raw: bytes | None, value: Any, raw_value: bytes, timestamp: int, headers: Any
+        self, raw: bytes | None, value: object, raw_value: bytes, timestamp: int, headers: Headers
     ) -> Iterator[Result]:
         """What a record with a value gives at the stream time, which it has moved; without a key it stands alone."""
         op, is_left, unmatched, time_ms = self.op, self.is_left, self.unmatched, self.time.ms
@@ -265,7 +268,7 @@ def make_stream_stream_join(builder: PathBuilder, node: ProcessorNode, made: Pat
     side = JoinSide(env, op, own_store_of(builder.plan, node))
     time, key_serde, serialize = side.time, side.key_serde, side.own_serde.serialize
 
-    def forward_waited(raw: bytes | None, left: Any, right: Any, at_ms: int, headers: Any) -> None:
+    def forward_waited(raw: bytes | None, left: object, right: object, at_ms: int, headers: Headers) -> None:
         """What had no match. It was read earlier than the record that makes it go on, whose headers it gets."""
         assert raw is not None
         key, value = key_serde.deserialize(raw), right if left is None else left
@@ -273,7 +276,7 @@ def make_stream_stream_join(builder: PathBuilder, node: ProcessorNode, made: Pat
             env.came_unknown = True
             forward(key, joined(key, left, right), at_ms, headers)
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if timestamp > time.ms:
             time.ms = timestamp
         if value is None or (key is None and not op.emits_unmatched):
@@ -299,11 +302,11 @@ class SelfJoin:
 
     def __init__(self, env: Environment, op: operations.StreamSelfJoin) -> None:
         self._op = op
-        self._cache: DuplicatesCache = env.caches[op.store]
+        self._cache = cache_of(DuplicatesCache, env.caches, op.store)
         self.key_serde = env.plan.key_serde(env.plan.specs[op.store])
         self.time = env.stream_times.setdefault(op.time, StreamTime())
 
-    def results(self, raw: bytes, value: Any, timestamp: int) -> Iterator[tuple[Any, Any, int]]:
+    def results(self, raw: bytes, value: object, timestamp: int) -> Iterator[tuple[object, object, int]]:
         """Left and right value and time of what a record gives, before it is kept itself."""
         op, fetch = self._op, self._cache.fetch
         for other_ms, _, other in fetch(raw, max(0, timestamp - op.before_ms), max(0, timestamp + op.after_ms)):
@@ -325,7 +328,7 @@ def make_stream_self_join(builder: PathBuilder, node: ProcessorNode, made: PathN
     join = SelfJoin(env, op)
     time, serialize = join.time, join.key_serde.serialize
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if key is None or value is None:
             env.counters.dropped_null += 1
             return

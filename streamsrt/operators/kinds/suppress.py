@@ -24,9 +24,11 @@ from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.kinds.closing import ClosedMark
 from streamsrt.state.buffer import Held, SuppressionBuffer, held_record
+from streamsrt.state.columns import Headers
 from topology import serdes
 from topology.graph.nodes import ProcessorNode
 from topology.graph.operations import Suppress
+from topology.spec.codecs import ProgramSerde
 from topology.spec.processor import RecordMetadata
 
 NO_ORIGIN = RecordMetadata("", -1, -1)
@@ -52,7 +54,7 @@ class Suppression:
         self._closed = None if op.closed is None else ClosedMark(env, op.closed)
 
     def hold(
-        self, raw: bytes, at_ms: int, new: Any, old: Any, timestamp: int, headers: Any, origin: RecordMetadata
+        self, raw: bytes, at_ms: int, new: object, old: object, timestamp: int, headers: Headers, origin: RecordMetadata
     ) -> Iterator[Held]:
         """Holds a change back, and lets go what nothing holds back any more."""
         if self._op.max_bytes is not None and not self._buffer.counts_bytes:
@@ -115,7 +117,7 @@ def make_suppress(builder: PathBuilder, node: ProcessorNode, made: PathNode) -> 
     flow_on = flowing(builder, node, made)
     serde = builder.plan.key_serde(builder.plan.specs[op.store])
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: Any, value: object, timestamp: int, headers: Headers, old: object) -> None:
         at_ms = key.end_ms if op.by_window else timestamp
         origin = env.metadata or NO_ORIGIN
         found = suppression.hold(serde.serialize(key), at_ms, value, old, timestamp, headers, origin)
@@ -181,7 +183,7 @@ def emit_suppress(c: Compiler, node: ProcessorNode, op: Suppress, flow: Flow) ->
         e.line(f"{env}.let_go = None")
 
 
-def _key(c: Compiler, raw: str, serde: serdes.Serde[Any]) -> Slot:
+def _key(c: Compiler, raw: str, serde: ProgramSerde) -> Slot:
     """A key that was held back as bytes. Windowed ones are partitioned by what is windowed."""
     e = c.emitter
     if not isinstance(serde, serdes.TimeWindowedSerde | serdes.SessionWindowedSerde):

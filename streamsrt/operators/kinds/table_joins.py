@@ -19,6 +19,7 @@ from streamsrt.operators.engine.plan import table_lookup
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.engine.table_views import table_view, view_before_flush
 from streamsrt.operators.kinds.tables import keep
+from streamsrt.state.columns import Headers
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
 from topology.graph.store_kinds import store_traits
@@ -44,12 +45,12 @@ def make_table_table_join(builder: PathBuilder, node: ProcessorNode, made: PathN
     is_left = op.side == "left"
     newest_only = builder.plan.is_versioned(node.parents[0])
 
-    def joined(own: Any, other: Any) -> Any:
+    def joined(own: object, other: object) -> Any:
         if own is None and (other is None or not none_too):
             return None
         return joiner(own, other) if is_left else joiner(other, own)
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if key is None:
             env.counters.dropped_null += 1
             return
@@ -77,7 +78,7 @@ def make_table_join_merge(builder: PathBuilder, node: ProcessorNode, made: PathN
     change = builder.change(store)
     cached = env.plan.is_cached(store)
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         change(serialize(key), value, timestamp, headers, -1)
         if not cached:
             forward(key, value, timestamp, headers, old)

@@ -5,13 +5,14 @@ A change is a new value and, where the node before ``sends_old_values``, the val
 
 from __future__ import annotations
 
-from typing import Any
-
 from streamsrt.operators.engine.compiler import Compiler
 from streamsrt.operators.engine.emitter import Flow, Slot
 from streamsrt.operators.engine.plan import table_lookup
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.engine.table_views import derived, table_view, table_view_as_of
+from streamsrt.state.cache import KeyValueCache
+from streamsrt.state.columns import Headers
+from streamsrt.state.kinds import cache_of, table_cache
 from streamsrt.state.versioned_cache import VersionPut
 from topology.graph import operations
 from topology.graph.nodes import ProcessorNode
@@ -22,11 +23,11 @@ from topology.graph.store_kinds import store_traits
 def entry_for(c: Compiler, store: str, key: str, *, read: bool) -> str:
     """Fetches the cache's entry into a variable. ``read`` False: it will only be overwritten, so it needs no look-up."""
     e = c.emitter
-    cache = c.caches[store]
     entry = e.temp("e")
     if read:
-        e.line(f"{entry} = {e.bind('cache', cache)}[{key}]")
+        e.line(f"{entry} = {e.bind('cache', c.caches[store])}[{key}]")
         return entry
+    cache = cache_of(KeyValueCache, c.caches, store)
     e.line(f"{entry} = {e.bind('find', cache.get)}({key})")
     with e.block(f"if {entry} is None:"):
         e.line(f"{entry} = {e.bind('unread', cache.unread)}({key})")
@@ -223,7 +224,7 @@ def make_table_step(builder: PathBuilder, node: ProcessorNode, made: PathNode) -
     env, store = builder.env, own_store(op)
     sends_old = node.sends_old_values
     computed = derived(op)
-    cache = None if store is None else env.caches[store]
+    cache = None if store is None else table_cache(env.caches, store)
     serialize = None if store is None else builder.plan.key_serde(builder.plan.specs[store]).serialize
     change = None if store is None else builder.change(store)
     cached = store is not None and builder.plan.is_cached(store)
@@ -231,7 +232,7 @@ def make_table_step(builder: PathBuilder, node: ProcessorNode, made: PathNode) -
     versions = not is_source and builder.plan.is_versioned(node.parents[0])
     suppresses = isinstance(op, operations.TableFilter) and sends_old and not versions
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if is_source and key is None:
             env.counters.dropped_null += 1
             return
@@ -262,7 +263,7 @@ def make_stream_table_join(builder: PathBuilder, node: ProcessorNode, made: Path
     row_of = table_view(builder.plan, env.caches, op.table)
     row_as_of = table_view_as_of(builder.plan, env.caches, op.table)
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         if value is None or (key is None and not op.left):
             env.counters.dropped_null += 1
             return

@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any
 from streamsrt.config import below
 from streamsrt.errors import UserError
 from streamsrt.operators.engine.forwarded_records import forwarded_record
-from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process, WrappedNode
+from streamsrt.operators.engine.processor_nodes import Forwards, PathBuilder, PathNode, Process, WrappedNode
 from streamsrt.operators.engine.punctuation_queue import Schedule, anchored
 from streamsrt.operators.engine.user_metrics import NodeMetrics
-from streamsrt.state.kinds import store_access
+from streamsrt.state.columns import Headers
+from streamsrt.state.kinds import cache_of, store_access
+from streamsrt.state.lru import LruCache
 from topology.graph import nodes, operations
 from topology.graph.store_kinds import Limit, store_traits
+from topology.spec.codecs import ProgramSerde
 from topology.spec.errors import TopologyError, UnknownStoreError
 from topology.spec.functions import check_schedule
-from topology.spec.processor import PunctuationType, Record, RecordMetadata
+from topology.spec.processor import Processor, PunctuationType, Record, RecordMetadata
 from topology.spec.processor_wrapper import TableRecord
-from topology.spec.serdes import Serde
 from topology.spec.windows import Duration, Time, to_epoch_ms
 
 if TYPE_CHECKING:
@@ -49,16 +51,16 @@ def wrap_operator(
     return _runs(builder, node.wrapped_by(), OperatorContext(builder, node, made, inner, step), made)
 
 
-def _runs(builder: PathBuilder, processor: Any, context: Context, made: PathNode) -> Process:
+def _runs(builder: PathBuilder, processor: Processor[Any, Any, Any, Any], context: Context, made: PathNode) -> Process:
     def begin() -> None:
         processor.init(context)
         made.close = getattr(processor, "close", _nothing)
 
     builder.env.at_the_beginning(begin)
 
-    def process(key: Any, value: Any, timestamp: int, headers: Any, old: Any) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         before = context.current
-        record: Record[Any, Any] = Record(key, value, timestamp, tuple(headers))
+        record: Record[object, object] = Record(key, value, timestamp, tuple(headers))
         context.current = record if old is None else TableRecord.of(record, old)
         try:
             processor.process(context.current)
@@ -82,7 +84,7 @@ class Context:
         self._made = made
         self._fixed_key = fixed_key
         self.node_name = node.name
-        self.current: Record[Any, Any] | None = None
+        self.current: Record[object, object] | None = None
 
     @property
     def application_id(self) -> str:
@@ -97,11 +99,11 @@ class Context:
         return self._env.metadata
 
     @property
-    def key_serde(self) -> Serde[Any]:
+    def key_serde(self) -> ProgramSerde:
         return self._env.plan.serde_or_default(None, "key", self._node.name)
 
     @property
-    def value_serde(self) -> Serde[Any]:
+    def value_serde(self) -> ProgramSerde:
         return self._env.plan.serde_or_default(None, "value", self._node.name)
 
     @property
@@ -118,7 +120,7 @@ class Context:
     def app_configs_with_prefix(self, prefix: str) -> Mapping[str, Any]:
         return below(prefix, self._env.plan.given_settings)
 
-    def forward(self, record: Record[Any, Any], child: str | None = None) -> None:
+    def forward(self, record: Record[object, object], child: str | None = None) -> None:
         if self._fixed_key and self.current is not None and record.key != self.current.key:
             raise UserError(f"{self._node.name}: process_values must not change the key; use process")
         env = self._env
@@ -156,13 +158,13 @@ class Context:
         cache = self._env.caches[name]
         on_change = self._builder.log(name)
         if store_traits(spec).limit is Limit.COUNT:
-            cache.on_drop = on_change
+            cache_of(LruCache, self._env.caches, name).on_drop = on_change
         serde = self._env.plan.key_serde(spec)
         access = store_access(spec, cache, serde, self._now, on_change, timestamped=not spec.bare_values)
         meter = self._env.store_meters.get(name)
         return access if meter is None else meter.before_access(access)
 
-    def _now(self) -> tuple[int, Any, int]:
+    def _now(self) -> tuple[int, Headers, int]:
         if self.current is None:
             time = self._env.punctuation_time_ms
             return max(self._env.stream_time_ms, 0) if time is None else time, (), next(self._env.sequence)
@@ -208,12 +210,12 @@ class OperatorContext(Context):
         self._inner = inner
         self._step = step
 
-    def begin_operator(self, context: Any) -> tuple[Callable[[Record[Any, Any]], None], Callable[[], None]]:
+    def begin_operator(self, context: Forwards) -> tuple[Callable[[Record[object, object]], None], Callable[[], None]]:
         """The operator's step, and what ends it. ``context``: what its results are forwarded through."""
         inner, step = self._inner, self._step
         inner.context = context
 
-        def process(record: Record[Any, Any]) -> None:
+        def process(record: Record[object, object]) -> None:
             step(*record, record.old_value if isinstance(record, TableRecord) else None)
 
         def close() -> None:
