@@ -28,9 +28,10 @@ from coordinator.group.settings import (
     nearest,
     numbers_of,
 )
-from streamsrt.assignment.assignor import TASK_ASSIGNORS, AssignorSettings
+from coordinator.group.streams.config import StreamsGroupConfig
+from streamsrt.assignment.assignor import TASK_ASSIGNORS
 
-__all__ = ["BROKER_SETTINGS", "GroupConfig", "InvalidConfigError", "StreamsGroupConfig"]
+__all__ = ["BROKER_SETTINGS", "GroupConfig", "InvalidConfigError"]
 
 _OWN_SETTINGS: dict[str, Setting] = {
     "group.coordinator.rebalance.protocols": Setting("rebalance_protocols", "classic,consumer,streams"),
@@ -80,53 +81,12 @@ _MINIMA = {"task_offset_interval_ms": "min_task_offset_interval_ms"}
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsGroupConfig:
-    """The settings that hold for one streams group."""
-
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5_000
-    num_standby_replicas: int = 0
-    num_warmup_replicas: int = 2
-    acceptable_recovery_lag: int = 10_000
-    task_offset_interval_ms: int = 60_000
-    initial_rebalance_delay_ms: int = 3_000
-    assignment_interval_ms: int = 1_000
-    assignor_name: str | None = None
-    rack_tags: tuple[str, ...] = ()
-
-    @property
-    def assignor_settings(self) -> AssignorSettings:
-        return AssignorSettings(
-            num_standby_replicas=self.num_standby_replicas,
-            num_warmup_replicas=self.num_warmup_replicas,
-            acceptable_recovery_lag=self.acceptable_recovery_lag,
-            rack_tags=self.rack_tags,
-            assignor_name=self.assignor_name,
-        )
-
-    @property
-    def assignment_configs(self) -> tuple[tuple[str, str], ...]:
-        """Settings whose change calls for a new assignment, as they stand in the group's metadata record.
-
-        Apache Kafka writes the standby tasks only; the others are there where they are not what they are by default.
-        """
-        every = (
-            ("acceptable.recovery.lag", str(self.acceptable_recovery_lag), "10000"),
-            ("assignor.name", self.assignor_name or "", ""),
-            ("num.standby.replicas", str(self.num_standby_replicas), None),
-            ("num.warmup.replicas", str(self.num_warmup_replicas), "2"),
-            ("rack.aware.assignment.tags", ",".join(self.rack_tags), ""),
-        )
-        return tuple((name, value) for name, value, default in every if value != default)
-
-
-@dataclass(frozen=True, slots=True)
 class GroupConfig:
     """Broker settings and, by group id, the settings of single groups. Immutable: ``with_group`` makes a new one."""
 
     broker: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    defaults: StreamsGroupConfig = StreamsGroupConfig()
+    defaults: StreamsGroupConfig = field(default_factory=StreamsGroupConfig)
     bounds: Mapping[str, int] = field(default_factory=lambda: numbers_of(_OWN_SETTINGS, {}))
     max_size: int = INT32_MAX
     offset_metadata_max_bytes: int = 4096

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from coordinator.group.classic.fencing import member_error
 from coordinator.group.classic.state import ClassicGroup, GroupState, Live
 from coordinator.group.consumer.state import ConsumerGroup
 from coordinator.group.state import Group
@@ -69,17 +70,6 @@ def fetch_error(group: Group | None, asked: OffsetFetchRequest.OffsetFetchReques
     if asked.member_id is None or asked.member_id not in group.members:
         return ErrorCode.UNKNOWN_MEMBER_ID
     return _stale(group, asked.member_id, asked.member_epoch)
-
-
-def member_error(live: Live, member_id: str, instance_id: str | None) -> ErrorCode:
-    """Why somebody is not this member of a classic group: unknown, or fenced by another one of its instance."""
-    if instance_id is not None:
-        owner = live.static_members.get(instance_id)
-        if owner is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if owner != member_id:
-            return ErrorCode.FENCED_INSTANCE_ID
-    return ErrorCode.NONE if member_id in live.members else ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def _classic_error(live: Live, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> ErrorCode:

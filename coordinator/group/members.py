@@ -19,12 +19,18 @@ class KnownMember(Protocol):
     def classic(self) -> object: ...
 
 
+class NamedGroup(Protocol):
+    """What every group has, those of the classic protocol too."""
+
+    @property
+    def group_id(self) -> str: ...
+
+
 M_co = TypeVar("M_co", bound=KnownMember, covariant=True)
 
 
-class KnownGroup(Protocol[M_co]):
-    @property
-    def group_id(self) -> str: ...
+class KnownGroup(NamedGroup, Protocol[M_co]):
+    """A group with server-side assignment."""
 
     @property
     def members(self) -> Mapping[str, M_co]: ...

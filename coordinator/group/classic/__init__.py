@@ -2,6 +2,7 @@
 
 - ``config``        settings of classic groups, for all of them: no group has settings of its own
 - ``describe``      what DescribeGroups says about a classic group
+- ``fencing``       who is a member of a classic group, by its id and its instance
 - ``join``          JoinGroup of a classic group: who may join, under which id, and whether it takes a rebalance
 - ``membership``    SyncGroup, Heartbeat and LeaveGroup of a classic group, and members that fall silent
 - ``records``       records of a classic group: one, in Kafka's layout (key version 2)

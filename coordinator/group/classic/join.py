@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from coordinator.group.classic.change import NO_MEMBER_ID, ClassicChange, join_refusal
 from coordinator.group.classic.config import ClassicConfig
+from coordinator.group.classic.fencing import member_error
 from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupState, Live, Protocol, Waiting
-from coordinator.group.fencing import member_error
 from coordinator.group.refusal import Refused
 from coordinator.group.values import GroupDecision, Reply, RequestContext
 from coordinator.machine.values import Decision

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from coordinator.group.classic.change import JOIN, SESSION, SYNC, ClassicChange
 from coordinator.group.classic.config import ClassicConfig
+from coordinator.group.classic.fencing import member_error
 from coordinator.group.classic.state import ClassicGroup, GroupState, Waiting
-from coordinator.group.fencing import member_error
 from coordinator.group.values import NOTHING, GroupDecision, Reply, RequestContext
 from coordinator.machine.values import Decision, Timer, TimerKey
 from streamsrt.wire.error_codes import ErrorCode

@@ -16,9 +16,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from coordinator.group.classic.change import join_refusal
-from coordinator.group.config import GroupConfig
 from coordinator.group.consumer.change import GroupChange
-from coordinator.group.consumer.config import MigrationPolicy
+from coordinator.group.consumer.config import MigrationPolicy, NeededConfig
 from coordinator.group.consumer.embedded import (
     CONSUMER_TYPE,
     MalformedError,
@@ -196,7 +195,7 @@ class _Asking:
     side: ClassicSide
     current: Current
     now_ms: int
-    config: GroupConfig
+    config: NeededConfig
 
     @classmethod
     def of(
@@ -204,7 +203,7 @@ class _Asking:
         group: ConsumerGroup,
         request: SyncGroupRequest | HeartbeatRequest,
         now_ms: int,
-        config: GroupConfig,
+        config: NeededConfig,
     ) -> _Asking:
         """Raises Refused for a member that is none, that does not use the classic protocol, or of another generation."""
         member, side = classic_member(group, request.member_id, request.group_instance_id)
@@ -264,7 +263,7 @@ def sync(
     context: RequestContext,
     now_ms: int,
     image: TopicsImage,
-    config: GroupConfig,
+    config: NeededConfig,
 ) -> GroupDecision:
     """SyncGroup: what the member has now. Raises Refused."""
     asking = _Asking.of(group, request, now_ms, config)
@@ -286,7 +285,7 @@ def sync(
 
 
 def heartbeat(
-    group: ConsumerGroup, request: HeartbeatRequest, context: RequestContext, now_ms: int, config: GroupConfig
+    group: ConsumerGroup, request: HeartbeatRequest, context: RequestContext, now_ms: int, config: NeededConfig
 ) -> GroupDecision:
     """Heartbeat: whether the member has to join again. Raises Refused."""
     asking = _Asking.of(group, request, now_ms, config)

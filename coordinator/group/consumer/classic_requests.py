@@ -11,10 +11,10 @@ from dataclasses import replace
 from coordinator.group.classic.change import join_refusal
 from coordinator.group.classic.join import join as join_classic_group
 from coordinator.group.classic.membership import SEVERAL_MEMBERS_VERSION, leaving
-from coordinator.group.config import GroupConfig
 from coordinator.group.consumer import classic_members
 from coordinator.group.consumer.change import GroupChange
 from coordinator.group.consumer.classic_members import Joined, classic_member
+from coordinator.group.consumer.config import NeededConfig
 from coordinator.group.consumer.departure import remove_members
 from coordinator.group.consumer.migration import downgraded
 from coordinator.group.consumer.state import ConsumerGroup
@@ -40,7 +40,7 @@ def join(
     context: RequestContext,
     now_ms: int,
     image: TopicsImage,
-    config: GroupConfig,
+    config: NeededConfig,
 ) -> GroupDecision:
     """JoinGroup to a consumer group that has members."""
     try:
@@ -61,7 +61,7 @@ def join(
 
 
 def _maybe_downgraded(
-    joined: Joined, request: JoinGroupRequest, context: RequestContext, image: TopicsImage, config: GroupConfig
+    joined: Joined, request: JoinGroupRequest, context: RequestContext, image: TopicsImage, config: NeededConfig
 ) -> GroupDecision:
     change = joined.change
     before, after = change.before, change.group
@@ -95,7 +95,7 @@ def sync(
     context: RequestContext,
     now_ms: int,
     image: TopicsImage,
-    config: GroupConfig,
+    config: NeededConfig,
 ) -> GroupDecision:
     """SyncGroup to a consumer group."""
     try:
@@ -105,7 +105,7 @@ def sync(
 
 
 def heartbeat(
-    group: ConsumerGroup, request: HeartbeatRequest, context: RequestContext, now_ms: int, config: GroupConfig
+    group: ConsumerGroup, request: HeartbeatRequest, context: RequestContext, now_ms: int, config: NeededConfig
 ) -> GroupDecision:
     """Heartbeat of the classic protocol to a consumer group."""
     try:

@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Protocol
 
+from coordinator.group.classic.config import ClassicConfig
 from coordinator.group.consumer.assignor import PartitionAssignor
 from coordinator.group.consumer.range_assignor import RangeAssignor
 from coordinator.group.consumer.uniform import UniformAssignor
@@ -137,6 +139,16 @@ class ConsumerConfig:
         if not least <= number <= most:
             raise InvalidConfigError(f"{name} must be in the range {least} to {most} inclusive.")
         return attribute, number
+
+
+class NeededConfig(Protocol):
+    """The settings that consumer groups go by, those of their members of the classic protocol among them."""
+
+    @property
+    def classic(self) -> ClassicConfig: ...
+
+    @property
+    def consumer(self) -> ConsumerConfig: ...
 
 
 def _assignors(text: str, plugged: Mapping[str, PartitionAssignor]) -> Mapping[str, PartitionAssignor]:

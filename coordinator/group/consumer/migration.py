@@ -19,7 +19,7 @@ from coordinator.group.classic.change import ClassicChange
 from coordinator.group.classic.records import group_record
 from coordinator.group.classic.records import tombstone as classic_tombstone
 from coordinator.group.classic.state import ClassicGroup, ClassicMember, ClassicSoft, GroupState, Live, Protocol
-from coordinator.group.config import GroupConfig
+from coordinator.group.consumer.config import NeededConfig
 from coordinator.group.consumer.departure import remove_members
 from coordinator.group.consumer.embedded import (
     CONSUMER_TYPE,
@@ -67,7 +67,7 @@ class Upgraded:
     replies: tuple[Reply, ...]
 
 
-def upgrade(group: ClassicGroup, now_ms: int, image: TopicsImage, config: GroupConfig) -> Upgraded:
+def upgrade(group: ClassicGroup, now_ms: int, image: TopicsImage, config: NeededConfig) -> Upgraded:
     """A classic group as a consumer group. Raises Refused with the reason why not."""
     if group.is_empty:
         fresh = ConsumerGroup(group.group_id, epoch=group.live.generation)
@@ -86,7 +86,7 @@ def upgrade(group: ClassicGroup, now_ms: int, image: TopicsImage, config: GroupC
     return Upgraded(upgraded, tuple(records), timers, change.decision().replies)
 
 
-def _check_upgrade(group: ClassicGroup, config: GroupConfig) -> None:
+def _check_upgrade(group: ClassicGroup, config: NeededConfig) -> None:
     live, reason = group.live, None
     if not config.consumer.migration.upgrades:
         reason = "online upgrade is disabled."
@@ -159,7 +159,7 @@ def _as_consumer_member(member: ClassicMember, subscription: Subscription) -> Me
 
 
 def depart(
-    group: ConsumerGroup, member_ids: Iterable[str], now_ms: int, image: TopicsImage, config: GroupConfig
+    group: ConsumerGroup, member_ids: Iterable[str], now_ms: int, image: TopicsImage, config: NeededConfig
 ) -> GroupDecision:
     """Members go; the group becomes a classic one if only classic members are left and that is allowed."""
     gone = [name for name in member_ids if name in group.members]
@@ -173,7 +173,7 @@ def depart(
 
 
 def downgraded(
-    group: ConsumerGroup, left: Iterable[str], now_ms: int, image: TopicsImage, config: GroupConfig
+    group: ConsumerGroup, left: Iterable[str], now_ms: int, image: TopicsImage, config: NeededConfig
 ) -> tuple[ClassicGroup, GroupDecision]:
     """The members ``left``, all of the classic protocol, as a classic group that has begun to rebalance."""
     live = _classic_live(group, left, now_ms, image)

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from coordinator.group.classic.state import ClassicGroup
-from coordinator.group.config import GroupConfig
 from coordinator.group.consumer.change import GroupChange
-from coordinator.group.consumer.config import ConsumerConfig
+from coordinator.group.consumer.config import ConsumerConfig, NeededConfig
 from coordinator.group.consumer.departure import leave_for_a_while
 from coordinator.group.consumer.describe import described
 from coordinator.group.consumer.heartbeat import handle_heartbeat
@@ -17,9 +16,8 @@ from coordinator.group.consumer.response import leave_response
 from coordinator.group.consumer.state import LEFT_FOR_A_WHILE, ConsumerGroup, MemberState
 from coordinator.group.consumer.timers import REBALANCE, rebalance_timer, session_timer
 from coordinator.group.consumer.validation import JOIN, check_request
-from coordinator.group.members import find_member
+from coordinator.group.members import NamedGroup, find_member
 from coordinator.group.refusal import Refused
-from coordinator.group.state import Group
 from coordinator.group.values import NOTHING, GroupDecision, Reply, RequestContext
 from coordinator.machine.values import Timer, TimerKey
 from streamsrt.assignment.topics import TopicsImage
@@ -28,13 +26,13 @@ from streamsrt.wire.types import ConsumerGroupDescribeResponse, ConsumerGroupHea
 
 
 def heartbeat(
-    group: Group | None,
+    group: NamedGroup | None,
     request: ConsumerGroupHeartbeatRequest,
     context: RequestContext,
     now_ms: int,
     *,
     image: TopicsImage,
-    config: GroupConfig,
+    config: NeededConfig,
 ) -> GroupDecision:
     """ConsumerGroupHeartbeat. Raises Refused, and then nothing has changed."""
     if not config.consumer.is_enabled:
@@ -62,7 +60,7 @@ def _joining_classic(
     context: RequestContext,
     now_ms: int,
     image: TopicsImage,
-    config: GroupConfig,
+    config: NeededConfig,
 ) -> GroupDecision:
     """A member of the consumer protocol joins a classic group."""
     upgraded = upgrade(group, now_ms, image, config)
@@ -78,7 +76,7 @@ def _leaving(
     context: RequestContext,
     now_ms: int,
     image: TopicsImage,
-    config: GroupConfig,
+    config: NeededConfig,
 ) -> GroupDecision:
     """A heartbeat with member epoch -1 or -2."""
     member = find_member(group, request.member_id, request.instance_id)
@@ -91,7 +89,7 @@ def _leaving(
 
 
 def describe(
-    groups: Mapping[str, Group], group_ids: Iterable[str], image: TopicsImage, config: ConsumerConfig
+    groups: Mapping[str, NamedGroup], group_ids: Iterable[str], image: TopicsImage, config: ConsumerConfig
 ) -> ConsumerGroupDescribeResponse:
     """ConsumerGroupDescribe: each group with its own error."""
     response = ConsumerGroupDescribeResponse()
@@ -108,7 +106,7 @@ def describe(
     return response
 
 
-def expire(group: ConsumerGroup, key: TimerKey, now_ms: int, image: TopicsImage, config: GroupConfig) -> GroupDecision:
+def expire(group: ConsumerGroup, key: TimerKey, now_ms: int, image: TopicsImage, config: NeededConfig) -> GroupDecision:
     """A timer of a member is over: it is removed, unless it has done meanwhile what it was given time for."""
     current = group.current.get(key.member_id)
     if current is None or (key.kind == REBALANCE and current.state != MemberState.UNREVOKED_PARTITIONS):

@@ -3,6 +3,7 @@
 - ``assignment``        the target assignment of a whole group, as records of what changed
 - ``classic``           members of the classic protocol in a streams group, and groups that change between the two
                         protocols
+- ``config``            settings of streams groups: those of one group, and what its machine asks of all settings
 - ``creation``          when the coordinator creates the internal topics of a group, and lets them keep their records
                         longer
 - ``departure``         how members go: for good, for a while, or because they were silent or did not give tasks back

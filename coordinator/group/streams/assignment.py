@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from coordinator.group.config import StreamsGroupConfig
+from coordinator.group.streams.config import StreamsGroupConfig
 from coordinator.group.streams.records import bumped_epoch, metadata_record, target_metadata_record, target_record
 from coordinator.group.streams.state import StreamsGroup, TaskOffsets
 from coordinator.group.values import GroupRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.group.config import StreamsGroupConfig
+from coordinator.group.streams.config import StreamsGroupConfig
 from coordinator.group.streams.state import StreamsGroup, TaskOffsets
 from streamsrt.assignment.configuration import Configuration, configure
 from streamsrt.assignment.reconcile import NEVER_ASSIGNED, MemberState

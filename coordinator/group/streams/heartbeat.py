@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.group.config import GroupConfig, StreamsGroupConfig
 from coordinator.group.members import find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.assignment import bump_record, older_configurations, target_records
+from coordinator.group.streams.config import NeededConfig, StreamsGroupConfig
 from coordinator.group.streams.creation import creation_detail, next_creation, raised_retention
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE, SESSION, leave
 from coordinator.group.streams.holders import holders
@@ -56,7 +56,7 @@ def handle_heartbeat(
     now_ms: int,
     *,
     image: TopicsImage,
-    config: GroupConfig,
+    config: NeededConfig,
 ) -> GroupDecision:
     """What follows from a heartbeat. Raises Refused; nothing has changed then."""
     if not config.streams_enabled:
@@ -81,7 +81,7 @@ def handle_classic_join(
     now_ms: int,
     *,
     image: TopicsImage,
-    config: GroupConfig,
+    config: NeededConfig,
     side: ClassicSide,
 ) -> GroupDecision:
     """What follows from the JoinGroup of a member of the classic protocol, in the words of a heartbeat. Raises Refused.
@@ -102,7 +102,7 @@ class _Heartbeat:
         context: RequestContext,
         now_ms: int,
         image: TopicsImage,
-        config: GroupConfig,
+        config: NeededConfig,
         side: ClassicSide | None = None,
     ) -> None:
         self.side = side

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.group.config import StreamsGroupConfig
 from coordinator.group.refusal import Refused
 from coordinator.group.settings import INT32_MAX
+from coordinator.group.streams.config import StreamsGroupConfig
 from coordinator.group.streams.state import Endpoint, Member, StreamsGroup
 from streamsrt.assignment.configuration import Configuration
 from streamsrt.assignment.reconcile import Current

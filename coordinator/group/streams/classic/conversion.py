@@ -16,10 +16,10 @@ from coordinator.group.classic.change import JOIN as CLASSIC_JOIN
 from coordinator.group.classic.change import SYNC, ClassicChange, join_refusal
 from coordinator.group.classic.records import tombstone
 from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupState, Live
-from coordinator.group.config import GroupConfig
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.classic.members import CONSUMER, REJOIN, encoded_assignment, task_ids
 from coordinator.group.streams.classic.user_data import UntranslatableError, subscription_of, tasks_of
+from coordinator.group.streams.config import NeededConfig
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE
 from coordinator.group.streams.records import (
     current_record,
@@ -40,7 +40,7 @@ from streamsrt.wire.error_codes import ErrorCode
 from streamsrt.wire.types import SyncGroupResponse
 
 
-def upgraded(group: ClassicGroup, topology: Topology, config: GroupConfig) -> tuple[StreamsGroup, GroupDecision]:
+def upgraded(group: ClassicGroup, topology: Topology, config: NeededConfig) -> tuple[StreamsGroup, GroupDecision]:
     """The classic group as a streams group, and what that takes. Raises Refused with the reason."""
     live = group.live
     records: list[GroupRecord] = [tombstone(group.group_id)]
@@ -118,7 +118,7 @@ def _released(live: Live) -> tuple[Reply, ...]:
 
 
 def with_downgrade(
-    group: StreamsGroup, decision: GroupDecision, now_ms: int, image: TopicsImage, config: GroupConfig
+    group: StreamsGroup, decision: GroupDecision, now_ms: int, image: TopicsImage, config: NeededConfig
 ) -> GroupDecision:
     """The decision, and the conversion to a classic group if it leaves classic members alone."""
     if not group.classic_members or not decision.records or not config.consumer.migration.downgrades:
@@ -135,7 +135,7 @@ def _downgraded(
     decision: GroupDecision,
     now_ms: int,
     image: TopicsImage,
-    config: GroupConfig,
+    config: NeededConfig,
 ) -> GroupDecision:
     group_id = group.group_id
     members = {name: _classic_member(left, member, image) for name, member in left.members.items()}

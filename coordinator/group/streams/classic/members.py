@@ -17,7 +17,6 @@ from dataclasses import replace
 from coordinator.group.classic.change import join_refusal
 from coordinator.group.classic.membership import leaving
 from coordinator.group.classic.state import Protocol
-from coordinator.group.config import GroupConfig
 from coordinator.group.members import find_member
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.classic.user_data import (
@@ -31,6 +30,7 @@ from coordinator.group.streams.classic.user_data import (
     partitions_of,
     subscription_of,
 )
+from coordinator.group.streams.config import NeededConfig
 from coordinator.group.streams.departure import SESSION, remove_members
 from coordinator.group.streams.describe import configuration_of
 from coordinator.group.streams.heartbeat import handle_classic_join
@@ -59,7 +59,7 @@ def join(
     now_ms: int,
     *,
     image: TopicsImage,
-    config: GroupConfig,
+    config: NeededConfig,
 ) -> GroupDecision:
     """What follows from a JoinGroup."""
     try:
@@ -75,7 +75,7 @@ def _join(
     context: RequestContext,
     now_ms: int,
     image: TopicsImage,
-    config: GroupConfig,
+    config: NeededConfig,
 ) -> GroupDecision:
     bounds = config.classic
     if not bounds.min_session_timeout_ms <= request.session_timeout_ms <= bounds.max_session_timeout_ms:
@@ -176,7 +176,7 @@ def sync(
     now_ms: int,
     *,
     image: TopicsImage,
-    config: GroupConfig,
+    config: NeededConfig,
 ) -> GroupDecision:
     """What follows from a SyncGroup: the member's assignment as it stands."""
     try:
