@@ -89,7 +89,7 @@ def _imported(module: str, name: str) -> ModuleType:
     except SyntaxError as error:
         where = f"{error.filename}:{error.lineno}" if error.filename else f"module {module!r}"
         raise ConfigError(f"{where}: {type(error).__name__}: {error.msg}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(
             f"module {module!r} can't be imported: {type(error).__name__}: {error} ({_line(error)})"
         ) from error
@@ -100,7 +100,7 @@ def _called(make: Callable[[], object], name: str) -> object:
         return make()
     except (StreamsError, TopologyError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"{name}() raised {type(error).__name__}: {error} ({_line(error)})") from error
 
 

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import repeat
 from operator import length_hint
 from types import MappingProxyType
@@ -27,6 +28,7 @@ from streamsrt.operators.engine.environment import (
     Environment,
     GlobalStores,
     OpenCalls,
+    SkippedAtSinkError,
     processing_error,
     production_error,
     where,
@@ -175,7 +177,7 @@ class Runner:
             try:
                 generated.run(*self._arguments(generated, keys, rest))
                 start = count
-            except Exception as error:  # a user's function may raise anything
+            except BaseException as error:  # a user's function may raise anything
                 if isinstance(error, RecordError | StateError):
                     # Refused by the collector, or a store can't be used: nothing of the run may count as done.
                     self.failed_index = start
@@ -232,7 +234,7 @@ class Runner:
     def _skip_or_raise(
         self,
         generated: Generated,
-        error: Exception,
+        error: BaseException,
         topic: str,
         partition: int,
         columns: RecordColumns,
@@ -240,24 +242,22 @@ class Runner:
     ) -> None:
         node, stage = generated.place(error)
         context = self.env.context_let_go(node) or _context(topic, partition, columns, index, node)
-        handlers, counters = self.plan.handlers, self.counters
         if stage == "deserialization":
             self._failed_to_deserialize(context, error)
         elif stage == "processing":
-            if self.env.ask(handlers.processing, context, error) is not HandlerResponse.CONTINUE:
-                raise processing_error(self.plan, context, error) from error
-            counters.failed_processing += 1
-            counters.last_skipped["failed_processing"] = why_skipped(self.plan, context, error)
+            self.env.skip_or_fail(context, error)
         else:
             self.env.skip_or_fail_production(context, error)
 
     def failed_to_deserialize(
-        self, source: str, topic: str, partition: int, columns: RecordColumns, index: int, error: Exception
+        self, source: str, topic: str, partition: int, columns: RecordColumns, index: int, error: BaseException
     ) -> None:
         """A record can't be deserialised: skips it if the handler says so, else raises DeserializationError."""
         self._failed_to_deserialize(_context(topic, partition, columns, index, source), error)
 
-    def _failed_to_deserialize(self, context: ErrorContext, error: Exception) -> None:
+    def _failed_to_deserialize(self, context: ErrorContext, error: BaseException) -> None:
+        if not isinstance(error, Exception):
+            self.env.skip_or_fail(context, error)
         if self.env.ask(self.plan.handlers.deserialization, context, error) is HandlerResponse.CONTINUE:
             self.counters.failed_deserialization += 1
             self.counters.last_skipped["failed_deserialization"] = why_skipped(self.plan, context, error)
@@ -280,6 +280,7 @@ class Runner:
         headers = repeat(_EMPTY_HEADERS) if columns.headers is None else columns.headers
         rows = zip(columns.keys, columns.values, columns.timestamps, headers, strict=False)
         offsets = columns.offsets or range(columns.base_offset, columns.base_offset + len(columns.keys))
+        at_its_sinks = suppress(SkippedAtSinkError)
         schedules, new = env.schedules(PunctuationType.STREAM_TIME), tuple.__new__
         for index, (raw_key, raw_value, timestamp, header) in enumerate(rows):
             self.failed_index = index
@@ -288,7 +289,7 @@ class Runner:
             try:
                 key = None if raw_key is None else from_key(raw_key)
                 value = None if raw_value is None else from_value(raw_value)
-            except Exception as error:  # noqa: BLE001  # a user's serde may raise anything
+            except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
                 self.failed_to_deserialize(source, topic, partition, columns, index, error)
                 continue
             # What a named tuple does, at a third of the time.
@@ -296,7 +297,8 @@ class Runner:
             env.source = (raw_key, raw_value, header, timestamp)
             if expiry is not None:
                 expiry.run(env.stream_time_ms)
-            target.forward(key, value, timestamp, header)
+            with at_its_sinks:
+                target.forward(key, value, timestamp, header)
             if expiry is not None:
                 expiry.run(env.stream_time_ms)
             if schedules:
@@ -380,11 +382,13 @@ class Runner:
             generated.run(keys, *[getattr(flushed, column) for column in generated.columns[1:]])
         except (RecordError, StateError):
             raise
-        except Exception as error:  # a user's function may raise anything
+        except BaseException as error:  # a user's function may raise anything
             place, stage = generated.place(error)
             at = len(flushed.keys) - length_hint(keys) - 1
             context = self.env.context_let_go(place) or _flushed_context(flushed, at, place)
             handlers = self.plan.handlers
+            if not isinstance(error, Exception):
+                self.env.skip_or_fail(context, error)
             self.env.ask(handlers.production if stage == "production" else handlers.processing, context, error)
             if stage == "production":
                 raise production_error(self.plan, context, error) from error

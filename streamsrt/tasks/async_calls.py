@@ -72,12 +72,14 @@ class AsyncCalls:
                 value = await _call(self._op, arguments)
             except Exception as error:  # noqa: BLE001  # a user's function may raise anything
                 self._tell(Outcome(number, None, error))
-            except BaseException as error:
+            except asyncio.CancelledError as error:
                 if self._is_over:
                     raise
                 # Else whoever waits for the outcome would wait for ever.
                 failure = RuntimeError(f"the call ended with {type(error).__name__}: {error}")
                 self._tell(Outcome(number, None, failure))
+            except BaseException as error:  # noqa: BLE001  # raised where the outcome is waited for
+                self._tell(Outcome(number, None, error))
             else:
                 self._tell(Outcome(number, value, None))
 

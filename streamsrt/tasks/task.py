@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from streamsrt.config import RecordingLevel, StreamsConfig
 from streamsrt.errors import ProcessingError, RecordError, UserError
-from streamsrt.operators.engine.environment import GlobalStores
+from streamsrt.operators.engine.environment import GlobalStores, is_interrupt
 from streamsrt.operators.engine.handlers import ExceptionHandlers, handler_of
 from streamsrt.operators.engine.plan import Plan, StreamTime, stores_behind_caches
 from streamsrt.operators.engine.user_metrics import UserMetrics
@@ -275,7 +275,7 @@ class Task:
             try:
                 key = None if raw_key is None else key_serde.deserialize(raw_key)
                 value = None if raw_value is None else value_serde.deserialize(raw_value)
-            except Exception as error:  # noqa: BLE001  # a user's serde may raise anything
+            except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
                 self._runner.failed_to_deserialize(source.name, topic, partition, columns, index, error)
                 timestamps.append(-1)
                 keep.append(False)
@@ -293,7 +293,9 @@ class Task:
                 )
                 timestamp = extractor(record, latest)
                 latest = max(latest, timestamp)
-            except Exception as error:
+            except BaseException as error:
+                if is_interrupt(error):
+                    raise
                 raise ProcessingError(
                     f"the timestamp extractor of {self._plan.place(source.name)} raised {type(error).__name__}: {error} at "
                     f"{topic}-{partition} offset {offset}. Correct it, or let it return -1 to drop the record",

@@ -17,6 +17,7 @@ DIFFERENT: dict[str, str] = {
     "02-aggregation/aggregate-windowed-then-table-group_by-cached": "Java's cache shows what its store has expired",
     "02-aggregation/caching-on-tiny-cache-evicts": "a full cache asks for a commit here, and evicts what was written then",
     "02-aggregation/caching-on-windowed-commit-manual": "Java's cache still shows windows that its store has expired",
+    "10-errors/topic-function-throws-below-a-source": "Java asks no handler below a source; here it is asked",
     "03-windows/emit-on-close-with-production-emit-interval": "windows are emitted when they close, after no interval",
 }
 """Cases whose outcome differs on purpose, each with the reason."""

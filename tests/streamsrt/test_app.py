@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from streamsrt.errors import (
     ConfigError,
     DeserializationError,
     MissingTopicError,
+    ProcessingError,
     StateDirectoryLockedError,
     StreamsError,
     UserError,
@@ -261,6 +263,31 @@ def test_a_failure_is_raised_by_run_and_by_close(scene: Scene) -> None:
     with pytest.raises(DeserializationError):
         beside.close()
     assert beside.close(), "a failure is raised once"
+
+
+def test_a_function_that_exits_ends_the_instance_as_a_failure_after_the_handler_was_asked(scene: Scene) -> None:
+    scene.write(*numbers(1, 2))
+    asked: list[str] = []
+
+    def decide(error: StreamsError) -> Response:
+        asked.append(str(error))
+        return Response.SHUTDOWN_CLIENT
+
+    builder = StreamsBuilder()
+    doubled = builder.stream(scene.source, key=serdes.string, value=serdes.integer).map_values(
+        lambda number: sys.exit(3) if number == 2 else 2 * number
+    )
+    doubled.to(scene.sink, value=serdes.integer)
+    config = scene.config(processing_exception_handler="continue")
+    streams = KafkaStreams(builder.build(), config, uncaught_exception_handler=decide)
+    with pytest.raises(
+        ProcessingError, match=r"raised SystemExit: 3 \(at .* offset 1, in node .*test_app.py:\d+\)"
+    ) as raised:
+        streams.run(timeout_s=PATIENCE_S)
+    assert raised.value.exit_code == 5
+    assert asked == [str(raised.value)]
+    assert streams.state is State.ERROR
+    assert scene.read() == [2]
 
 
 def test_what_can_be_checked_before_is_raised_by_start(scene: Scene) -> None:

@@ -89,6 +89,8 @@ def test_a_file_of_a_package_is_a_module_of_it(write: Write) -> None:
         ("\0", "null byte"),
         ("import named_nowhere", "'bad_app' can't be imported: No module named 'named_nowhere' ("),
         ("\n1 / 0", "can't be imported: ZeroDivisionError: division by zero ("),
+        ("import sys\nsys.exit(3)", "can't be imported: SystemExit: 3 ("),
+        ("import sys\ntopology = lambda: sys.exit('no')", "bad_app:topology() raised SystemExit: no ("),
         ("from . import x", "can't be imported: ImportError: "),
         ("topology = 5", "bad_app:topology is not a topology; build one"),
         ("def topology():\n    return {}['a']", "bad_app:topology() raised KeyError: 'a' ("),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -36,7 +37,7 @@ class Outcome(NamedTuple):
 
     number: int
     value: object
-    error: Exception | None
+    error: BaseException | None
 
 
 SourceRecord: TypeAlias = tuple[bytes | None, bytes | None, Headers, int]
@@ -170,10 +171,19 @@ class Environment:
             for begin in beginnings:
                 begin()
 
-    def failed(self, node: str, error: Exception, key: object, value: object, timestamp: int, headers: Headers) -> None:
+    def failed(
+        self, node: str, error: BaseException, key: object, value: object, timestamp: int, headers: Headers
+    ) -> None:
         """A user's function raised: skips the record if the handler says so, else raises ProcessingError."""
-        context = self._context(node, key, value, timestamp, headers)
-        if self.ask(self.plan.handlers.processing, context, error) is HandlerResponse.CONTINUE:
+        if not isinstance(error, SkippedAtSinkError):
+            self.skip_or_fail(self._context(node, key, value, timestamp, headers), error)
+
+    def skip_or_fail(self, context: ErrorContext, error: BaseException) -> None:
+        """Asks the processing handler. What is no Exception (``sys.exit``) always fails, as an Error does in Java."""
+        if is_interrupt(error):
+            raise error
+        is_asked = isinstance(error, Exception)
+        if is_asked and self.ask(self.plan.handlers.processing, context, error) is HandlerResponse.CONTINUE:
             self.counters.failed_processing += 1
             self.counters.last_skipped["failed_processing"] = why_skipped(self.plan, context, error)
             return
@@ -187,15 +197,17 @@ class Environment:
         return result
 
     def failed_to_produce(
-        self, node: str, error: Exception, key: object, value: object, timestamp: int, headers: Headers
+        self, node: str, error: BaseException, key: object, value: object, timestamp: int, headers: Headers
     ) -> None:
         """A result can't be serialised or placed: skips it if the handler says so, else raises ProductionError."""
         self.skip_or_fail_production(self._context(node, key, value, timestamp, headers), error)
 
-    def skip_or_fail_production(self, context: ErrorContext, error: Exception) -> None:
+    def skip_or_fail_production(self, context: ErrorContext, error: BaseException) -> None:
         """Asks the production handler. A plain TypeError is a mistake in the program, not in the data: it always fails,
         as a ClassCastException does in Kafka Streams, unless a serde takes values of any type."""
         handlers = self.plan.handlers
+        if not isinstance(error, Exception):
+            self.skip_or_fail(context, error)
         if is_mistake(self.plan, context, error):
             self.ask(handlers.processing, context, error)
             raise production_error(self.plan, context, error) from error
@@ -248,7 +260,7 @@ class Environment:
             yield
         except (RecordError, StateError):
             raise
-        except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+        except BaseException as error:  # noqa: BLE001  # a user's function may raise anything
             self.failed(node, error, key, value, timestamp, headers)
         finally:
             self.source, self.came_unknown = before
@@ -331,7 +343,7 @@ class Environment:
                 schedule.callback(now_ms)
             except (RecordError, StateError):
                 raise
-            except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+            except BaseException as error:  # noqa: BLE001  # a user's function may raise anything
                 self.failed(schedule.node, error, None, None, now_ms, ())
             finally:
                 self.punctuation_time_ms = None
@@ -352,10 +364,26 @@ def why_skipped(plan: Plan, context: ErrorContext, error: BaseException) -> str:
     return f"{type(error).__name__}: {error} ({where(plan, context)})"
 
 
+class SkippedAtSinkError(Exception):
+    """A function that places records at a sink failed, and the handler let the record go: the step that forwarded it
+    ends there, as in Kafka Streams. Steps before it go on."""
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether it is Ctrl-C. Where a signal handler takes that, only a function can have raised KeyboardInterrupt."""
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return isinstance(error, KeyboardInterrupt) and is_default
+
+
 def processing_error(plan: Plan, context: ErrorContext, error: BaseException) -> ProcessingError:
+    advice = f"Correct it, or skip such records with {plan.handlers.processing_advice}"
+    if not isinstance(error, Exception):
+        advice = (
+            "It is no Exception, so processing.exception.handler is not asked: unless uncaught_exception_handler decides "
+            f"otherwise, the instance stops, with exit code {ProcessingError.exit_code}. Raise an Exception instead"
+        )
     return ProcessingError(
-        f"a user's function raised {type(error).__name__}: {error} ({where(plan, context)}). Correct it, or skip such "
-        f"records with {plan.handlers.processing_advice}",
+        f"a user's function raised {type(error).__name__}: {error} ({where(plan, context)}). {advice}",
         context.topic,
         context.partition,
         context.offset,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streamsrt.errors import MissingTopicError, RecordError, StateError, UserError
-from streamsrt.operators.engine.environment import Environment
+from streamsrt.operators.engine.environment import Environment, SkippedAtSinkError
 from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.state.access import OnChange
 from streamsrt.state.cache import Entry, KeyValueCache
@@ -51,7 +51,10 @@ class PathNode:
             self.process(key, value, timestamp, headers, old)
         except (RecordError, StateError):
             raise
-        except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+        except BaseException as error:  # a user's function may raise anything
+            if isinstance(error, SkippedAtSinkError) and not self.children:
+                # This is the sink: what forwarded to it ends as well.
+                raise
             self.env.failed(self.name, error, key, value, timestamp, headers)
 
     def forward(self, key: object, value: object, timestamp: int, headers: Headers, old: object = None) -> None:
@@ -243,7 +246,12 @@ class PathBuilder:
             except MissingTopicError as error:
                 env.failed_to_produce(node.name, error, key, value, timestamp, headers)
                 return
-            # What a function raises that chooses a topic or a partition is a failure to process, as any function's.
+            except (RecordError, StateError):
+                raise
+            except BaseException as error:
+                # What a function raises that chooses a topic or a partition is a failure to process, as any function's.
+                env.failed(node.name, error, key, value, timestamp, headers)
+                raise SkippedAtSinkError from error
             try:
                 raw_key = None if key is None else key_serde.serialize(key)
                 raw_value = None if value is None else value_serde.serialize(value)
@@ -252,7 +260,7 @@ class PathBuilder:
                 env.collect(topic, [raw_key], [raw_value], [timestamp], each, partition, inner)
             except (RecordError, StateError):
                 raise
-            except Exception as error:  # noqa: BLE001  # a user's serde may raise anything
+            except BaseException as error:  # noqa: BLE001  # a user's serde may raise anything
                 env.failed_to_produce(node.name, error, key, value, timestamp, headers)
 
         return process

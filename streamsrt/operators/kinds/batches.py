@@ -12,12 +12,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from streamsrt.errors import StreamsError, UserError
-from streamsrt.operators.engine.environment import Environment, Outcome, SourceRecord
+from streamsrt.operators.engine.environment import (
+    Environment,
+    Outcome,
+    SkippedAtSinkError,
+    SourceRecord,
+    is_interrupt,
+)
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.kinds.call_windows import CallWindow
 from streamsrt.state.columns import Headers
@@ -79,14 +85,15 @@ class Batch:
         """What comes next is of that record."""
         self._env.metadata, self._env.source = record.metadata, record.source
 
-    def failed(self, record: Waiting, error: Exception) -> None:
+    def failed(self, record: Waiting, error: BaseException) -> None:
         """A record's function raised: goes on where the handler says so."""
         self.be_at(record)
         self._env.failed(self._made.name, error, record.key, record.value, record.timestamp, record.headers)
 
     def forward(self, record: Waiting, value: object) -> None:
         self.be_at(record)
-        self._made.forward(record.key, value, record.timestamp, record.headers)
+        with suppress(SkippedAtSinkError):
+            self._made.forward(record.key, value, record.timestamp, record.headers)
 
 
 # -------------------------------------------------------------------------------------------------------------- frames
@@ -102,8 +109,8 @@ def make_map_batches(builder: PathBuilder, node: nodes.ProcessorNode, made: Path
             rows = list(to_rows(op.fn(to_frame(records))))
         except UserError:
             raise
-        except Exception as error:  # noqa: BLE001  # a user's function may raise anything
-            if len(records) == 1:
+        except BaseException as error:  # noqa: BLE001  # a user's function may raise anything
+            if len(records) == 1 or is_interrupt(error):
                 batch.failed(records[0], error)
                 return
             half = len(records) // 2
@@ -112,7 +119,8 @@ def make_map_batches(builder: PathBuilder, node: nodes.ProcessorNode, made: Path
             return
         for (key, value, timestamp), record in zip(rows, origins(rows, records), strict=False):
             batch.be_at(record)
-            made.forward(key, value, int(timestamp), ())
+            with suppress(SkippedAtSinkError):
+                made.forward(key, value, int(timestamp), ())
 
     batch = Batch(builder.env, made, work)
     return batch.gather

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from streamsrt.errors import UserError
-from streamsrt.operators.engine.environment import Outcome
+from streamsrt.operators.engine.environment import Outcome, is_interrupt
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
 from streamsrt.operators.kinds.batches import Batch, Waiting
 from streamsrt.operators.kinds.call_windows import CallWindow
@@ -30,7 +30,7 @@ class _Failed:
 
     __slots__ = ("error",)
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
@@ -93,7 +93,7 @@ class _Lookup(ABC):
                 key = self.op.on(record.key, record.value)
                 # What can not be a key fails here.
                 keys.add(key)
-            except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+            except BaseException as error:  # noqa: BLE001  # a user's function may raise anything
                 self.batch.failed(record, error)
             else:
                 wanted.append((record, key))
@@ -129,7 +129,7 @@ class _Lookup(ABC):
             return
         try:
             joined = self.op.joiner(record.value, None if answer is _NOT_THERE else answer)
-        except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+        except BaseException as error:  # noqa: BLE001  # a user's function may raise anything
             self.batch.failed(record, error)
         else:
             self.batch.forward(record, joined)
@@ -150,7 +150,9 @@ class _OneByOne(_Lookup):
     def _call(self, keys: list[Hashable]) -> _Found | _Failed:
         try:
             found = self.op.lookup(list(keys))
-        except Exception as error:  # noqa: BLE001  # a user's function may raise anything
+        except BaseException as error:  # a user's function may raise anything
+            if is_interrupt(error):
+                raise
             return _Failed(error)
         return _checked(found, self.name)
 

@@ -13,7 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamsrt.config import below
-from streamsrt.errors import UserError
+from streamsrt.errors import ProcessingError, StreamsError, UserError
+from streamsrt.operators.engine.environment import is_interrupt
 from streamsrt.operators.engine.forwarded_records import forwarded_record
 from streamsrt.operators.engine.processor_nodes import Forwards, PathBuilder, PathNode, Process, WrappedNode
 from streamsrt.operators.engine.punctuation_queue import Schedule, anchored
@@ -53,7 +54,17 @@ def wrap_operator(
 
 def _runs(builder: PathBuilder, processor: Processor[Any, Any, Any, Any], context: Context, made: PathNode) -> Process:
     def begin() -> None:
-        processor.init(context)
+        try:
+            processor.init(context)
+        except (StreamsError, TopologyError):
+            raise
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            raise ProcessingError(
+                f"init of a processor raised {type(error).__name__}: {error} (in node {builder.plan.place(made.name)}): "
+                "its task can't start. Correct it"
+            ) from error
         made.close = getattr(processor, "close", _nothing)
 
     builder.env.at_the_beginning(begin)

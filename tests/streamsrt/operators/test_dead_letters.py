@@ -331,7 +331,8 @@ def test_functions_that_choose_topic_or_partition_fail_in_processing(name: str) 
             return [record.topic for record in driver.producer_history], driver.counters()
 
     topics, counters = run(processing="continue")
-    assert (topics.count("out"), topics.count("all")) == (2, 3)
+    # A repartition has a node of its own before its sink, so the stream's next child gets the record nevertheless.
+    assert (topics.count("out"), topics.count("all")) == (2, 3 if "repartition" in name else 2)
     assert (counters["failed_processing"], counters["failed_production"]) == (1, 0)
     for handlers in ({}, {"production": "continue"}):
         with pytest.raises(ProcessingError, match=r"skip such records with processing\.exception\.handler=continue"):
