@@ -183,7 +183,7 @@ def _upgrading_heartbeat(
     check_request(request)
     topology = requested_topology(request)
     assert topology is not None
-    streams, conversion = upgraded(group, topology, view.config)
+    streams, conversion = upgraded(group, request, topology, view.config, view.now_ms)
     joined = handle_heartbeat(streams, request, view.context, view.now_ms, image=view.image, config=view.config)
     return replace(
         joined,

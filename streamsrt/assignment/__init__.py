@@ -4,6 +4,8 @@ Values in, values out. Of ours it imports :mod:`streamsrt.wire` only. The same g
 
 - ``assignor``          task assignors: one interface, and the table of those that there are
 - ``configuration``     what a topology means for the topics that there are: tasks, internal topics, and what is wrong
+- ``digest``            the name of a version of the program, which members of a classic group say of themselves and the
+                        bundled broker checks
 - ``handover``          the target of a group whose members run several versions of its topology: warm, in steps, and back
                         if it has to be
 - ``highly_available``  the assignor ``highly_available``: tasks with state run where their state is, and move once it

@@ -20,6 +20,8 @@ module                what is in it
                       broker
 ``features``          features of ApiVersions by which a broker says what it can do beyond its API versions
 ``compacted``         batches that lost records to compaction: the rest encoded anew, everything else as it was
+``packed``            a message as user data of the classic protocol: one byte, 0 plain or 1 compressed with zlib, and
+                      then the message
 ``private_messages``  messages that are not Kafka's: what our members of a classic group say
 ``private_tags``      tagged fields that are not Kafka's: what the bundled broker adds to Kafka's messages, and what our
                       clients read of it

@@ -178,29 +178,19 @@ def test_members_roll_to_the_next_topology_epoch_and_others_are_refused(
     assert_each_update_once(cluster, 2_000)
 
 
-@pytest.mark.parametrize(("before", "after"), [("classic", "streams"), ("streams", "classic")])
-def test_a_group_that_was_stopped_goes_on_with_the_other_protocol(
-    cluster: Cluster, tmp_path: Path, application_id: str, before: str, after: str
+@pytest.mark.kafka
+def test_a_member_of_the_other_protocol_is_told_what_the_group_is(
+    apache_kafka: Server, tmp_path: Path, application_id: str
 ) -> None:
-    for protocol, part in zip((before, after), two_halves(cluster, 1_000), strict=True):
-        with word_count(cluster, tmp_path / "app", application_id, group_protocol=protocol) as app:
-            cluster.write("lines", expected.line_rows(part), PARTITIONS)
-            app.wait_running(tasks=2 * PARTITIONS)
-            cluster.wait_all_committed(application_id, "lines", repartition_topic(application_id))
-            assert app.terminate() == 0
-    assert_each_update_once(cluster, 1_000)
-
-
-def test_a_group_of_the_other_protocol_is_told_what_it_is(
-    bundled: Cluster, tmp_path: Path, application_id: str
-) -> None:
-    bundled.make_topics(PARTITIONS, "lines", "word-counts")
-    with word_count(bundled, tmp_path / "one", application_id, group_protocol="streams") as one:
-        one.wait_running(tasks=PARTITIONS)
-        with word_count(bundled, tmp_path / "other", application_id) as other:
-            assert other.wait_end() != 0
-            assert "group.protocol=streams" in other.last_words
-        assert one.terminate() == 0
+    """The bundled broker takes it into the group."""
+    with connected(apache_kafka) as cluster:
+        cluster.make_topics(PARTITIONS, "lines", "word-counts")
+        with word_count(cluster, tmp_path / "one", application_id, group_protocol="streams") as one:
+            one.wait_running(tasks=PARTITIONS)
+            with word_count(cluster, tmp_path / "other", application_id) as other:
+                assert other.wait_end() != 0
+                assert "group.protocol=streams" in other.last_words
+            assert one.terminate() == 0
 
 
 BY_PATTERN = """

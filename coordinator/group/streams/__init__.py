@@ -16,6 +16,8 @@
 - ``response``          answers to heartbeats
 - ``state``             state of streams groups: what the records say (hard) and what has to be learnt again after a
                         load (soft)
+- ``statuses``          what a member is told of the state of its group, beside its tasks: status codes of KIP-1071 with
+                        their details
 - ``task_offsets``      what members report of their changelogs, and when that calls for a new assignment (KIP-1071)
 - ``validation``        what a heartbeat must look like before any state is looked at, in Kafka's order and words
 """

@@ -29,6 +29,7 @@ from coordinator.group.streams.records import (
 )
 from coordinator.group.streams.response import heartbeat_response, partitions_by_endpoint
 from coordinator.group.streams.state import LEFT_FOR_A_WHILE, ClassicSide, Endpoint, Member, Soft, StreamsGroup, applied
+from coordinator.group.streams.statuses import missing_tags, problem_of, shutdown, stale
 from coordinator.group.streams.task_offsets import has_caught_up, with_report
 from coordinator.group.streams.validation import JOIN, check_owned, check_request, owned_tasks, requested_topology
 from coordinator.group.values import Effect, GroupDecision, GroupRecord, Reply, RequestContext, SoftUpdate
@@ -86,9 +87,11 @@ def handle_classic_join(
 ) -> GroupDecision:
     """What follows from the JoinGroup of a member of the classic protocol, in the words of a heartbeat. Raises Refused.
 
-    Its topology is the group's: the classic protocol has none.
+    Its topology is the group's where it sends none: the classic protocol has none.
     """
-    topology = group.topology if request.member_epoch == JOIN else None
+    topology = None
+    if request.member_epoch == JOIN:
+        topology = requested_topology(request) or group.topology
     return _Heartbeat(group, request, context, now_ms, image, config, side).decide(topology)
 
 
@@ -129,12 +132,7 @@ class _Heartbeat:
         topology = self._take_topology(requested)
         self._forget_other_tasks(admitted, member)
         self._take_offsets()
-        if member.topology_epoch < topology.epoch:
-            detail = (
-                f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch "
-                f"{topology.epoch}."
-            )
-            statuses.append((StatusCode.STALE_TOPOLOGY, detail))
+        statuses += stale(member, topology.epoch)
         configuration = self._configure(topology)
         if self.topology_updated:
             self._preflight(member, configuration)
@@ -451,27 +449,10 @@ class _Heartbeat:
             self.effects.append(asked)
 
     def _problems(self, member: Member, configuration: Configuration) -> list[tuple[StatusCode, str]]:
-        statuses = []
-        problem = configuration.problem
-        creation_problem = self._create(configuration)
-        # What ends a member concerns only who runs this topology: one with an older topology goes on with what it has.
-        if problem is not None and not (problem.is_fatal and self.group.is_stale(member)):
-            statuses.append((problem.status_code, problem.detail + creation_problem))
-        missing = [tag for tag in self.config.rack_tags if tag not in dict(member.client_tags)]
-        if missing and self.context.api_version >= 1:
-            detail = (
-                f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. Configure them "
-                "via 'client.tag.<tagKey>' in your Streams config."
-            )
-            statuses.append((StatusCode.MISSING_CLIENT_TAGS, detail))
-        requested_by = self._soft().shutdown_requested_by
-        if requested_by is not None:
-            detail = (
-                f"Streams group member {requested_by} encountered a fatal error and requested a shutdown for the "
-                "entire application."
-            )
-            statuses.append((StatusCode.SHUTDOWN_APPLICATION, detail))
-        return statuses
+        statuses = list(problem_of(configuration, self._create(configuration), is_stale=self.group.is_stale(member)))
+        if self.context.api_version >= 1:
+            statuses += missing_tags(member, self.config)
+        return [*statuses, *shutdown(self._soft().shutdown_requested_by)]
 
     def _decision(
         self,

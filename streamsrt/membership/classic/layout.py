@@ -9,18 +9,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import uuid
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
+from streamsrt.assignment.digest import topology_bytes
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Topology, Unreadable
 from streamsrt.membership.values import Endpoint, Status, Task, Tasks, TopicPartition, UnknownStatus
-from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from streamsrt.wire.messages import decode, decode_consumer_protocol, encode, encode_record_value
+from streamsrt.wire.packed import packed, unpacked
 from streamsrt.wire.primitives import DecodeError
 from streamsrt.wire.types import (
     ConsumerProtocolAssignment,
@@ -30,31 +29,15 @@ from streamsrt.wire.types import (
     StreamsrtSubscription,
 )
 
-PLAIN, COMPRESSED = 0, 1
 WANTS_SHUTDOWN, MISSED_SYNC, HEARD_OF_SHUTDOWN = 1, 2, 4
 
 _VERSION = 0
 _OUTER_VERSION = 3
-_MAX_BYTES = 64 * 1024 * 1024
-"""More than any topology has; less than what a few hostile bytes can decompress to."""
 _STATUS_CODES = frozenset(int(code) for code in StatusCode)
 _NEVER = -1
 
 _TaskIds: TypeAlias = StreamsrtAssignment.TaskIds | StreamsrtSubscription.TaskIds
 _Partitions: TypeAlias = ConsumerProtocolAssignment.TopicPartition | ConsumerProtocolSubscription.TopicPartition
-
-
-def topology_digest(topology: Topology, client_tags: Mapping[str, str]) -> bytes:
-    """16 bytes that name a version of the program: its topics and stores, its epoch, and, by the client tag that the
-    runtime sets, what is between them."""
-    program = client_tags.get(TOPOLOGY_DIGEST, "").encode()
-    return hashlib.sha256(topology_bytes(topology) + b"\0" + program).digest()[:16]
-
-
-def topology_bytes(topology: Topology) -> bytes:
-    """A streams group heartbeat that has nothing but the topology."""
-    request = StreamsGroupHeartbeatRequest(group_id="", member_id="", topology=topology)
-    return encode(request, _VERSION)
 
 
 def encode_subscription(said: ClassicSubscription) -> bytes:
@@ -79,7 +62,7 @@ def encode_subscription(said: ClassicSubscription) -> bytes:
     owned = _by_topic(said.owned_partitions)
     outer = ConsumerProtocolSubscription(
         topics=sorted(said.topics),
-        user_data=_packed(encode(own, _VERSION)),
+        user_data=packed(encode(own, _VERSION)),
         owned_partitions=[ConsumerProtocolSubscription.TopicPartition(topic=t, partitions=n) for t, n in owned],
         generation_id=said.generation_id,
         rack_id=said.rack_id,
@@ -91,7 +74,7 @@ def decode_subscription(metadata: bytes) -> ClassicSubscription | Unreadable:
     """What a member said when it joined."""
     try:
         outer = decode_consumer_protocol(ConsumerProtocolSubscription, metadata)
-        own = decode(StreamsrtSubscription, _VERSION, _unpacked(outer.user_data))
+        own = decode(StreamsrtSubscription, _VERSION, unpacked(outer.user_data))
         held = _tasks(own.held)
         return ClassicSubscription(
             unique=own.unique,
@@ -142,7 +125,7 @@ def encode_assignment(told: ClassicAssignment) -> bytes:
     assigned = _by_topic(told.assigned_partitions)
     outer = ConsumerProtocolAssignment(
         assigned_partitions=[ConsumerProtocolAssignment.TopicPartition(topic=t, partitions=n) for t, n in assigned],
-        user_data=_packed(encode(own, _VERSION)),
+        user_data=packed(encode(own, _VERSION)),
     )
     return encode_record_value(outer, _OUTER_VERSION)
 
@@ -151,7 +134,7 @@ def decode_assignment(assignment: bytes) -> ClassicAssignment | Unreadable:
     """What the leader told a member."""
     try:
         outer = decode_consumer_protocol(ConsumerProtocolAssignment, assignment)
-        own = decode(StreamsrtAssignment, _VERSION, _unpacked(outer.user_data))
+        own = decode(StreamsrtAssignment, _VERSION, unpacked(outer.user_data))
         tasks = _tasks(own.tasks)
         return ClassicAssignment(
             process_id=str(uuid.UUID(bytes=own.process_id)),
@@ -176,31 +159,6 @@ def decode_assignment(assignment: bytes) -> ClassicAssignment | Unreadable:
 
 
 # ------------------------------------------------------------------------------------------------------ the user data
-
-
-def _packed(message: bytes) -> bytes:
-    compressed = zlib.compress(message)
-    if len(compressed) < len(message):
-        return bytes([COMPRESSED]) + compressed
-    return bytes([PLAIN]) + message
-
-
-def _unpacked(data: bytes | None) -> bytes:
-    if not data:
-        raise DecodeError("there is no user data")
-    body = bytes(data[1:])
-    if data[0] == PLAIN:
-        return body
-    if data[0] != COMPRESSED:
-        raise DecodeError(f"the first byte of the user data is {data[0]}, not 0 or 1")
-    reader = zlib.decompressobj()
-    try:
-        message = reader.decompress(body, _MAX_BYTES)
-    except zlib.error as error:
-        raise DecodeError(f"the user data is not what zlib wrote: {error}") from None
-    if not reader.eof:
-        raise DecodeError(f"the user data is cut off, or larger than {_MAX_BYTES} bytes")
-    return message
 
 
 def _topology(data: bytes) -> Topology:

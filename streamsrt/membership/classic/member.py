@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from streamsrt.assignment.digest import topology_digest
 from streamsrt.assignment.topics import Ends, TopicErrors, TopicsImage, TopicSpec
 from streamsrt.errors import StreamsError
 from streamsrt.membership.classic import endpoints
 from streamsrt.membership.classic import leading as leader
 from streamsrt.membership.classic import session as machine
 from streamsrt.membership.classic import state as states
-from streamsrt.membership.classic.layout import topology_digest
 from streamsrt.membership.classic.leading import CreateTopics, EndOffsets, Leading, ListTopics
 from streamsrt.membership.classic.sending import wake_at_ms
 from streamsrt.membership.classic.state import (

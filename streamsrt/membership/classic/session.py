@@ -292,6 +292,13 @@ def _join_answered(session: Session, response: JoinGroupResponse, now_ms: int) -
         return Change(
             replace(session, member_id=response.member_id, join=with_member_id(session.join, response.member_id))
         )
+    if code == ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH and not session.topology_wanted:
+        # The coordinator of a streams group assigns, and does not know the topology: the same, with its text.
+        session = replace(session, topology_wanted=True, join=None)
+        return Change(_ask_to_join(session, "the coordinator asks for the topology", now_ms, is_forced=True))
+    if code == ErrorCode.REBALANCE_IN_PROGRESS:
+        # The group changes its protocol: nobody who waited in it has been counted.
+        return _retry(session, error_name(code), now_ms)
     if code != ErrorCode.NONE:
         return _on_error(session, code, now_ms)
     session, events, _ = _recovered(session, now_ms)

@@ -1,7 +1,8 @@
 """Groups that change between the classic and the streams protocol (KIP-1071, "Online Migration").
 
 1. The first member that joins a classic group by the streams protocol makes it a streams group: the group epoch goes on
-   from the generation, the classic members stay with what they have, and the topology is the one of that member.
+   from the generation, the classic members stay with what they have, and the topology is the one of that member. Members of
+   this runtime say which topology their group runs: a member of another one does not change its protocol.
 2. When the last member of the streams protocol has gone and classic members are left, they are a classic group again,
    with a generation after the group epoch, and rebalance among themselves.
 3. A group without members becomes whatever the next member's protocol is. Committed offsets are not touched by any of it.
@@ -15,9 +16,11 @@ from dataclasses import replace
 from coordinator.group.classic.change import JOIN as CLASSIC_JOIN
 from coordinator.group.classic.change import SYNC, ClassicChange, join_refusal
 from coordinator.group.classic.records import tombstone
-from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupState, Live
+from coordinator.group.classic.state import ClassicGroup, ClassicMember, GroupState, Live, Protocol
 from coordinator.group.refusal import Refused
 from coordinator.group.streams.classic.members import CONSUMER, REJOIN, encoded_assignment, task_ids
+from coordinator.group.streams.classic.own_conversion import Stays, check_version, own_stays
+from coordinator.group.streams.classic.own_layout import OWN_PROTOCOL, Version
 from coordinator.group.streams.classic.user_data import UntranslatableError, subscription_of, tasks_of
 from coordinator.group.streams.config import NeededConfig
 from coordinator.group.streams.departure import INITIAL_DELAY, REBALANCE
@@ -32,16 +35,22 @@ from coordinator.group.streams.records import (
 )
 from coordinator.group.streams.state import ClassicSide, Member, StreamsGroup, applied
 from coordinator.group.values import GroupDecision, GroupRecord, Reply
-from coordinator.machine.values import CancelTimer, Decision, TimerKey
+from coordinator.machine.values import CancelTimer, Decision, Timer, TimerKey
+from streamsrt.assignment.digest import topology_digest
 from streamsrt.assignment.reconcile import Current, MemberState
 from streamsrt.assignment.topics import TopicsImage
 from streamsrt.assignment.topology import Topology
 from streamsrt.wire.error_codes import ErrorCode
-from streamsrt.wire.types import SyncGroupResponse
+from streamsrt.wire.types import StreamsGroupHeartbeatRequest, SyncGroupResponse
 
 
-def upgraded(group: ClassicGroup, topology: Topology, config: NeededConfig) -> tuple[StreamsGroup, GroupDecision]:
-    """The classic group as a streams group, and what that takes. Raises Refused with the reason."""
+def upgraded(
+    group: ClassicGroup, joins: StreamsGroupHeartbeatRequest, topology: Topology, config: NeededConfig, now_ms: int
+) -> tuple[StreamsGroup, GroupDecision]:
+    """The classic group as a streams group, and what that takes. Raises Refused with the reason.
+
+    ``topology``: that of the member that ``joins``.
+    """
     live = group.live
     records: list[GroupRecord] = [tombstone(group.group_id)]
     if live.state is GroupState.EMPTY:
@@ -51,6 +60,7 @@ def upgraded(group: ClassicGroup, topology: Topology, config: NeededConfig) -> t
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, text)
     if live.protocol_type != CONSUMER:
         raise _refused(group, f"its protocol type is {live.protocol_type}")
+    _check_version(group, live, joins)
     epoch = live.generation
     made = [
         metadata_record(
@@ -58,13 +68,28 @@ def upgraded(group: ClassicGroup, topology: Topology, config: NeededConfig) -> t
         ),
         target_metadata_record(group.group_id, epoch=epoch),
     ]
+    timers: list[Timer | CancelTimer] = [
+        CancelTimer(TimerKey(CLASSIC_JOIN, group.group_id)),
+        CancelTimer(TimerKey(SYNC, group.group_id)),
+    ]
     for member in live.members.values():
-        made += _member_records(group, live, member, topology)
+        stays = _stays(group, live, member, topology)
+        made += _member_records(group.group_id, stays)
+        if stays.current.state is MemberState.UNREVOKED_TASKS:
+            rebalance = TimerKey(REBALANCE, group.group_id, member.member_id)
+            timers.append(Timer(rebalance, now_ms + stays.member.rebalance_timeout_ms))
     return applied(StreamsGroup(group.group_id), made), Decision(
-        records=(*records, *made),
-        timers=(CancelTimer(TimerKey(CLASSIC_JOIN, group.group_id)), CancelTimer(TimerKey(SYNC, group.group_id))),
-        replies=_released(live),
+        records=(*records, *made), timers=tuple(timers), replies=_released(live)
     )
+
+
+def _check_version(group: ClassicGroup, live: Live, joins: StreamsGroupHeartbeatRequest) -> None:
+    assert joins.topology is not None
+    tags = {tag.key: tag.value for tag in joins.client_tags or ()}
+    try:
+        check_version(group.group_id, live, Version(joins.topology.epoch, topology_digest(joins.topology, tags)))
+    except UntranslatableError as error:
+        raise _refused(group, f"a member of it is not to be understood: {error}") from None
 
 
 def _refused(group: ClassicGroup, reason: str) -> Refused:
@@ -72,20 +97,28 @@ def _refused(group: ClassicGroup, reason: str) -> Refused:
     return Refused(ErrorCode.INVALID_REQUEST, text)
 
 
-def _member_records(group: ClassicGroup, live: Live, member: ClassicMember, topology: Topology) -> list[GroupRecord]:
+def _stays(group: ClassicGroup, live: Live, member: ClassicMember, topology: Topology) -> Stays:
     name = member.member_id
     protocol = next((entry for entry in member.protocols if entry.name == live.protocol), member.protocols[0])
     try:
-        subscription = subscription_of(protocol.metadata)
-        tasks = tasks_of(member.assignment)
+        if protocol.name == OWN_PROTOCOL:
+            stays = own_stays(member, protocol, live.generation)
+        else:
+            stays = _java_stays(live, member, protocol, topology)
     except UntranslatableError as error:
         raise _refused(group, f"member {name} is no instance of Kafka Streams that can be in one: {error}") from None
     known = {part.id for part in topology.subtopologies}
-    unknown = [task for task in task_ids(tasks) if task.subtopology_id not in known]
-    if unknown:
+    unknown = [task for task in task_ids(stays.current.assigned) if task.subtopology_id not in known]
+    if unknown and stays.member.topology_epoch == topology.epoch:
         raise _refused(group, f"member {name} has task {unknown[0]}, which the topology does not have")
+    return stays
+
+
+def _java_stays(live: Live, member: ClassicMember, protocol: Protocol, topology: Topology) -> Stays:
+    subscription = subscription_of(protocol.metadata)
+    tasks = tasks_of(member.assignment)
     stays = Member(
-        member_id=name,
+        member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=subscription.rack_id,
         client_id=member.client_id,
@@ -98,11 +131,16 @@ def _member_records(group: ClassicGroup, live: Live, member: ClassicMember, topo
         classic=ClassicSide(member.session_timeout_ms, protocol),
     )
     epoch = live.generation
-    current = Current(epoch, epoch, MemberState.STABLE, tasks, active_epochs=dict.fromkeys(tasks.active, epoch))
+    epochs = dict.fromkeys(tasks.active, epoch)
+    return Stays(stays, tasks, Current(epoch, epoch, MemberState.STABLE, tasks, active_epochs=epochs))
+
+
+def _member_records(group_id: str, stays: Stays) -> list[GroupRecord]:
+    name = stays.member.member_id
     return [
-        member_record(group.group_id, stays),
-        target_record(group.group_id, name, tasks),
-        current_record(group.group_id, name, current),
+        member_record(group_id, stays.member),
+        target_record(group_id, name, stays.target),
+        current_record(group_id, name, stays.current),
     ]
 
 
@@ -138,7 +176,7 @@ def _downgraded(
     config: NeededConfig,
 ) -> GroupDecision:
     group_id = group.group_id
-    members = {name: _classic_member(left, member, image) for name, member in left.members.items()}
+    members = {name: _classic_member(left, member, image, config) for name, member in left.members.items()}
     live = Live(
         state=GroupState.STABLE,
         since_ms=now_ms,
@@ -165,7 +203,7 @@ def _downgraded(
     )
 
 
-def _classic_member(left: StreamsGroup, member: Member, image: TopicsImage) -> ClassicMember:
+def _classic_member(left: StreamsGroup, member: Member, image: TopicsImage, config: NeededConfig) -> ClassicMember:
     assert member.classic is not None
     return ClassicMember(
         member_id=member.member_id,
@@ -175,5 +213,5 @@ def _classic_member(left: StreamsGroup, member: Member, image: TopicsImage) -> C
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         session_timeout_ms=member.classic.session_timeout_ms,
         protocols=(member.classic.protocol,),
-        assignment=encoded_assignment(left, member, image),
+        assignment=encoded_assignment(left, member, image, config),
     )

@@ -6,8 +6,8 @@
 3. Heartbeat answers REBALANCE_IN_PROGRESS while there is something that only a JoinGroup brings about: a newer epoch, tasks
    to give back, tasks that have become free, or the end of the whole application. A member that does not join within its
    rebalance timeout then is out.
-4. Owned partitions tell which active tasks a member has; its standby tasks count as closed as soon as it joins, since no
-   JoinGroup ever says so.
+4. Owned partitions tell which active tasks an instance of Kafka Streams has; its standby tasks count as closed as soon as it
+   joins, since no JoinGroup ever says so. Members of this runtime say all of it (``own_members``).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from coordinator.group.classic.membership import leaving
 from coordinator.group.classic.state import Protocol
 from coordinator.group.members import find_member
 from coordinator.group.refusal import Refused
+from coordinator.group.streams.classic.own_layout import OWN_PROTOCOL, OwnSubscription, own_subscription_of
+from coordinator.group.streams.classic.own_members import is_own, own_assignment, own_heartbeat
 from coordinator.group.streams.classic.user_data import (
     NO_ERROR,
     NO_REBALANCE,
@@ -80,7 +82,7 @@ def _join(
     bounds = config.classic
     if not bounds.min_session_timeout_ms <= request.session_timeout_ms <= bounds.max_session_timeout_ms:
         raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT)
-    protocol, subscription = _translated(request)
+    protocol, said = _translated(request)
     instance_id = request.group_instance_id
     member_id = request.member_id
     if not member_id:
@@ -90,7 +92,10 @@ def _join(
             return Decision(replies=(Reply(context.request_id, response),))
     elif member_id in group.members or instance_id is not None:
         _classic_member(group, member_id, instance_id)
-    beat = _heartbeat_of(group, request, member_id, subscription, image)
+    if isinstance(said, OwnSubscription):
+        beat = own_heartbeat(group, request, member_id, said)
+    else:
+        beat = _heartbeat_of(group, request, member_id, said, image)
     side = ClassicSide(request.session_timeout_ms, protocol)
     decision = handle_classic_join(group, beat, context, now_ms, image=image, config=config, side=side)
     current = applied(group, decision.records).current[member_id]
@@ -106,11 +111,13 @@ def _join(
     )
 
 
-def _translated(request: types.JoinGroupRequest) -> tuple[Protocol, StreamsSubscription]:
-    """The protocol of Kafka Streams among the member's, and what it says in it."""
+def _translated(request: types.JoinGroupRequest) -> tuple[Protocol, StreamsSubscription | OwnSubscription]:
+    """The first protocol of the member's that can be read, and what it says in it."""
     for entry in request.protocols if request.protocol_type == CONSUMER else ():
+        protocol = Protocol(entry.name, bytes(entry.metadata))
         try:
-            return Protocol(entry.name, bytes(entry.metadata)), subscription_of(bytes(entry.metadata))
+            read = own_subscription_of if protocol.name == OWN_PROTOCOL else subscription_of
+            return protocol, read(protocol.metadata)
         except UntranslatableError:
             continue
     raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -192,7 +199,7 @@ def sync(
     response = types.SyncGroupResponse(
         protocol_type=CONSUMER,
         protocol_name=member.classic.protocol.name,
-        assignment=encoded_assignment(group, member, image, rejoin_at_ms=rejoin_at_ms),
+        assignment=encoded_assignment(group, member, image, config, rejoin_at_ms=rejoin_at_ms),
     )
     session = TimerKey(SESSION, group.group_id, member.member_id)
     timer = Timer(session, now_ms + member.classic.session_timeout_ms)
@@ -200,19 +207,26 @@ def sync(
 
 
 def _prober(group: StreamsGroup) -> str | None:
-    """The one classic member that is to join again by itself, to report its offsets, while it warms tasks up."""
+    """The one instance of Kafka Streams that is to join again by itself, to report its offsets, while it warms tasks up."""
     warming = (
         name
         for name, member in group.members.items()
-        if member.classic is not None and group.current[name].assigned.warmup
+        if member.classic is not None and not is_own(member.classic) and group.current[name].assigned.warmup
     )
     return min(warming, default=None)
 
 
 def encoded_assignment(
-    group: StreamsGroup, member: Member, image: TopicsImage, *, rejoin_at_ms: int = NO_REBALANCE
+    group: StreamsGroup,
+    member: Member,
+    image: TopicsImage,
+    config: NeededConfig,
+    *,
+    rejoin_at_ms: int = NO_REBALANCE,
 ) -> bytes:
-    """The member's current assignment as Kafka Streams reads it in the classic protocol."""
+    """The member's current assignment as it reads it in the classic protocol."""
+    if member.classic is not None and is_own(member.classic):
+        return own_assignment(group, member, image, config.for_group(group.group_id))
     configuration = configuration_of(group, image)
     if member.classic is None or configuration is None or not configuration.partition_counts:
         return b""
@@ -265,6 +279,8 @@ def _has_to_join(group: StreamsGroup, member: Member) -> bool:
     current = group.current[member.member_id]
     if group.soft.shutdown_requested_by is not None:
         return True  # it is told with its assignment
+    if current.state is MemberState.UNREVOKED_TASKS and member.classic is not None and is_own(member.classic):
+        return False  # it joins by itself once it has closed them
     if current.epoch < group.epoch or current.state is MemberState.UNREVOKED_TASKS:
         return True
     if current.state is not MemberState.UNRELEASED_TASKS:

@@ -20,6 +20,7 @@ from random import Random
 from typing import Any
 
 from streamsrt.assignment.configuration import Configuration, configure
+from streamsrt.assignment.digest import topology_digest
 from streamsrt.assignment.patterns import resolve
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.assignment.topics import TopicImage, TopicsImage
@@ -27,7 +28,6 @@ from streamsrt.assignment.topology import Topology, topology_of
 from streamsrt.assignment.versions import versions_of
 from streamsrt.membership.classic import leading
 from streamsrt.membership.classic import session as machine
-from streamsrt.membership.classic.layout import topology_digest
 from streamsrt.membership.classic.state import (
     Answered,
     CoordinatorFound,

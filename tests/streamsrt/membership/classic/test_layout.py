@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamsrt.assignment.digest import topology_digest
 from streamsrt.assignment.status_code import StatusCode
-from streamsrt.membership.classic import layout
 from streamsrt.membership.classic.layout import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
-    topology_digest,
 )
 from streamsrt.membership.classic.values import ClassicAssignment, ClassicSubscription, Echo, Topology, Unreadable
 from streamsrt.membership.values import Endpoint, Status, Tasks, UnknownStatus
+from streamsrt.wire import packed
 from streamsrt.wire.messages import decode, decode_consumer_protocol, encode, encode_record_value
 from streamsrt.wire.types import (
     ConsumerProtocolAssignment,
@@ -121,7 +121,7 @@ SUBSCRIPTION = ClassicSubscription(
 def own_subscription(metadata: bytes) -> StreamsrtSubscription:
     outer = decode_consumer_protocol(ConsumerProtocolSubscription, metadata)
     assert outer.user_data is not None
-    return decode(StreamsrtSubscription, 0, layout._unpacked(outer.user_data))
+    return decode(StreamsrtSubscription, 0, packed.unpacked(outer.user_data))
 
 
 def test_other_consumers_and_brokers_read_topics_and_partitions() -> None:
@@ -197,7 +197,7 @@ def test_why_a_subscription_is_unreadable(user_data: bytes | None, reason: str) 
 
 
 def test_a_few_bytes_that_decompress_to_very_many_are_unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "_MAX_BYTES", 10_000)
+    monkeypatch.setattr(packed, "_MAX_BYTES", 10_000)
     user_data = b"\1" + zlib.compress(bytes(10_001))
     read = decode_subscription(encode_record_value(ConsumerProtocolSubscription(user_data=user_data), 3))
     assert isinstance(read, Unreadable)

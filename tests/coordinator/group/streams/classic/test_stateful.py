@@ -17,6 +17,7 @@ from streamsrt.assignment.tasks import TaskId, Tasks, task_set, wire_tasks
 from streamsrt.assignment.topology import topology_of
 from tests.coordinator.group.classic.scene import Scene, heartbeat_request, leave_request, sync_request
 from tests.coordinator.group.streams.classic.java import IMAGE, Beat, Member, streams_join
+from tests.coordinator.group.streams.classic.own import Own
 
 ALL = frozenset(TaskId("0", partition) for partition in range(6))
 STEP_MS = 1_000
@@ -132,6 +133,8 @@ class Streams:
 
 
 class GroupLife(RuleBasedStateMachine):
+    classic: type[Classic | Own] = Classic
+
     @initialize(assignor=st.sampled_from(["sticky", "highly_available"]), interval_ms=st.sampled_from([0, 1000]))
     def start(self, assignor: str, interval_ms: int) -> None:
         self.scene = Scene(
@@ -142,7 +145,7 @@ class GroupLife(RuleBasedStateMachine):
             }
         )
         self.scene.shard.set_topics(IMAGE, self.scene.now_ms)
-        self.members: dict[str, Classic | Streams] = {}
+        self.members: dict[str, Classic | Own | Streams] = {}
         self.numbers = 0
 
     @rule(classic=st.booleans())
@@ -150,7 +153,7 @@ class GroupLife(RuleBasedStateMachine):
         if len(self.members) < 4:
             self.numbers += 1
             name = f"c{self.numbers}"
-            self.members[name] = Classic(self.scene, name) if classic else Streams(self.scene, name)
+            self.members[name] = self.classic(self.scene, name) if classic else Streams(self.scene, name)
             self.members[name].act()
 
     @rule(steps=st.integers(1, 8))
@@ -210,7 +213,17 @@ class GroupLife(RuleBasedStateMachine):
         assert sorted(held) == sorted(ALL)
 
 
-GroupLife.TestCase.settings = settings(
+class OwnGroupLife(GroupLife):
+    """The classic members are ones of this runtime."""
+
+    classic = Own
+
+    @rule()
+    def everybody_has_its_tasks(self) -> None:
+        self.everybody_goes_on(12)
+
+
+GroupLife.TestCase.settings = OwnGroupLife.TestCase.settings = settings(
     max_examples=60,
     stateful_step_count=25,
     deadline=None,
@@ -219,3 +232,4 @@ GroupLife.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
 TestGroupLife = GroupLife.TestCase
+TestOwnGroupLife = OwnGroupLife.TestCase

@@ -1,0 +1,100 @@
+"""A classic group of members of this runtime becomes a streams group: what each member has, and which version goes on.
+
+1. A member has what it says that it has open, and what its leader gave it since. What it has and was not given is to be
+   given back; until it says so, nobody else gets it.
+2. The streams group goes on with the version of the program that the classic group ran: a member of another version does
+   not change the protocol of a group. Members with older epochs are stale, as they were.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from coordinator.group.classic.state import ClassicMember, Live, Protocol
+from coordinator.group.refusal import Refused
+from coordinator.group.streams.classic.own_layout import (
+    OWN_PROTOCOL,
+    Echo,
+    OwnSubscription,
+    OwnTold,
+    Version,
+    own_subscription_of,
+    own_told_of,
+)
+from coordinator.group.streams.classic.own_members import RELEASE_TIMEOUT_MS
+from coordinator.group.streams.state import ClassicSide, Member
+from streamsrt.assignment.reconcile import Current, MemberState
+from streamsrt.assignment.refused_update import epoch_behind, same_epoch
+from streamsrt.assignment.tasks import Tasks
+from streamsrt.wire.error_codes import ErrorCode
+
+
+class Stays(NamedTuple):
+    """A classic member as one of a streams group."""
+
+    member: Member
+    target: Tasks
+    current: Current
+
+
+def own_stays(member: ClassicMember, protocol: Protocol, generation: int) -> Stays:
+    """Raises UntranslatableError."""
+    said = own_subscription_of(protocol.metadata)
+    told = own_told_of(member.assignment) or OwnTold(said.held, said.held, None)
+    pending = _to_give_back(said.held, told.tasks)
+    stays = Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=said.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=max(member.rebalance_timeout_ms, RELEASE_TIMEOUT_MS),
+        topology_epoch=said.version.epoch,
+        process_id=said.process_id,
+        user_endpoint=said.endpoint,
+        client_tags=said.client_tags,
+        classic=ClassicSide(member.session_timeout_ms, protocol),
+    )
+    current = Current(
+        epoch=generation,
+        previous_epoch=generation,
+        state=MemberState.UNREVOKED_TASKS if pending else MemberState.STABLE,
+        assigned=told.tasks,
+        pending=pending,
+        active_epochs=dict.fromkeys(told.tasks.active | pending.active, generation),
+    )
+    return Stays(stays, told.target, current)
+
+
+def _to_give_back(held: Tasks, given: Tasks) -> Tasks:
+    every = given.active | given.passive
+    return Tasks(held.active - given.active, held.standby - every, held.warmup - every)
+
+
+def check_version(group_id: str, live: Live, joins: Version) -> None:
+    """Raises Refused where the members of a classic group do not run the version of a member that joins by the streams
+    protocol. Raises UntranslatableError."""
+    said: list[OwnSubscription] = []
+    echoes: list[Echo] = []
+    for member in live.members.values():
+        for protocol in member.protocols:
+            if protocol.name == OWN_PROTOCOL:
+                said.append(own_subscription_of(protocol.metadata))
+                told = own_told_of(member.assignment)
+                echoes += [echo for echo in (said[-1].echo, None if told is None else told.echo) if echo is not None]
+    if not said:
+        return
+    newest = max(echoes, key=lambda echo: echo.generation, default=None)
+    runs = max(each.version for each in said) if newest is None else newest.version
+    if joins.epoch < runs.epoch:
+        raise Refused(*epoch_behind(group_id, joins.epoch, runs.epoch))
+    ahead = [each.version for each in said if each.version != runs and each.version.epoch >= runs.epoch]
+    if joins == runs and not ahead:
+        return
+    if joins.epoch == runs.epoch and not ahead:
+        raise Refused(*same_epoch(group_id, runs.epoch))
+    raise Refused(
+        ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH,
+        f"Group {group_id} is a classic group that runs topology epoch {runs.epoch}. A group changes its protocol or its "
+        "topology, one after the other: change the protocol with the version that it runs, then raise the epoch.",
+    )

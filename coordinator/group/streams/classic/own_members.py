@@ -1,0 +1,135 @@
+"""Members of this runtime that are in a streams group by the classic protocol: what they say, and what they are told.
+
+1. What a member says that it has open is what it has given back or not, in every role.
+2. A member joins with the group's topology epoch, or sends its topology with the JoinGroup. Whose epoch is ahead is asked
+   for its topology by STREAMS_INVALID_TOPOLOGY_EPOCH: the group goes on to a next epoch by these members, too.
+3. What a member is told echoes the group's version, so that the epoch goes on when the group is a classic one again.
+4. A member that has to give tasks back joins again by itself once it has closed them, and watches its own
+   ``max.poll.interval.ms``. A JoinGroup has no such time: five minutes are allowed for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from coordinator.group.refusal import Refused
+from coordinator.group.streams.classic.own_layout import (
+    OWN_PROTOCOL,
+    OwnSubscription,
+    Version,
+    own_assignment_of,
+    own_subscription_of,
+)
+from coordinator.group.streams.classic.user_data import Partition, partitions_of
+from coordinator.group.streams.config import StreamsGroupConfig
+from coordinator.group.streams.creation import creation_detail
+from coordinator.group.streams.describe import configuration_of
+from coordinator.group.streams.state import ClassicSide, Member, StreamsGroup
+from coordinator.group.streams.statuses import missing_tags, problem_of, shutdown, stale
+from streamsrt.assignment.configuration import Configuration
+from streamsrt.assignment.status_code import StatusCode
+from streamsrt.assignment.tasks import NO_TASKS, TaskId, wire_tasks
+from streamsrt.assignment.topics import TopicsImage
+from streamsrt.wire import types
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
+from streamsrt.wire.error_codes import ErrorCode
+from streamsrt.wire.types import StreamsGroupHeartbeatRequest as Heartbeat
+
+RELEASE_TIMEOUT_MS = 300_000
+
+
+def is_own(side: ClassicSide) -> bool:
+    return side.protocol.name == OWN_PROTOCOL
+
+
+def own_heartbeat(
+    group: StreamsGroup, request: types.JoinGroupRequest, member_id: str, said: OwnSubscription
+) -> Heartbeat:
+    """The heartbeat that says what the JoinGroup says. Raises Refused for an epoch that is not the group's."""
+    current = group.current.get(member_id)
+    if current is None and said.topology is None:
+        _check_version(group, said)
+    held = NO_TASKS if current is None else said.held
+    endpoint = said.endpoint
+    return Heartbeat(
+        group_id=group.group_id,
+        member_id=member_id,
+        member_epoch=0 if current is None else current.epoch,
+        instance_id=request.group_instance_id,
+        rack_id=said.rack_id,
+        rebalance_timeout_ms=max(request.rebalance_timeout_ms, RELEASE_TIMEOUT_MS),
+        process_id=said.process_id,
+        topology=said.topology if current is None else None,
+        user_endpoint=None if endpoint is None else Heartbeat.Endpoint(host=endpoint.host, port=endpoint.port),
+        client_tags=[Heartbeat.KeyValue(key=key, value=value) for key, value in said.client_tags],
+        active_tasks=wire_tasks(Heartbeat.TaskIds, held.active),
+        standby_tasks=wire_tasks(Heartbeat.TaskIds, held.standby),
+        warmup_tasks=wire_tasks(Heartbeat.TaskIds, held.warmup),
+        task_offsets=_offsets(said.offsets),
+        task_end_offsets=_offsets(said.end_offsets),
+        shutdown_application=said.wants_shutdown,
+    )
+
+
+def _check_version(group: StreamsGroup, said: OwnSubscription) -> None:
+    assert group.topology is not None
+    if said.version.epoch < group.topology.epoch:
+        raise Refused(ErrorCode.STREAMS_TOPOLOGY_FENCED)
+    if said.version.epoch > group.topology.epoch:
+        raise Refused(ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH)
+    known = {dict(m.client_tags).get(TOPOLOGY_DIGEST) for m in group.members.values() if not group.is_stale(m)}
+    if dict(said.client_tags).get(TOPOLOGY_DIGEST) not in known:
+        raise Refused(ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH)
+
+
+def _offsets(offsets: Mapping[TaskId, int]) -> list[Heartbeat.TaskOffset]:
+    return [
+        Heartbeat.TaskOffset(subtopology_id=task.subtopology_id, partition=task.partition, offset=offset)
+        for task, offset in sorted(offsets.items())
+    ]
+
+
+def own_assignment(group: StreamsGroup, member: Member, image: TopicsImage, config: StreamsGroupConfig) -> bytes:
+    """What the member is told with its SyncGroup."""
+    assert member.classic is not None
+    said = own_subscription_of(member.classic.protocol.metadata)
+    current = group.current[member.member_id]
+    configuration = configuration_of(group, image)
+    statuses: list[tuple[StatusCode, str]] = [
+        *shutdown(group.soft.shutdown_requested_by),
+        *missing_tags(member, config),
+    ]
+    if configuration is not None:
+        is_stale = group.is_stale(member)
+        statuses += stale(member, configuration.topology.epoch)
+        statuses += problem_of(configuration, creation_detail(group.soft.creation), is_stale=is_stale)
+    return own_assignment_of(
+        said,
+        current.assigned,
+        group.targets.get(member.member_id, NO_TASKS),
+        generation=current.epoch,
+        group=_version(group, member, said),
+        partitions=_inputs(current.assigned.active, configuration),
+        statuses=statuses,
+        recovery_lag=config.acceptable_recovery_lag,
+        offset_interval_ms=config.task_offset_interval_ms,
+    )
+
+
+def _version(group: StreamsGroup, member: Member, said: OwnSubscription) -> Version | None:
+    """What the group runs, as far as a member of it has said how that is called in the classic protocol."""
+    epoch = said.version.epoch if group.topology is None else group.topology.epoch
+    said_by_all = [said, *(own_subscription_of(side.protocol.metadata) for side in _own_sides(group))]
+    return next((each.version for each in said_by_all if each.version.epoch == epoch), None)
+
+
+def _own_sides(group: StreamsGroup) -> Iterator[ClassicSide]:
+    for _, member in sorted(group.members.items()):
+        if member.classic is not None and is_own(member.classic):
+            yield member.classic
+
+
+def _inputs(active: frozenset[TaskId], configuration: Configuration | None) -> list[Partition]:
+    if configuration is None or not configuration.partition_counts:
+        return []
+    return [each for partitions in partitions_of(active, configuration).values() for each in partitions]

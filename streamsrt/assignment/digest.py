@@ -1,0 +1,25 @@
+"""The name of a version of the program, which members of a classic group say of themselves and the bundled broker checks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
+from streamsrt.wire.messages import encode
+from streamsrt.wire.types import StreamsGroupHeartbeatRequest
+
+_VERSION = 0
+
+
+def topology_digest(topology: StreamsGroupHeartbeatRequest.Topology, client_tags: Mapping[str, str]) -> bytes:
+    """16 bytes that name a version of the program: its topics and stores, its epoch, and, by the client tag that the
+    runtime sets, what is between them."""
+    program = client_tags.get(TOPOLOGY_DIGEST, "").encode()
+    return hashlib.sha256(topology_bytes(topology) + b"\0" + program).digest()[:16]
+
+
+def topology_bytes(topology: StreamsGroupHeartbeatRequest.Topology) -> bytes:
+    """A streams group heartbeat that has nothing but the topology."""
+    request = StreamsGroupHeartbeatRequest(group_id="", member_id="", topology=topology)
+    return encode(request, _VERSION)

@@ -1,0 +1,237 @@
+"""Groups of members of this runtime on their way from the classic protocol to the streams protocol and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.group.classic.state import ClassicGroup
+from coordinator.group.streams.classic.own_layout import own_told_of
+from coordinator.group.streams.state import StreamsGroup
+from streamsrt.assignment.tasks import TaskId
+from streamsrt.membership.errors import StreamsInvalidTopologyEpochError, StreamsTopologyFencedError
+from streamsrt.membership.values import NOTHING
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
+from tests.coordinator.group.classic.scene import Scene
+from tests.coordinator.group.streams.classic.java import IMAGE, Beat
+from tests.coordinator.group.streams.classic.own import Own
+from tests.coordinator.group.streams.classic.test_migration import Streams, scene_with, streams_group
+from tests.streamsrt.assignment.notation import subtopology
+
+ALL = [TaskId("0", partition) for partition in range(6)]
+
+
+def topology(epoch: int, *lines: str) -> Any:
+    return Beat.Topology(epoch=epoch, subtopologies=[subtopology(each) for each in lines or ("0: source=in",)])
+
+
+def tasks_of(member: Own | Streams) -> list[TaskId]:
+    if isinstance(member, Own):
+        return list(member.active)
+    return [TaskId(each.subtopology_id, partition) for each in member.active for partition in each.partitions]
+
+
+def goes_on(scene: Scene, *members: Own | Streams, steps: int = 14) -> None:
+    """No task is with two members at any time, and each is with one in the end."""
+    for _ in range(steps):
+        scene.passes(1_000)
+        for member in members:
+            if isinstance(member, Own):
+                member.act()
+            else:
+                member.beat()
+            held = [task for each in members for task in tasks_of(each)]
+            assert len(held) == len(set(held)), held
+    assert sorted(task for each in members for task in tasks_of(each)) == ALL
+
+
+def classic(scene: Scene, *names: str, epoch: int = 3, **fields: Any) -> list[Own]:
+    members = [Own(scene, name, topology=topology(epoch), **fields) for name in names]
+    goes_on(scene, *members)
+    return members
+
+
+def streams(scene: Scene, name: str, wanted: Any = None, **fields: Any) -> Streams:
+    member = Streams(scene, name)
+    assert member.join(topology=wanted or topology(3), **fields).error_code == 0
+    return member
+
+
+def test_members_roll_from_one_protocol_to_the_other_and_back_and_the_epoch_goes_on() -> None:
+    scene = scene_with()
+    a, b, c = classic(scene, "A", "B", "C")
+    generation = scene.live.generation
+    members: list[Own | Streams] = [a, b, c]
+    for name in "XYZ":
+        gone = members.pop(0)
+        assert isinstance(gone, Own)
+        gone.goes()
+        members.append(streams(scene, name))
+        goes_on(scene, *members)
+        group = streams_group(scene)
+        assert group.topology is not None
+        assert group.topology.epoch == 3
+        assert group.epoch > generation
+        assert not any(group.is_stale(member) for member in group.members.values())
+    assert streams_group(scene).classic_members == 0
+    for name in "DEF":
+        gone = members.pop(0)
+        assert isinstance(gone, Streams)
+        epoch = streams_group(scene).epoch
+        gone.leave()
+        members.append(Own(scene, name, topology=topology(3)))
+        goes_on(scene, *members)
+    assert isinstance(scene.shard.state.groups["g"], ClassicGroup)
+    assert scene.live.generation > epoch
+    for member in scene.live.members.values():
+        told = own_told_of(member.assignment)
+        assert told is not None
+        assert told.echo is not None
+        assert told.echo.version.epoch == 3
+    behind = Own(scene, "old", topology=topology(2))
+    goes_on(scene, *members, behind)
+    assert isinstance(behind.failed, StreamsTopologyFencedError)
+
+
+def test_a_restart_of_the_coordinator_changes_nothing() -> None:
+    scene = scene_with()
+    a, b = classic(scene, "A", "B")
+    x = streams(scene, "X")
+    scene.restart()
+    scene.shard.set_topics(IMAGE, scene.now_ms)
+    for member in (a, b):
+        member.connection_is_lost()
+    goes_on(scene, a, b, x)
+
+
+def test_what_a_member_has_not_closed_yet_nobody_else_gets() -> None:
+    """It has joined again, and has been given less, when another member changes the protocol."""
+    scene = scene_with()
+    a, b = classic(scene, "A", "B")
+    c = Own(scene, "C", topology=topology(3))
+    a.closes = b.closes = False
+    for _ in range(6):
+        scene.passes(1_000)
+        for member in (a, b, c):
+            member.act()
+    assert a.wanted != a.open, "it is asked for tasks"
+    x = streams(scene, "X")
+    held = a.active | b.active
+    for _ in range(8):
+        scene.passes(1_000)
+        for each in (a, b, c):
+            each.act()
+        x.beat()
+        assert not held & (c.active | frozenset(tasks_of(x)))
+    a.closes = b.closes = True
+    goes_on(scene, a, b, c, x)
+
+
+def test_a_member_that_waits_in_a_rebalance_joins_the_streams_group() -> None:
+    scene = scene_with()
+    a, b = classic(scene, "A", "B")
+    new = Own(scene, "C", topology=topology(3))
+    for _ in range(2):
+        new.act()
+    assert scene.live.state == "PreparingRebalance"
+    x = streams(scene, "X")
+    goes_on(scene, a, b, new, x)
+    assert {len(tasks_of(each)) for each in (a, b, new, x)} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("joins", "tags", "code", "says"),
+    [
+        (topology(2), [], 132, "behind the topology epoch 3"),
+        (topology(4), [], 131, "change the protocol with the version that it runs, then raise the epoch"),
+        (topology(3, "0: source=log"), [], 131, "Set topology.epoch to 4"),
+        (topology(3), [Beat.KeyValue(key=TOPOLOGY_DIGEST, value="other")], 131, "Set topology.epoch to 4"),
+    ],
+)
+def test_another_version_does_not_change_the_protocol(joins: Any, tags: list[Any], code: int, says: str) -> None:
+    scene = scene_with()
+    a, b = classic(scene, "A", "B")
+    before = scene.shard.state
+    refused = Streams(scene).join(topology=joins, client_tags=tags)
+    assert (refused.error_code, says in refused.error_message) == (code, True), refused.error_message
+    assert scene.shard.state == before
+    goes_on(scene, a, b, steps=2)
+
+
+def test_a_stale_member_stays_stale() -> None:
+    """A group in the middle of a roll to epoch 3 changes its protocol."""
+    scene = scene_with()
+    (old,) = classic(scene, "A", epoch=2)
+    new = Own(scene, "B", topology=topology(3))
+    goes_on(scene, old, new)
+    x = streams(scene, "X")
+    goes_on(scene, old, new, x)
+    group = streams_group(scene)
+    assert {m.topology_epoch for m in group.members.values() if group.is_stale(m)} == {2}
+    old.goes()
+    goes_on(scene, new, x)
+
+
+def test_a_classic_member_brings_the_next_epoch_into_a_streams_group() -> None:
+    scene = scene_with()
+    x = streams(scene, "X")
+    goes_on(scene, x, steps=4)
+    a = Own(scene, "A", topology=topology(4))
+    goes_on(scene, x, a)
+    group = streams_group(scene)
+    assert group.topology is not None
+    assert group.topology.epoch == 4
+    assert a.failed is None
+    x.leave()
+    goes_on(scene, a)
+    assert isinstance(scene.shard.state.groups["g"], ClassicGroup)
+
+
+@pytest.mark.parametrize(
+    ("joins", "tags", "error"),
+    [
+        (topology(2), {}, StreamsTopologyFencedError),
+        (topology(5), {}, StreamsInvalidTopologyEpochError),
+        (topology(3, "0: source=log"), {TOPOLOGY_DIGEST: "other"}, StreamsInvalidTopologyEpochError),
+    ],
+)
+def test_a_classic_member_that_does_not_fit_a_streams_group(
+    joins: Any, tags: dict[str, str], error: type[Exception]
+) -> None:
+    scene = scene_with()
+    x = streams(scene, "X", client_tags=[Beat.KeyValue(key=TOPOLOGY_DIGEST, value="this")])
+    goes_on(scene, x, steps=4)
+    a = Own(scene, "A", topology=joins, tags=tags)
+    goes_on(scene, x, a, steps=6)
+    assert isinstance(a.failed, error)
+    assert set(streams_group(scene).members) == {"X"}
+
+
+def test_standby_tasks_are_held_in_their_role() -> None:
+    scene = scene_with(**{"group.streams.num.standby.replicas": "1"})
+    stateful = topology(3, "0: source=in changelog=log")
+    x = streams(scene, "X", stateful)
+    a = Own(scene, "A", topology=stateful)
+    for _ in range(14):
+        scene.passes(1_000)
+        a.act()
+        x.beat()
+    assert a.open.standby
+    current = streams_group(scene).current[next(name for name in streams_group(scene).members if name != "X")]
+    assert frozenset(TaskId(*task) for task in a.open.standby) == current.assigned.standby
+    a.goes()
+    assert a.open == NOTHING
+    assert isinstance(scene.shard.state.groups["g"], StreamsGroup)
+
+
+def test_the_end_of_the_application_reaches_classic_members() -> None:
+    scene = scene_with()
+    (a,) = classic(scene, "A")
+    x = streams(scene, "X")
+    goes_on(scene, a, x)
+    scene.ask(Beat(group_id="g", member_id="X", member_epoch=x.epoch, shutdown_application=True), 1)
+    for _ in range(6):
+        scene.passes(1_000)
+        a.act()
+    assert [int(status.code) for status in a.machine.session.statuses] == [4]
