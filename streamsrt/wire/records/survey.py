@@ -22,6 +22,7 @@ from streamsrt.wire.records.header import HEADER_SIZE_BYTES, NO_TIMESTAMP, Batch
 from streamsrt.wire.records.latest import largest_of_simple
 from streamsrt.wire.records.plain import check_headers, read_number, walk_plain, written_number
 from streamsrt.wire.records.uniform import RECORDS_MIN, survey_uniform
+from streamsrt.wire.records.unlike import Unlike, survey_unlike
 
 PIECE_BYTES = 1 << 14
 """So much is read in one go, in which no other thread gets its turn. It has room for eight thousand headers."""
@@ -64,6 +65,9 @@ def largest_timestamp(buffer: Buffer, header: BatchHeader, headers_max: int = HE
         if uniform is not None:
             return int(uniform[0].max()), 0
     view = unpacked(buffer, header, DECOMPRESSED_LIMIT_BYTES)
+    unlike = _survey_unlike(view, header, headers_max)
+    if unlike is not None:
+        return int(unlike.timestamps.max()), unlike.headers_count
     largest: list[int] = []
     headers_count = 0
     for count, (times,) in _columns(view, header, _times, headers_max):
@@ -127,6 +131,9 @@ def survey_unpacked(view: memoryview, header: BatchHeader, headers_max: int = HE
         uniform = survey_uniform(view[HEADER_SIZE_BYTES:], *_shape(header))
         if uniform is not None:
             return Survey(view, uniform[0].tolist(), uniform[1], True, 0)
+    unlike = _survey_unlike(view, header, headers_max)
+    if unlike is not None:
+        return Survey(view, unlike.timestamps.tolist(), unlike.keyless.tolist(), True, unlike.headers_count)
     timestamps: list[int] = []
     keyless: list[int] = []
     is_in_order = True
@@ -140,6 +147,15 @@ def survey_unpacked(view: memoryview, header: BatchHeader, headers_max: int = HE
         first = header.base_offset + start
         is_in_order = is_in_order and offsets == tuple(range(first, first + len(offsets)))
     return Survey(view, timestamps, keyless, is_in_order, headers_count)
+
+
+def _survey_unlike(view: memoryview, header: BatchHeader, headers_max: int) -> Unlike | None:
+    if header.is_log_append_time:
+        return None
+    unlike = survey_unlike(view[HEADER_SIZE_BYTES:], *_shape(header))
+    if unlike is not None:
+        check_headers(unlike.headers_count, headers_max)
+    return unlike
 
 
 def _given(times: Sequence[int | None]) -> Sequence[int]:

@@ -1,0 +1,147 @@
+"""What is in records of unlike sizes, with headers or without: numpy reads each field of all records at once.
+
+Rules of this module:
+- Only the lengths of the records are followed one by one, which is little work for each. Keys, values and headers are
+  stepped over, never looked at.
+- What has an answer here, the codec for any records reads, for all bytes. What lies otherwise than producers mostly write it
+  has none and is left to that codec, which is also who says what is wrong with it: here nothing is an error.
+- A place behind the end reads as the last byte. Places only move on, so that such a record does not end where its length
+  says.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streamsrt.wire.records.uniform import BASE_TIMESTAMP_MAX, SHORT_DELTAS
+
+RECORDS_MIN = 160
+"""Fewer records cost less one by one."""
+RECORDS_MAX = 1 << 13
+"""Whose offset deltas take two bytes. No other thread gets its turn while a field of all of them is read."""
+HEADERS_EACH_MAX = 8
+
+_NUMBER_BYTES_MAX = 5
+_NOWHERE = 1 << 40
+
+_Bytes = npt.NDArray[np.uint8]
+_Places = npt.NDArray[np.int64]
+
+
+_COUNTING = np.arange(RECORDS_MAX)
+_NONE = np.empty(0, np.int64)
+
+
+class Unlike(NamedTuple):
+    """The timestamps, which records have no key, and how many headers all have together."""
+
+    timestamps: _Places
+    keyless: _Places
+    headers_count: int
+
+
+def survey_unlike(records: memoryview, count: int, base_timestamp: int) -> Unlike | None:
+    """Of ``count`` records that fill the buffer; None by the second rule."""
+    if not RECORDS_MIN <= count <= RECORDS_MAX or not -BASE_TIMESTAMP_MAX < base_timestamp < BASE_TIMESTAMP_MAX:
+        return None
+    found = _ends(records, count)
+    if found is None:
+        return None
+    table = np.frombuffer(records, np.uint8)
+    ends = np.array(found, np.int64)
+    at = np.empty(count, np.int64)
+    at[0], at[1:] = 0, ends[:-1]
+    at += 1 + (table.take(at) >> 7)
+    if table.take(at, mode="clip").any():
+        return None
+    deltas, at = _numbers(table, at + 1)
+    offsets, at = _numbers(table, at)
+    key_sizes, at = _numbers(table, at)
+    sizes_min = int(key_sizes.min())
+    if sizes_min < -1 or offsets.tobytes() != _COUNTING[:count].tobytes():
+        return None
+    at += key_sizes if sizes_min >= 0 else np.maximum(key_sizes, 0)
+    at = _behind_sized(table, at, -1)
+    headers, at = _numbers(table, at)
+    if headers.any():
+        behind = _behind_headers(table, at, headers)
+        if behind is None:
+            return None
+        at = behind
+    if at.tobytes() != ends.tobytes():
+        return None
+    keyless = (key_sizes < 0).nonzero()[0] if sizes_min < 0 else _NONE
+    return Unlike(deltas + base_timestamp, keyless, int(headers.sum()))
+
+
+def _ends(records: memoryview, count: int) -> list[int] | None:
+    """Where records end, by lengths of one byte or two."""
+    ends: list[int] = []
+    add = ends.append
+    at = 0
+    try:
+        for _ in range(count):
+            size = records[at]
+            if size < 0x80:
+                at += 1 + (size >> 1)
+            else:
+                second = records[at + 1]
+                if second >= 0x80:
+                    return None
+                at += 2 + ((size & 0x7F) >> 1) + (second << 6)
+            if size & 1:
+                return None
+            add(at)
+    except IndexError:
+        return None
+    return ends if at == len(records) else None
+
+
+def _numbers(table: _Bytes, at: _Places) -> tuple[_Places, _Places]:
+    """The number at each place, and what stands behind it: far beyond the end where a number takes more than five bytes."""
+    first = table.take(at, mode="clip")
+    behind = at + 1
+    longer = first >> 7
+    if not longer.any():
+        return SHORT_DELTAS.take(first).astype(np.int64), behind
+    second = table.take(behind, mode="clip") * longer
+    behind += longer
+    if not (second >> 7).any():
+        return SHORT_DELTAS.take(first | second.astype(np.uint16) << 8).astype(np.int64), behind
+    return _long_numbers(table, at)
+
+
+def _long_numbers(table: _Bytes, at: _Places) -> tuple[_Places, _Places]:
+    values, at = np.zeros(len(at), np.int64), at.copy()
+    rest = np.arange(len(at))
+    for shift in range(0, 7 * _NUMBER_BYTES_MAX, 7):
+        some = table.take(at[rest], mode="clip")
+        values[rest] |= (some & 0x7F).astype(np.int64) << shift
+        at[rest] += 1
+        rest = rest[some >= 0x80]
+    at[rest] = _NOWHERE
+    return values >> 1 ^ -(values & 1), at
+
+
+def _behind_sized(table: _Bytes, at: _Places, least: int) -> _Places:
+    """What stands behind the bytes whose size is written there: far beyond the end where that is less than ``least``."""
+    sizes, at = _numbers(table, at)
+    smallest = int(sizes.min())
+    if smallest < least:
+        at[sizes < least] = _NOWHERE
+    return at + (sizes if smallest >= 0 else np.maximum(sizes, 0))
+
+
+def _behind_headers(table: _Bytes, at: _Places, counts: _Places) -> _Places | None:
+    if int(counts.min()) < 0 or int(counts.max()) > HEADERS_EACH_MAX:
+        return None
+    left = counts.nonzero()[0]
+    for done in range(1, HEADERS_EACH_MAX + 1):
+        at[left] = _behind_sized(table, _behind_sized(table, at[left], 0), -1)
+        left = left[counts[left] > done]
+        if not len(left):
+            return at
+    return None
