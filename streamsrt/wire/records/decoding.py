@@ -5,6 +5,8 @@
 2. Where all records have the same sizes, :mod:`streamsrt.wire.records.uniform` reads them, and small texts of any sizes
    :mod:`streamsrt.wire.records.small`; any others are read by aiokafka's Cython reader. It trusts a varint to end within the
    buffer, so it gets only buffers for which that holds (``readable``).
+3. Threads beside this one get their turns, however many headers a record has: the Cython reader reads a record in one go,
+   so it gets no batch with a record of more than :data:`LONG_RECORD_BYTES`.
 """
 
 from __future__ import annotations
@@ -33,9 +35,12 @@ from streamsrt.wire.records.header import (
     iter_headers,
     read_header,
 )
-from streamsrt.wire.records.plain import read_plain
+from streamsrt.wire.records.plain import has_long_record, read_plain
 from streamsrt.wire.records.small import read_small
 from streamsrt.wire.records.uniform import read_uniform
+
+LONG_RECORD_BYTES = 1 << 18
+"""Of a record that has room for so many headers that reading them in one go takes more than ten milliseconds."""
 
 _ATTRIBUTES_LOW_BYTE = 22
 _SLACK = bytes(SLACK_BYTES)
@@ -81,6 +86,8 @@ def decode_records(
             columns.times = times
             columns.timestamp_bounds = int(times.min()), int(times.max())
             return columns
+    if has_long_record(view[HEADER_SIZE_BYTES:], LONG_RECORD_BYTES):
+        return _plain_columns(view, header, headers)
     try:
         batch = DefaultRecordBatch(view)
         if header.records_count <= header.last_offset_delta:
@@ -184,7 +191,7 @@ def _compacted_columns(batch: DefaultRecordBatch, header: BatchHeader, headers: 
 
 
 def _plain_columns(view: memoryview, header: BatchHeader, headers: bool) -> RecordColumns:
-    records = read_plain(view, header)
+    records = read_plain(view, header, headers)
     columns = RecordColumns(
         [None if record.key is None else bytes(record.key) for record in records],
         [None if record.value is None else bytes(record.value) for record in records],
@@ -194,7 +201,7 @@ def _plain_columns(view: memoryview, header: BatchHeader, headers: bool) -> Reco
     )
     if header.records_count <= header.last_offset_delta:
         columns.offsets = ascending([record.offset for record in records], header)
-    if headers:
+    if headers and any(record.headers for record in records):
         columns.headers = [record.headers for record in records]
     return columns
 

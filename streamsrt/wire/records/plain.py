@@ -28,11 +28,11 @@ class PlainRecord(NamedTuple):
     headers: Headers
 
 
-def read_plain(batch: memoryview, header: BatchHeader) -> list[PlainRecord]:
-    """The records of a batch that is not compressed. DecodeError for broken ones."""
+def read_plain(batch: memoryview, header: BatchHeader, wants_headers: bool = True) -> list[PlainRecord]:
+    """The records of a batch that is not compressed, without their headers if so wanted. DecodeError for broken ones."""
     data = batch[HEADER_SIZE_BYTES:]
     try:
-        records, end = _records(data, header)
+        records, end = _records(data, header, wants_headers)
     except IndexError:
         raise DecodeError(f"batch at offset {header.base_offset} ends within a record") from None
     if end != len(data):
@@ -40,7 +40,7 @@ def read_plain(batch: memoryview, header: BatchHeader) -> list[PlainRecord]:
     return records
 
 
-def _records(data: memoryview, header: BatchHeader) -> tuple[list[PlainRecord], int]:
+def _records(data: memoryview, header: BatchHeader, wants_headers: bool) -> tuple[list[PlainRecord], int]:
     records = []
     at = 0
     for _ in range(header.records_count):
@@ -52,18 +52,47 @@ def _records(data: memoryview, header: BatchHeader) -> tuple[list[PlainRecord], 
         value, at = _sized(data, at)
         count, at = read_number(data, at)
         _check_headers_count(count, len(data) - at)
-        headers = []
-        for _ in range(count):
-            name, at = _sized(data, at)
-            if name is None:
-                raise DecodeError("a header has no key")
-            content, at = _sized(data, at)
-            headers.append((bytes(name).decode(errors="replace"), _bytes(content)))
+        headers: Headers = ()
+        if wants_headers:
+            headers, at = _headers(data, at, count)
+        else:
+            at = _behind_headers(data, at, count)
         if at != end:
             raise DecodeError(f"a record of {size} bytes ends {at - end} bytes behind them")
         timestamp = header.max_timestamp if header.is_log_append_time else _long(header.base_timestamp + delta_ms)
-        records.append(PlainRecord(header.base_offset + delta, timestamp, key, value, tuple(headers)))
+        records.append(PlainRecord(header.base_offset + delta, timestamp, key, value, headers))
     return records, at
+
+
+def _headers(data: memoryview, at: int, count: int) -> tuple[Headers, int]:
+    headers = []
+    for _ in range(count):
+        name, at = _sized(data, at)
+        if name is None:
+            raise DecodeError("a header has no key")
+        content, at = _sized(data, at)
+        headers.append((bytes(name).decode(errors="replace"), _bytes(content)))
+    return tuple(headers), at
+
+
+def has_long_record(data: memoryview, size_bytes: int) -> bool:
+    """Whether a record of a batch is longer than that, by what records say of their sizes. Broken ones are none."""
+    at, limit = 0, len(data) - size_bytes
+    try:
+        while at < limit:
+            size = data[at]
+            if size < 0x80:
+                at += 1 + (size >> 1)
+            elif (second := data[at + 1]) < 0x80:
+                at += 2 + ((size & 0x7F) >> 1) + (second << 6)
+            else:
+                length, start = read_number(data, at)
+                if length < 0 or length > size_bytes:
+                    return length > 0
+                at = start + length
+    except (IndexError, DecodeError):
+        pass
+    return False
 
 
 class WalkedRecord(NamedTuple):

@@ -26,6 +26,7 @@ from streamsrt.wire.records import (
     survey_batch,
     survey_unpacked,
 )
+from streamsrt.wire.records.decoding import LONG_RECORD_BYTES
 from streamsrt.wire.records.plain import read_plain
 from streamsrt.wire.records.survey import PIECE_BYTES
 from streamsrt.wire.records.uniform import RECORDS_MIN
@@ -165,6 +166,25 @@ class TestManyHeaders:
         assert (list(found.timestamps), found.keyless, found.is_in_order) == ([T0, T0 + 9, T0], [1], True)
         assert found.headers_count == self.COUNT
         assert max(given) <= HEADER_SIZE_BYTES + PIECE_BYTES
+
+    @pytest.mark.parametrize("headers", [True, False])
+    @pytest.mark.parametrize("is_long", [True, False])
+    def test_readers_get_them_from_the_codec_that_gives_others_their_turn(
+        self, given: list[int], is_long: bool, headers: bool
+    ) -> None:
+        count = LONG_RECORD_BYTES // 2 + (8 if is_long else -8)
+        long_record = record(None, ms=9, offset=1, headers=varint(count) + (sized(b"") + sized(None)) * count)
+        made = decode_batch(batch(record() + long_record + record(offset=2), 3, max_ms=T0 + 9), headers=headers)
+        assert (made.timestamps, made.keys[1], len(made)) == ([T0, T0 + 9, T0], None, 3)
+        assert made.headers == ([(), (("", None),) * count, ()] if headers else None)
+        assert len(given) == (0 if is_long else 1), "the compiled reader reads a record in one go"
+
+    def test_a_long_record_that_is_broken_is_told(self) -> None:
+        count = LONG_RECORD_BYTES
+        fields = varint(count) + (sized(b"") + sized(None)) * (count - 1) + sized(None) + sized(None)
+        for headers in (True, False):
+            with pytest.raises(DecodeError, match="a header has no key"):
+                decode_batch(batch(record(headers=fields), 1), headers=headers)
 
     def test_what_lies_behind_the_bound_is_not_read(self, data: bytes) -> None:
         header = read_header(data)
