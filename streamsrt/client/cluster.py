@@ -106,6 +106,8 @@ class Cluster:
         self._slots: dict[tuple[Address, Purpose], _Slot] = {}
         self._endpoints: dict[Address, _Endpoint] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
+        self.instance_ids: dict[str, str] = {}
+        """By group id, the ``group.instance.id`` of this client's member of a classic group, which its commits name."""
 
     # --------------------------------------------------------------------------------------------------- connections
 

@@ -245,6 +245,8 @@ class NetworkThread:
 
     async def _join_classic(self, machine: ClassicMachine) -> GroupDriver:
         work = LeaderWork(self._cluster, self.admin.on_loop, machine.group_id)
+        if machine.instance_id is not None:
+            self._cluster.instance_ids[machine.group_id] = machine.instance_id
         return self._start(ClassicDriver(machine, work, self._cluster, self._signal, self.blocking))
 
     def _start(self, driver: GroupDriver) -> GroupDriver:

@@ -1,7 +1,7 @@
 """Committed offsets of a group: OffsetCommit and OffsetFetch with member id and epoch, by topic name.
 
 1. A commit of a member carries its epoch, so that a fenced member can't commit (KIP-848, KIP-1071). In a group of the
-   classic protocol the epoch is the generation.
+   classic protocol the epoch is the generation, and a static member names its instance id as well.
 2. Retriable errors are retried until the deadline, only for the partitions that had them.
 3. A fetch waits until offsets are stable (``require_stable``): pending transactional commits are not skipped.
 """
@@ -41,6 +41,8 @@ STALE = frozenset(
     }
 )
 """What a member is told that is in the group still: the same offsets may be committed a little later."""
+NOT_A_MEMBER = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
+"""What a member is told that is in the group no more. The second one: another process has taken its instance id."""
 
 
 async def commit(
@@ -59,6 +61,7 @@ async def commit(
     while left:
         try:
             request = _commit_request(group_id, left, member_id, member_epoch)
+            request.group_instance_id = cluster.instance_ids.get(group_id) if member_id else None
             version_min = FIRST_COMMIT_VERSION_OF_MEMBERS if member_id else 2
             response = await cluster.send_to_coordinator(
                 group_id, request, version_min=version_min, version_max=LAST_VERSION_WITH_NAMES
@@ -117,8 +120,9 @@ def _commit_error(
 def commit_error(text: str, failed: Mapping[TopicPartition, int]) -> CommitError:
     """What a commit that was refused for these partitions means for the member."""
     codes = sorted(set(failed.values()))
-    if ErrorCode.UNKNOWN_MEMBER_ID in codes:
-        return UnknownMemberError(text, ErrorCode.UNKNOWN_MEMBER_ID, failed)
+    gone = [code for code in codes if code in NOT_A_MEMBER]
+    if gone:
+        return UnknownMemberError(text, gone[0], failed)
     stale = [code for code in codes if code in STALE]
     if stale:
         return StaleMemberEpochError(text, stale[0], failed)

@@ -277,6 +277,7 @@ class TransactionCoordination:
             producer_epoch=self._producer_epoch,
             generation_id_or_member_epoch=member_epoch,
             member_id=member_id,
+            group_instance_id=self._cluster.instance_ids.get(group_id) if member_id else None,
             topics=[make.TxnOffsetCommitRequestTopic(name=name, partitions=each) for name, each in topics.items()],
         )
 

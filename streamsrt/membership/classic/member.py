@@ -143,6 +143,10 @@ class ClassicMember:
         return session.generation if is_member and not session.ended else NO_GENERATION
 
     @property
+    def instance_id(self) -> str | None:
+        return self.session.membership.instance_id
+
+    @property
     def rebalance_timeout_ms(self) -> int:
         return self.session.membership.session_timeout_ms
 

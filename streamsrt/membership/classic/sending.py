@@ -26,6 +26,7 @@ from streamsrt.membership.values import Event
 REVOCATION_PATIENCE_MS: Final = 1_000
 IDLE_PAUSE_MS: Final = 250
 IDLE_PAUSE_MAX_MS: Final = 30_000
+SHUTDOWN_PATIENCE_MS: Final = 10_000
 
 
 def act(session: Session, events: tuple[Event, ...], lead: Lead | None, now_ms: int) -> Step:
@@ -96,7 +97,7 @@ def _group_due_ms(session: Session) -> int | None:
 
 
 def wake_at_ms(session: Session) -> int | None:
-    times = [_group_due_ms(session)]
+    times = [_group_due_ms(session), session.unheard_until_ms]
     if session.version is not None:
         times.append(_rebalance_due_ms(session))
     if session.sources_missing_since_ms is not None and not session.sources_missing_told:

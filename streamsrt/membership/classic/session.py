@@ -37,7 +37,7 @@ from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import StreamsError
 from streamsrt.membership.classic.assigned import Assigned, assigned_by
 from streamsrt.membership.classic.requests import caught_up_warmups, sync_request, with_member_id
-from streamsrt.membership.classic.sending import act, must_poll
+from streamsrt.membership.classic.sending import SHUTDOWN_PATIENCE_MS, act, must_poll
 from streamsrt.membership.classic.state import (
     BEATING,
     TAKING_PART,
@@ -170,6 +170,8 @@ def _all_released(session: Session, now_ms: int) -> Change:
         return Change(_ask_to_join(session, "the application is to shut down", now_ms))
     if session.shuts_down and session.group is not GroupState.IN and session.told_shutdown:
         return Change(session)
+    if session.unheard_until_ms is not None and now_ms < session.unheard_until_ms:
+        return Change(session)
     return _leave_group(session)
 
 
@@ -270,6 +272,8 @@ def _answered(session: Session, event: Answered, now_ms: int) -> Change:
 def _rebalances(session: Session, now_ms: int) -> Change:
     """The group waits for this member to join."""
     session, events, _ = _recovered(session, now_ms)
+    if session.unheard_until_ms is not None and session.group is GroupState.IN and not session.held:
+        return Change(_leave_group(session).session, events)
     if session.group is not GroupState.IN:
         session = replace(session, missed_sync=True, sync=None, group=GroupState.IN)
     return Change(_ask_to_join(session, "the group rebalances", now_ms, is_forced=True), events)
@@ -325,7 +329,11 @@ def _led(session: Session, event: Led, now_ms: int) -> Change:
     if session.group is not GroupState.LEADING or event.generation != session.generation:
         return Change(session)
     sync = sync_request(session, dict(event.assignments))
-    return Change(replace(session, group=GroupState.SYNCING, sync=sync))
+    unheard_until_ms = None
+    if session.told_shutdown and len(event.assignments) > 1:
+        # Whose SyncGroup arrives after this member has left is told to join again, and nothing else.
+        unheard_until_ms = now_ms + SHUTDOWN_PATIENCE_MS
+    return Change(replace(session, group=GroupState.SYNCING, sync=sync, unheard_until_ms=unheard_until_ms))
 
 
 def _sync_answered(session: Session, response: SyncGroupResponse, now_ms: int) -> Change:
@@ -518,6 +526,7 @@ def _without_group(session: Session) -> Session:
         is_new=True,
         said_caught_up=frozenset(),
         told_shutdown=False,
+        unheard_until_ms=None,
     )
 
 
@@ -574,6 +583,10 @@ def _check_times(session: Session, now_ms: int) -> tuple[Session, tuple[Event, .
         session = replace(session, sources_missing_told=True)
         detail = next(s.detail for s in session.statuses if s.code is StatusCode.MISSING_SOURCE_TOPICS)
         events = (SourceTopicsMissing(detail),)
+    if session.unheard_until_ms is not None and now_ms >= session.unheard_until_ms:
+        session = replace(session, unheard_until_ms=None)
+        if session.tasks is TaskState.RELEASING and session.group is GroupState.IN and not session.held:
+            session = _leave_group(session).session
     limit_ms = session.membership.rebalance_timeout_ms
     if must_poll(session) and now_ms >= session.polled_at_ms + limit_ms:
         # A static member keeps its place until its session ends: it says nothing meanwhile.

@@ -146,6 +146,8 @@ class Session:
     shutdown_application: bool = False
     heard_of_shutdown: bool = False
     """Whether it was told that another member wants the application to shut down."""
+    unheard_until_ms: int | None = None
+    """Until when a leader that has told the others of a shutdown waits for one of them to join or to leave."""
     leave: Leave | None = None
     stale_leave_pending: bool = False
     polled_at_ms: int = 0

@@ -9,7 +9,8 @@ import pytest
 
 from streamsrt.client.group import GroupDriver
 from streamsrt.client.network import NetworkThread
-from streamsrt.client.values import NewTopic, OffsetAndMetadata
+from streamsrt.client.values import NewTopic, OffsetAndMetadata, UnknownMemberError
+from streamsrt.errors import StreamsError
 from streamsrt.membership.classic.member import ClassicMember
 from streamsrt.membership.classic.telling import LeaderSettings
 from streamsrt.membership.values import (
@@ -18,6 +19,7 @@ from streamsrt.membership.values import (
     GroupMembership,
     Leave,
     LeftGroup,
+    MembershipFailed,
     ReleaseTasks,
     ReportOwned,
     Tasks,
@@ -35,7 +37,7 @@ PATIENCE_S = 60.0
 class Running:
     """A member, and a processing thread that does as it is told whenever it is looked at."""
 
-    def __init__(self, network: NetworkThread, topic: str) -> None:
+    def __init__(self, network: NetworkThread, topic: str, instance_id: str | None = None) -> None:
         part = Metadata.Subtopology(subtopology_id="s", source_topics=[topic])
         membership = GroupMembership(
             group_id=f"group-of-{topic}",
@@ -43,6 +45,7 @@ class Running:
             process_id=str(uuid.uuid4()),
             topology=Metadata.Topology(epoch=0, subtopologies=[part]),
             session_timeout_ms=SESSION_TIMEOUT_MS,
+            instance_id=instance_id,
         )
         settings = LeaderSettings(group_id=membership.group_id, session_timeout_ms=SESSION_TIMEOUT_MS)
         self.network = network
@@ -51,6 +54,7 @@ class Running:
         self.driver: GroupDriver = network.join_classic_group(self.machine)
         self.tasks = NOTHING
         self.has_left = False
+        self.failure: StreamsError | None = None
 
     def look(self) -> Tasks:
         self.network.wait(0.05)
@@ -61,6 +65,8 @@ class Running:
             elif isinstance(event, ReleaseTasks):
                 self.tasks = NOTHING
                 self.driver.tell(ReportOwned(NOTHING))
+            elif isinstance(event, MembershipFailed):
+                self.failure = event.error
             self.has_left = self.has_left or isinstance(event, LeftGroup)
         return self.tasks
 
@@ -147,3 +153,30 @@ def joins_and_is_silent(network: NetworkThread, member: Running, deadline: float
         synced = network.request(sync, coordinator_of=member.group_id)
         while not until(synced.done(), deadline):
             member.look()
+
+
+def test_who_shares_its_instance_id_with_another_process_is_told_so(
+    any_version: str, connect: Connect, name: str
+) -> None:
+    """Its commits are refused, whether it has heard of the other one or not."""
+    deadline = time.monotonic() + PATIENCE_S
+    network, other = connect(any_version), connect(any_version)
+    assert network.admin.create_topics([NewTopic(name=f"same-{name}", partitions=4)]) == {f"same-{name}": None}
+    one = Running(network, f"same-{name}", "i")
+    while not until(len(one.look().active) == 4, deadline):
+        pass
+    was, epoch = one.driver.member_id, one.driver.member_epoch
+    two = Running(other, f"same-{name}", "i")
+    while not until(bool(two.driver.member_id) and two.driver.member_epoch >= 0, deadline):
+        two.look()
+    offsets = {(f"same-{name}", 0): OffsetAndMetadata(7)}
+    with pytest.raises(UnknownMemberError) as refused:
+        network.admin.commit(one.group_id, offsets, member_id=was, member_epoch=epoch)
+    assert refused.value.error_code == ErrorCode.FENCED_INSTANCE_ID
+    while not until(one.failure is not None, deadline):
+        one.look()
+        two.look()
+    assert "another member took over this group.instance.id" in str(one.failure)
+    assert "Give every instance its own group.instance.id" in str(one.failure)
+    while not until(len(two.look().active) == 4, deadline):
+        pass

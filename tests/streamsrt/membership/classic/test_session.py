@@ -9,10 +9,10 @@ import pytest
 from streamsrt.assignment.status_code import StatusCode
 from streamsrt.errors import StreamsError
 from streamsrt.membership.classic.layout import encode_assignment
-from streamsrt.membership.classic.sending import IDLE_PAUSE_MS
+from streamsrt.membership.classic.sending import IDLE_PAUSE_MS, SHUTDOWN_PATIENCE_MS
 from streamsrt.membership.classic.state import GroupState, Led, RebalanceAnswered, Wanted
 from streamsrt.membership.classic.values import ClassicAssignment, Echo
-from streamsrt.membership.errors import StreamsTopologyFencedError
+from streamsrt.membership.errors import StreamsInvalidTopologyEpochError, StreamsTopologyFencedError
 from streamsrt.membership.session_events import OwnedReported
 from streamsrt.membership.values import (
     AssignmentChanged,
@@ -41,7 +41,7 @@ from streamsrt.wire.types import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from tests.streamsrt.membership.classic.scenario import DIGEST, MEMBERSHIP, PROCESS, Scenario, offsets, tasks
+from tests.streamsrt.membership.classic.scenario import DIGEST, MEMBERSHIP, PROCESS, TOPOLOGY, Scenario, offsets, tasks
 
 STATIC = replace(MEMBERSHIP, instance_id="i")
 
@@ -585,7 +585,73 @@ def test_a_shutdown_is_told_to_the_leader_before_it_leaves() -> None:
     run.last(LeaveGroupRequest)
 
 
+def test_a_leader_that_shuts_down_the_application_stays_until_somebody_has_heard() -> None:
+    """Left at once, it would leave those whose SyncGroup is still under way with an order to join, and nothing else."""
+    run = Scenario().member(tasks("0"))
+    run.on(RequestShutdown())
+    run.opens(tasks())
+    run.said()
+    run.joined(2, leader="m")
+    run.on(Led(2, {"m": b"", "other": b""}))
+    run.synced(tasks())
+    run.heartbeat()
+    run.none(LeaveGroupRequest)
+    run.heartbeat(27)
+    run.none(JoinGroupRequest)
+    run.last(LeaveGroupRequest)
+
+
+def test_a_leader_that_shuts_down_the_application_does_not_stay_for_ever() -> None:
+    run = Scenario().member(tasks("0"))
+    run.on(RequestShutdown())
+    run.opens(tasks())
+    run.said()
+    run.joined(2, leader="m")
+    run.on(Led(2, {"m": b"", "other": b""}))
+    run.synced(tasks())
+    for _ in range(3):
+        run.heartbeat()
+    run.none(LeaveGroupRequest)
+    run.after(SHUTDOWN_PATIENCE_MS)
+    run.heartbeat_answered()
+    run.last(LeaveGroupRequest)
+
+
+def test_a_leader_that_is_alone_leaves_at_once() -> None:
+    run = Scenario().member(tasks("0"))
+    run.on(RequestShutdown())
+    run.opens(tasks())
+    run.said()
+    run.joined(2, leader="m")
+    run.on(Led(2, {"m": b""}))
+    run.synced(tasks())
+    run.last(LeaveGroupRequest)
+
+
 # ------------------------------------------------------------------------------------ rule 10: a static member restarts
+
+
+def test_a_join_that_a_change_of_protocol_ended_is_sent_again() -> None:
+    run = Scenario().member(tasks("0"))
+    run.heartbeat(27)
+    first = run.last(JoinGroupRequest)
+    run.join_refused(ErrorCode.REBALANCE_IN_PROGRESS)
+    run.none(MembershipFailed)
+    run.after(1_000)
+    assert run.last(JoinGroupRequest).protocols == first.protocols
+    run.joined(2)
+    run.synced(tasks("0"))
+    run.none(AssignmentChanged)
+
+
+def test_a_coordinator_that_assigns_asks_for_the_topology_once() -> None:
+    run = Scenario()
+    run.on(Join())
+    assert run.said().topology is None
+    run.join_refused(ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH)
+    assert run.said().topology == TOPOLOGY
+    run.join_refused(ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH)
+    assert isinstance(run.last(MembershipFailed).error, StreamsInvalidTopologyEpochError)
 
 
 def stored(
