@@ -9,6 +9,7 @@
 - ``cli``              the command line: ``streamsrt``
 - ``client``           connections to a broker: the only package of the runtime that uses asyncio
 - ``config``           the application's configuration: Kafka Streams' keys, checked before anything starts
+- ``dead_letters``     dead letters after the fact: listing, replaying and dropping them
 - ``errors``           errors, by whose fault it is and what the caller must do
 - ``http``             an instance over HTTP: queries that are routed to the instance that has the answer, health,
                        metrics, tasks, topology

@@ -97,7 +97,7 @@ _JAVA_SERDE = re.compile(r"(?:org\.apache\.kafka\.common\.serialization\.)?Serde
 _JAVA_BYTES = ("bytearray", "bytebuffer")
 
 
-def _serde(key: str, setting: object) -> object:
+def named_serde(key: str, setting: object) -> object:
     """The serde that a text names: one of ours, or Java's class. Raises ValueError for what is none."""
     if isinstance(setting, str):
         java = _JAVA_SERDE.fullmatch(setting.strip())
@@ -296,7 +296,7 @@ class StreamsConfig(BaseModel):
     @field_validator("default_key_serde", "default_value_serde", mode="before")
     @classmethod
     def _find_serde(cls, value: object, info: ValidationInfo) -> object:
-        return _serde(_dotted(info.field_name or ""), value)
+        return named_serde(_dotted(info.field_name or ""), value)
 
     @model_validator(mode="after")
     def _refuse_what_cannot_be_done(self) -> StreamsConfig:

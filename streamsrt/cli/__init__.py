@@ -14,6 +14,7 @@ module                  commands
 ``group_lag``           the offsets and the lag of ``groups describe``
 ``group_members``       ``groups remove-members``: static members that are away leave the group
 ``backfill``            ``backfill operators|plan|run|resume|status|verify|commit|abort``
+``dlq``                 ``dlq list|show|replay|drop``
 ``state``               ``state export|clean``
 ``arguments``           pairs of ``KEY=VALUE``
 ``session``             connecting to a cluster, finding or starting the bundled broker

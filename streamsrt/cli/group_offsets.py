@@ -267,12 +267,12 @@ def _delete_internal(network: NetworkThread, group: StoppedGroup, *, execute: bo
         note("instances still have local state: run streamsrt state clean on each machine")
 
 
-def parse_datetime(text: str) -> int:
+def parse_datetime(text: str, option: str = "--to-datetime") -> int:
     """Epoch milliseconds of an ISO time, which is UTC where it does not say otherwise. Raises ConfigError."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError(f"--to-datetime {text}: expected a time like 2026-01-31T12:00:00.000") from None
+        raise ConfigError(f"{option} {text}: expected a time like 2026-01-31T12:00:00.000") from None
     return round((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

@@ -13,13 +13,11 @@ import typer
 
 from streamsrt.cli.output import note, print_json
 from streamsrt.cli.session import AsJson, BootstrapServers, cluster
-from streamsrt.client.network import NetworkThread
-from streamsrt.client.unreadable import unreadable_batch
-from streamsrt.client.values import EARLIEST, LATEST, Fetched, TopicPartition
+from streamsrt.client.reading import columns_of, ends_of, partitions_of, read_range, starts_of
+from streamsrt.client.values import Fetched
 from streamsrt.errors import ConfigError, DeserializationError, MissingTopicError
 from streamsrt.tasks.output.record_collector import RecordCollector
-from streamsrt.wire.primitives import DecodeError
-from streamsrt.wire.records import RecordColumns, iter_columns
+from streamsrt.wire.records import RecordColumns
 from topology import serdes
 
 _BATCH_LINES = 1000
@@ -104,8 +102,10 @@ def consume(
     decode_key, decode_value = _format(key_format), _format(value_format)
     with cluster(bootstrap_servers) as network:
         shown = 0
-        for fetched in _read(network, topic, follow=follow):
-            for columns in _columns(fetched):
+        partitions = partitions_of(network, topic)
+        starts, ends = starts_of(network, partitions), ends_of(network, partitions)
+        for fetched in read_range(network, starts, ends, follow=follow):
+            for columns in columns_of(fetched):
                 for row in _rows(fetched, columns, decode_key, decode_value):
                     _show(row, as_json=as_json)
                     shown += 1
@@ -114,41 +114,11 @@ def consume(
             sys.stdout.flush()
 
 
-def _columns(fetched: Fetched) -> Iterator[RecordColumns]:
-    position = fetched.offset
-    try:
-        for columns in iter_columns(fetched.buffer, from_offset=position, aborted=fetched.aborted):
-            yield columns
-            position = columns.next_offset
-    except DecodeError as error:
-        raise unreadable_batch((fetched.topic, fetched.partition), position, error) from error
-
-
 def _format(name: str) -> Decode:
     decode = FORMATS.get(name)
     if decode is None:
         raise ConfigError(f"unknown format {name!r}: give one of {', '.join(FORMATS)}")
     return decode
-
-
-def _read(network: NetworkThread, topic: str, *, follow: bool) -> Iterator[Fetched]:
-    partitions = network.admin.partitions_for([topic]).get(topic)
-    if partitions is None:
-        raise MissingTopicError(f"no such topic: {topic} (streamsrt topics list shows what there is)")
-    topic_partitions = [(topic, index) for index in range(partitions)]
-    starts = {tp: at.offset for tp, at in network.admin.list_offsets(dict.fromkeys(topic_partitions, EARLIEST)).items()}
-    ends = {tp: at.offset for tp, at in network.admin.list_offsets(dict.fromkeys(topic_partitions, LATEST)).items()}
-    left: set[TopicPartition] = {tp for tp in topic_partitions if follow or starts[tp] < ends[tp]}
-    network.fetcher.add_partitions({tp: starts[tp] for tp in left})
-    while left:
-        for fetched in network.fetcher.poll(1.0):
-            if fetched.error is not None:
-                raise fetched.error
-            yield fetched
-            tp = (fetched.topic, fetched.partition)
-            if not follow and fetched.next_offset >= ends[tp]:
-                left.discard(tp)
-                network.fetcher.remove_partitions([tp])
 
 
 def _rows(fetched: Fetched, columns: RecordColumns, key: Decode, value: Decode) -> Iterator[dict[str, object]]:

@@ -18,6 +18,7 @@
 - ``offsets``                   committed offsets of a group: OffsetCommit and OffsetFetch with member id and epoch,
                                 by topic name
 - ``producer``                  the idempotent producer of encoded record batches (KIP-98)
+- ``reading``                   topics from their starts to their ends, for commands
 - ``refused_batches``           what becomes of a record batch that the broker did not take: its records one by one,
                                 its halves, the rest of it
 - ``security``                  TLS and SASL of a connection: the settings of Kafka's and librdkafka's clients, done

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from struct import Struct, error
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from streamsrt.errors import StateError
 from streamsrt.state.cache import Deserialize, Serialize
@@ -50,9 +50,18 @@ class Held:
     is_first: bool = True
 
 
-def held_record(held: Held, to_raw: Callable[[object], bytes | None]) -> tuple[bytes, bytes | None, Headers, int]:
-    """Key, value, headers and timestamp of a change that was held back, as bytes. ``to_raw`` serialises its value."""
-    return held.key, to_raw(held.new), tuple(held.headers), held.timestamp
+class HeldRecord(NamedTuple):
+    """What an operator held back, as bytes: not the record that the task read, but what had become of it."""
+
+    key: bytes
+    value: bytes | None
+    headers: Headers
+    timestamp: int
+
+
+def held_record(held: Held, to_raw: Callable[[object], bytes | None]) -> HeldRecord:
+    """A change that was held back, as bytes. ``to_raw`` serialises its value."""
+    return HeldRecord(held.key, to_raw(held.new), tuple(held.headers), held.timestamp)
 
 
 class BytesRows(Protocol):

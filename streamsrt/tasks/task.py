@@ -90,6 +90,7 @@ class TaskConfig:
                 deserialization=handler_of(config.deserialization_exception_handler),
                 processing=handler_of(config.processing_exception_handler),
                 production=handler_of(config.production_exception_handler),
+                application_id=config.application_id,
                 dead_letter_topic=config.errors_dead_letter_queue_topic_name,
             ),
             handles_global_processing=config.processing_exception_handler_global_enabled,

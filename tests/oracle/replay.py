@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from streamsrt.errors import StreamsError
+from streamsrt.operators.engine.handlers import LETTER_HEADER_PREFIX
 from streamsrt.operators.kinds.foreign_key_joins import Subscription
 from streamsrt.operators.kinds.stream_joins import listed_values
 from streamsrt.testing.topology_test_driver import ProducedRecord, TopologyTestDriver
@@ -143,7 +144,12 @@ def _sent(record: ProducedRecord) -> Sent:
         "key_hex": None if record.key is None else record.key.hex(),
         "value_hex": None if record.value is None else record.value.hex(),
         "ts": record.timestamp,
-        "headers": [[name, _masked(name, None if value is None else value.hex())] for name, value in record.headers],
+        "headers": [
+            [name, _masked(name, None if value is None else value.hex())]
+            for name, value in record.headers
+            # What a dead letter says beyond Kafka Streams' headers.
+            if not name.startswith(LETTER_HEADER_PREFIX)
+        ],
     }
 
 

@@ -15,7 +15,7 @@ from streamsrt.operators.engine.node_meter import NodeMeter
 from streamsrt.operators.engine.plan import Counters, Plan, StreamTime
 from streamsrt.operators.engine.punctuation_queue import PunctuationQueue, Schedule
 from streamsrt.operators.engine.user_metrics import UserMetrics
-from streamsrt.state.buffer import Held, held_record
+from streamsrt.state.buffer import Held, HeldRecord, held_record
 from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import Cache, View
 from streamsrt.state.timed import StoreMeter
@@ -238,6 +238,7 @@ class Environment:
             source_value=source_value,
             source_headers=tuple(source_headers),
             source_timestamp=source_timestamp,
+            is_held=isinstance(source, HeldRecord),
         )
 
     @contextmanager

@@ -8,9 +8,10 @@ Functions that choose a record's topic or partition fail in processing; producti
 Either answer may come with dead letters (:class:`Response`), which are sent before the task stops or goes on. Where
 ``errors.dead.letter.queue.topic.name`` is set, the handlers ``fail`` and ``continue`` send one (:func:`dead_letter`): the
 key and value of the record that the task read, as bytes, its timestamp and headers, and headers that say what went wrong
-where. A change that a cache or a suppression held back is sent itself, and so is a record that a punctuation forwarded. A
-letter that is too large for its topic is sent again without its value, then without its key, and at last with the headers
-of the error alone (:func:`shortened`).
+where. Kafka Streams has the same but for the headers of :data:`LETTER_HEADER_PREFIX`. A change that a cache or a
+suppression held back is sent itself, and so is a record that a punctuation forwarded. A letter that is too large for its
+topic is sent again without its value, then without its key, and at last with the headers of the error alone
+(:func:`shortened`).
 Processors of global stores ask the processing handler only with ``processing.exception.handler.global.enabled``, and
 nothing there sends dead letters.
 
@@ -62,6 +63,9 @@ class ErrorContext:
     """Key, value, headers and timestamp of the record that the task read; None, () and -1 where it was none. Of a change
     that a cache or a suppression held back, of a record that a punctuation forwarded, and of one that the cluster does not
     take: its own."""
+    is_held: bool = False
+    """``source_key`` and ``source_value`` are those of a change that an operator held back, though topic, partition and
+    offset say which record it came of."""
     output_topic: str = ""
     output_partition: int = -1
 
@@ -89,6 +93,9 @@ ExceptionHandler = Callable[[ErrorContext, BaseException], Answer]
 logger = logging.getLogger(__name__)
 
 ERROR_HEADER_PREFIX = "__streams.errors."
+LETTER_HEADER_PREFIX = "__streamsrt.letter."
+"""Of headers that Kafka Streams does not have: ``application.id``, ``node``, ``response`` (what the handler said), and
+``held`` where the letter is not the record that was read but a change that an operator held back."""
 OMITTED_HEADER_PREFIX = f"{ERROR_HEADER_PREFIX}omitted."
 _TEXT_BYTES_MAX = 500
 """What is kept of a message or a stack trace in the shortest letter."""
@@ -121,7 +128,8 @@ def shortened(letter: DeadLetter) -> DeadLetter | None:
         return letter._replace(value=None, headers=(*letter.headers, _omitted("value", len(letter.value))))
     if letter.key:
         return letter._replace(key=None, headers=(*letter.headers, _omitted("key", len(letter.key))))
-    told = tuple((name, value) for name, value in letter.headers if name.startswith(ERROR_HEADER_PREFIX))
+    ours = (ERROR_HEADER_PREFIX, LETTER_HEADER_PREFIX)
+    told = tuple((name, value) for name, value in letter.headers if name.startswith(ours))
     kept = tuple((name, value[:_TEXT_BYTES_MAX] if value else value) for name, value in told)
     left_out = _bytes(letter.headers) - _bytes(kept)
     return letter._replace(headers=(*kept, _omitted("headers", left_out))) if left_out else None
@@ -177,6 +185,7 @@ class ExceptionHandlers:
     deserialization: ExceptionHandler = field(default=fail)
     processing: ExceptionHandler = field(default=fail)
     production: ExceptionHandler = field(default=fail)
+    application_id: str = ""
     dead_letter_topic: str | None = None
     """Where the handlers :func:`fail` and :func:`log_and_continue` send dead letters."""
     sends_dead_letters: bool = True
@@ -192,8 +201,16 @@ class ExceptionHandlers:
         is_ours = handler in (fail, log_and_continue)
         sends = is_ours and self.sends_dead_letters and answer is not HandlerResponse.RETRY
         if self.dead_letter_topic is not None and sends:
-            return Response(answer, (dead_letter(context, error, self.dead_letter_topic),))
+            return Response(answer, (self._letter(context, error, self.dead_letter_topic, answer),))
         return Response(answer)
+
+    def _letter(self, context: ErrorContext, error: BaseException, topic: str, answer: HandlerResponse) -> DeadLetter:
+        letter = dead_letter(context, error, topic)
+        told = {"application.id": self.application_id, "node": context.node, "response": answer.value}
+        if context.is_held:
+            told["held"] = "true"
+        added = tuple((LETTER_HEADER_PREFIX + name, value.encode()) for name, value in told.items())
+        return letter._replace(headers=(*letter.headers, *added))
 
     def of_global_stores(self, *, processing: bool) -> ExceptionHandlers:
         """Those that global stores have: no dead letters, and the processing handler where that is wanted (KIP-1270)."""

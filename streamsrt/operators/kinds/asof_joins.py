@@ -19,9 +19,9 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from struct import Struct
 
-from streamsrt.operators.engine.environment import SourceRecord
 from streamsrt.operators.engine.plan import StreamTime
 from streamsrt.operators.engine.processor_nodes import PathBuilder, PathNode, Process
+from streamsrt.state.buffer import HeldRecord
 from streamsrt.state.cache import KeyValueCache
 from streamsrt.state.columns import Headers
 from streamsrt.state.duplicates import DuplicatesCache
@@ -118,8 +118,8 @@ class _Waiting:
         self._change(place, None, now_ms, (), -1)
 
 
-def _as_read(key: bytes, value: bytes, timestamp: int, headers: Headers) -> SourceRecord:
-    return key, value, headers, timestamp
+def _as_kept(key: bytes, value: bytes, timestamp: int, headers: Headers) -> HeldRecord:
+    return HeldRecord(key, value, headers, timestamp)
 
 
 class _Asof:
@@ -147,7 +147,7 @@ class _Asof:
         while (found := self.waiting.first_until(timestamp - self.op.grace_ms)) is not None:
             raw, value, of_ms, headers, origin = found
             record = (self.key_serde.deserialize(raw), self.value_serde.deserialize(value), of_ms, headers)
-            with env.of_earlier(self.name, *record, partial(_as_read, raw, value, of_ms, headers)):
+            with env.of_earlier(self.name, *record, partial(_as_kept, raw, value, of_ms, headers)):
                 env.metadata, env.came_unknown = origin or current, origin is None
                 self.join(raw, *record, forward)
             env.metadata = current

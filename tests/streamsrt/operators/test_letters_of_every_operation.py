@@ -146,9 +146,6 @@ def broken(place: Place) -> Topology:
 
 # ------------------------------------------------------------------------------------------------------------- letters
 
-HOLDS_RESULTS = {"suppress until windows close", "suppress for a time"}
-"""What fails behind a suppression is a change, that no topic ever held."""
-
 
 class Letters:
     """What a driver piped, and whether the letters that came of it are right."""
@@ -187,9 +184,12 @@ class Letters:
         self.found = len(letters)
 
     def _check_letter(self, letter: ProducedRecord) -> None:
-        why = {name: value for name, value in letter.headers if name.startswith("__streams.errors.")}
+        prefixes = ("__streams.errors.", "__streamsrt.letter.")
+        why = {name: value for name, value in letter.headers if name.startswith(prefixes)}
         topic, offset = why["__streams.errors.topic"], int(why["__streams.errors.offset"] or b"")
-        if topic is None or self._is_result():
+        is_held = "__streamsrt.letter.held" in why
+        assert not is_held or topic is not None
+        if topic is None or is_held:
             # Of what has waited since nobody knows when there is what was kept of it.
             assert letter.key is not None
             assert letter.value is not None
@@ -206,9 +206,6 @@ class Letters:
             return (at.key or "").encode(), None if at.value is None else at.value.encode(), at.timestamp, at.headers
         sent = [each for each in self.driver.producer_history if each.topic == topic][offset]
         return sent.key, sent.value, sent.timestamp, tuple(sent.headers)
-
-    def _is_result(self) -> bool:
-        return self.place.program in HOLDS_RESULTS and self.place.operation in {"Map", "TableToStream"}
 
 
 SURE: list[Row] = [("left", "q", "x", 0)]

@@ -1,0 +1,352 @@
+"""``streamsrt dlq``: what is in a dead-letter topic, and another try for it.
+
+Letters are shown with the serdes of the application that is named (``--app``), else as text. Nothing is replayed or dropped
+without ``--execute``.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, NamedTuple
+
+import typer
+
+from streamsrt.cli.application import load_application
+from streamsrt.cli.group_offsets import parse_datetime
+from streamsrt.cli.output import note, print_rows
+from streamsrt.cli.session import AsJson, BootstrapServers, Execute, bootstrap
+from streamsrt.dead_letters.decoding import Decode, as_text, decoders, other_readers, shown
+from streamsrt.dead_letters.letters import Letter, Outcome, Position, Wanted
+from streamsrt.dead_letters.topic import DeadLetterTopic, Replay, Waiting, connected
+from streamsrt.errors import ConfigError
+from topology.graph.topology import Topology
+
+app = typer.Typer(help="Inspect, replay and drop dead letters.", no_args_is_help=True)
+_COLUMNS = ["letter", "time", "application", "step", "origin", "error", "message", "state"]
+_MESSAGE_MAX = 60
+_REASONS_MAX = 5
+
+
+@app.callback()
+def dlq() -> None:
+    """Dead letters."""
+
+
+Topic = Annotated[str, typer.Argument(help="dead-letter topic (errors.dead.letter.queue.topic.name)")]
+Applications = Annotated[
+    list[str] | None, typer.Option("--application-id", "-a", help="of this application; repeatable")
+]
+Topics = Annotated[list[str] | None, typer.Option("--topic", help="records of this topic; repeatable")]
+Errors = Annotated[list[str] | None, typer.Option("--error", help="this class of exception; repeatable")]
+Steps = Annotated[list[str] | None, typer.Option("--step", help="failed in this node; repeatable")]
+Contains = Annotated[str | None, typer.Option("--contains", help="the message has this text")]
+From = Annotated[
+    str | None, typer.Option("--from", help="records of 2026-01-31T12:00:00 (UTC) or later, by their timestamps")
+]
+Before = Annotated[str | None, typer.Option("--before", help="records before this time, by their timestamps")]
+At = Annotated[list[str] | None, typer.Option("--at", help="the letter PARTITION:OFFSET; repeatable")]
+App = Annotated[
+    str | None, typer.Option("--app", help="MODULE:ATTRIBUTE of the topology whose serdes decode keys and values")
+]
+Limit = Annotated[int | None, typer.Option("--limit", "-n", min=1, help="maximum number of letters")]
+
+
+class _Application(NamedTuple):
+    """How letters are decoded, and by which topology, if one is given."""
+
+    topology: Topology | None
+    key: Decode
+    value: Decode
+
+
+def _application(name: str | None) -> _Application:
+    if name is None:
+        return _Application(None, as_text, as_text)
+    found = load_application(name)
+    return _Application(found.topology, *decoders(found.topology, found.config))
+
+
+def _wanted(
+    applications: Sequence[str] | None,
+    topics: Sequence[str] | None,
+    errors: Sequence[str] | None,
+    steps: Sequence[str] | None,
+    contains: str | None,
+    from_time: str | None,
+    before: str | None,
+    at: Sequence[str] | None,
+) -> Wanted:
+    return Wanted(
+        applications=frozenset(applications or ()),
+        topics=frozenset(topics or ()),
+        errors=frozenset(errors or ()),
+        steps=frozenset(steps or ()),
+        contains=contains,
+        from_ms=None if from_time is None else parse_datetime(from_time, "--from"),
+        before_ms=None if before is None else parse_datetime(before, "--before"),
+        positions=frozenset(map(_position, at or ())),
+    )
+
+
+def _position(text: str) -> Position:
+    if (found := re.fullmatch(r"(\d{1,9}):(\d{1,18})", text)) is None:
+        raise ConfigError(f"{text!r} is no position of a letter: give PARTITION:OFFSET, as `dlq list` shows it")
+    return int(found[1]), int(found[2])
+
+
+@app.command("list")
+def list_letters(
+    topic: Topic,
+    bootstrap_servers: BootstrapServers = None,
+    applications: Applications = None,
+    topics: Topics = None,
+    errors: Errors = None,
+    steps: Steps = None,
+    contains: Contains = None,
+    from_time: From = None,
+    before: Before = None,
+    everything: Annotated[bool, typer.Option("--all", help="replayed and dropped letters too")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="numbers by application, step and error")] = False,
+    limit: Limit = None,
+    as_json: AsJson = False,
+) -> None:
+    """List dead letters that were neither replayed nor dropped."""
+    wanted = _wanted(applications, topics, errors, steps, contains, from_time, before, None)
+    with bootstrap(bootstrap_servers) as servers, connected(servers, topic) as network:
+        found = (
+            (letter, outcome)
+            for letter, outcome in DeadLetterTopic(network, topic).letters()
+            if (everything or outcome is None) and wanted.includes(letter)
+        )
+        if summary:
+            _print_summary(found, as_json=as_json)
+            return
+        rows = [_row(letter, outcome) for _, (letter, outcome) in zip(range(limit or 1 << 62), found, strict=False)]
+        print_rows(_COLUMNS, rows, as_json=as_json)
+
+
+def _print_summary(found: Iterator[tuple[Letter, Outcome | None]], *, as_json: bool) -> None:
+    numbers = Counter(
+        (letter.told.get("application.id", ""), letter.told.get("node", ""), letter.error, _state(outcome))
+        for letter, outcome in found
+    )
+    columns = ["letters", "application", "step", "error", "state"]
+    rows = [dict(zip(columns, (count, *what), strict=True)) for what, count in numbers.most_common()]
+    print_rows(columns, rows, as_json=as_json)
+
+
+def _row(letter: Letter, outcome: Outcome | None) -> dict[str, object]:
+    message = letter.told.get("message", "").partition("\n")[0]
+    return {
+        "letter": f"{letter.partition}:{letter.offset}",
+        "time": _time(letter.timestamp),
+        "application": letter.told.get("application.id", ""),
+        "step": letter.told.get("node", ""),
+        "origin": _origin(letter),
+        "error": letter.error,
+        "message": message if len(message) <= _MESSAGE_MAX else f"{message[: _MESSAGE_MAX - 1]}…",
+        "state": _state(outcome),
+    }
+
+
+def _state(outcome: Outcome | None) -> str:
+    return "waiting" if outcome is None else outcome.value
+
+
+def _time(epoch_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
+    except (ValueError, OverflowError, OSError):
+        return str(epoch_ms)
+
+
+def _origin(letter: Letter) -> str:
+    origin = letter.origin
+    if origin is None:
+        return "unknown"
+    return origin.topic if origin.partition < 0 else f"{origin.topic}-{origin.partition}@{origin.offset}"
+
+
+@app.command("show")
+def show(
+    topic: Topic,
+    at: Annotated[list[str], typer.Argument(help="letters, as PARTITION:OFFSET")],
+    bootstrap_servers: BootstrapServers = None,
+    application: App = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show letters with all that is known of them: record, error, the line of the program, the stack trace."""
+    decode = _application(application)
+    positions = frozenset(map(_position, at))
+    with bootstrap(bootstrap_servers) as servers, connected(servers, topic) as network:
+        wanted = Wanted(positions=positions)
+        found = [each for each in DeadLetterTopic(network, topic).letters() if wanted.includes(each[0])]
+    if missing := sorted(positions - {letter.position for letter, _ in found}):
+        shown_positions = ", ".join(f"{partition}:{offset}" for partition, offset in missing)
+        raise ConfigError(
+            f"there is no letter at {shown_positions} of {topic}: streamsrt dlq list {topic} --all lists them"
+        )
+    for letter, outcome in found:
+        told = _told(letter, outcome, decode)
+        if as_json:
+            print_rows([], [told], as_json=True)
+            continue
+        for name, value in told.items():
+            typer.echo(f"{name}: {value}" if "\n" not in str(value) else f"{name}:\n{value}")
+        typer.echo("")
+
+
+def _told(letter: Letter, outcome: Outcome | None, decode: _Application) -> dict[str, object]:
+    source = letter.told.get("topic", "")
+    return {
+        **_row(letter, outcome),
+        "message": letter.told.get("message", ""),
+        "line": letter.line,
+        "key": shown(source, letter.key, decode.key),
+        "value": shown(source, letter.value, decode.value),
+        "headers": {name: None if value is None else as_text("", value) for name, value in letter.headers},
+        "replays": letter.replays,
+        "not_replayed_because": letter.why_not_replayed() or "",
+        "stack_trace": letter.told.get("stacktrace", ""),
+    }
+
+
+@app.command("replay")
+def replay(
+    topic: Topic,
+    bootstrap_servers: BootstrapServers = None,
+    applications: Applications = None,
+    topics: Topics = None,
+    errors: Errors = None,
+    steps: Steps = None,
+    contains: Contains = None,
+    from_time: From = None,
+    before: Before = None,
+    at: At = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="topic that gets the records, not where they came from")
+    ] = None,
+    application: App = None,
+    stopped_too: Annotated[
+        bool,
+        typer.Option(
+            "--include-stopped", help="records at which the application stopped, too: it does not read them again"
+        ),
+    ] = False,
+    rate: Annotated[int | None, typer.Option("--rate", min=1, help="maximum number of records per second")] = None,
+    limit: Limit = None,
+    execute: Execute = False,
+) -> None:
+    """Write the records of letters back to where they came from, each of them once."""
+    wanted = _wanted(applications, topics, errors, steps, contains, from_time, before, at)
+    topology = _application(application).topology
+    with bootstrap(bootstrap_servers) as servers, connected(servers, topic, writes=execute) as network:
+        letters = DeadLetterTopic(network, topic)
+        plan = _Plan(letters, wanted, stopped_too=stopped_too, limit=limit)
+        _note_plan(plan, topic, to, topology)
+        if not execute:
+            note("nothing is changed: use --execute to do it")
+            return
+        done = _carry_out(Replay(letters, [to] if to else plan.targets, to=to), plan, rate)
+    note(f"{done} records are replayed")
+
+
+class _Plan:
+    """Which letters are replayed, which are left and why: a first pass over the topic."""
+
+    def __init__(self, letters: DeadLetterTopic, wanted: Wanted, *, stopped_too: bool, limit: int | None) -> None:
+        self._letters = letters
+        self._wanted = wanted
+        self._stopped_too = stopped_too
+        self._limit = limit
+        self.targets: Counter[str] = Counter()
+        self.steps: Counter[tuple[str, str]] = Counter()
+        self.left: Counter[str] = Counter()
+        for waiting in letters.waiting(wanted):
+            why = waiting.letter.why_not_replayed(stopped_too=stopped_too)
+            origin = waiting.letter.origin
+            if why is not None or origin is None:
+                self.left[why or ""] += 1
+            elif limit is None or self.targets.total() < limit:
+                self.targets[origin.topic] += 1
+                self.steps[origin.topic, waiting.letter.told.get("node", "")] += 1
+
+    def __iter__(self) -> Iterator[Waiting]:
+        count = 0
+        for waiting in self._letters.waiting(self._wanted):
+            if count == self._limit:
+                return
+            if waiting.letter.why_not_replayed(stopped_too=self._stopped_too) is None:
+                count += 1
+                yield waiting
+
+
+def _note_plan(plan: _Plan, topic: str, to: str | None, topology: Topology | None) -> None:
+    for target, count in plan.targets.items():
+        note(f"{count} records go to {to or target}" + (f" (they came from {target})" if to else ""))
+    for why, count in plan.left.most_common(_REASONS_MAX):
+        note(f"{count} letters are left: {why}")
+    if not plan.targets and not plan.left:
+        note(f"no letter of {topic} waits that is meant")
+    if to is not None or topology is None:
+        return
+    for target, step in plan.steps:
+        if others := other_readers(topology, target, step):
+            note(
+                f"{', '.join(others)} gets the records of {target} as well, and gets these for the second time: with "
+                "--to TOPIC they go to a topic of their own"
+            )
+
+
+def _carry_out(replay: Replay, plan: _Plan, rate: int | None) -> int:
+    done, start = 0, time.monotonic()
+    never = threading.Event()
+    for waiting in plan:
+        replay.add(waiting)
+        if replay.is_full or (rate is not None and replay.letters >= rate):
+            done += replay.commit(_now_ms())
+            if rate is not None:
+                never.wait(max(0.0, start + done / rate - time.monotonic()))
+    return done + replay.commit(_now_ms())
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@app.command("drop")
+def drop(
+    topic: Topic,
+    bootstrap_servers: BootstrapServers = None,
+    applications: Applications = None,
+    topics: Topics = None,
+    errors: Errors = None,
+    steps: Steps = None,
+    contains: Contains = None,
+    from_time: From = None,
+    before: Before = None,
+    at: At = None,
+    execute: Execute = False,
+) -> None:
+    """Give letters up: they are neither listed nor replayed any more. The topic's retention deletes them."""
+    wanted = _wanted(applications, topics, errors, steps, contains, from_time, before, at)
+    with bootstrap(bootstrap_servers) as servers, connected(servers, topic, writes=execute) as network:
+        letters = DeadLetterTopic(network, topic)
+        work, count = Replay(letters), 0
+        for letter, outcome in letters.letters():
+            if outcome is not None or not wanted.includes(letter):
+                continue
+            count += 1
+            if execute:
+                work.drop(Waiting(letter, (letter.position,)))
+                if work.is_full:
+                    work.commit(_now_ms())
+        work.commit(_now_ms())
+    note(f"{count} letters {'are' if execute else 'would be'} dropped")
+    if not execute:
+        note("nothing is changed: use --execute to do it")

@@ -1,0 +1,72 @@
+"""Reading topics from their starts to their ends, for commands: which partitions there are, and what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.unreadable import unreadable_batch
+from streamsrt.client.values import EARLIEST, LATEST, Fetched, TopicPartition
+from streamsrt.errors import MissingTopicError
+from streamsrt.wire.primitives import DecodeError
+from streamsrt.wire.records import RecordColumns, iter_columns
+
+_POLL_S = 1.0
+
+
+def partitions_of(network: NetworkThread, topic: str) -> list[TopicPartition]:
+    """All partitions of a topic. Raises MissingTopicError."""
+    count = network.admin.partitions_for([topic]).get(topic)
+    if count is None:
+        raise MissingTopicError(f"no such topic: {topic} (streamsrt topics list shows what there is)")
+    return [(topic, index) for index in range(count)]
+
+
+def starts_of(network: NetworkThread, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """The first offset of each partition that its log still holds."""
+    return {tp: at.offset for tp, at in network.admin.list_offsets(dict.fromkeys(partitions, EARLIEST)).items()}
+
+
+def ends_of(
+    network: NetworkThread, partitions: Collection[TopicPartition], *, read_committed: bool = False
+) -> dict[TopicPartition, int]:
+    """The offset that follows the last record of each partition. ``read_committed``: the last one that is decided."""
+    found = network.admin.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=read_committed)
+    return {tp: at.offset for tp, at in found.items()}
+
+
+def read_range(
+    network: NetworkThread,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    *,
+    follow: bool = False,
+) -> Iterator[Fetched]:
+    """What lies between, partition by partition as it arrives, and maybe more. ``follow``: on and on."""
+    left = {tp for tp in starts if follow or starts[tp] < ends[tp]}
+    network.fetcher.add_partitions({tp: starts[tp] for tp in left})
+    try:
+        while left:
+            for fetched in network.fetcher.poll(_POLL_S):
+                tp = (fetched.topic, fetched.partition)
+                if tp not in left:
+                    continue
+                if fetched.error is not None:
+                    raise fetched.error
+                yield fetched
+                if not follow and fetched.next_offset >= ends[tp]:
+                    left.discard(tp)
+                    network.fetcher.remove_partitions([tp])
+    finally:
+        network.fetcher.remove_partitions(left)
+
+
+def columns_of(fetched: Fetched) -> Iterator[RecordColumns]:
+    """The records of an answer. Raises an error that says where the first batch is that can't be read."""
+    position = fetched.offset
+    try:
+        for columns in iter_columns(fetched.buffer, from_offset=position, aborted=fetched.aborted):
+            yield columns
+            position = columns.next_offset
+    except DecodeError as error:
+        raise unreadable_batch((fetched.topic, fetched.partition), position, error) from error

@@ -1,0 +1,244 @@
+"""A dead letter as a value: what failed where and why, whether it can be replayed, and what has become of it.
+
+1. A letter is what its headers say. Letters of Kafka Streams have fewer headers, and are read all the same.
+2. A mark says of letters of its own partition what was done with them. Marks are written after what they are about, so that
+   retention takes letters first.
+3. Nothing here reads or writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from streamsrt.operators.engine.handlers import ERROR_HEADER_PREFIX, LETTER_HEADER_PREFIX
+from streamsrt.wire.records import Headers, RecordColumns
+
+REPLAYED_HEADER = "__streamsrt.replayed.from"
+"""Of a replayed record: ``TOPIC-PARTITION@OFFSET`` of its letter. A record that was replayed twice has it twice."""
+MARK_HEADER = "__streamsrt.letters.mark"
+"""Of a mark: what was done, ``replayed`` or ``dropped``. Its value lists the offsets of letters in the same partition."""
+Position: TypeAlias = tuple[int, int]
+"""Partition and offset in the dead-letter topic."""
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
+_RUNTIME = re.compile(r"[/\\](streamsrt|topology)[/\\](\w+[/\\])*\w+\.py$|^<|[/\\]lib[/\\]python3|site-packages")
+
+
+class Origin(NamedTuple):
+    """The record that failed."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Outcome(Enum):
+    """What was done with a letter."""
+
+    REPLAYED = "replayed"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """A dead letter. ``headers``: the record's own; ``timestamp``: epoch milliseconds."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+    told: Mapping[str, str]
+    """What the headers of the letter say, by their names without prefix."""
+    replays: int = 0
+    """How often the record had been replayed before it failed again."""
+
+    @property
+    def position(self) -> Position:
+        return self.partition, self.offset
+
+    @property
+    def origin(self) -> Origin | None:
+        """The record that failed; None where the letter does not know (a punctuation, a commit)."""
+        topic = self.told.get("topic")
+        return Origin(topic, self.number("partition"), self.number("offset")) if topic else None
+
+    def number(self, name: str) -> int:
+        """One of the letter's headers as a number; -1 where there is none."""
+        text = self.told.get(name, "")
+        return int(text) if re.fullmatch(r"-?\d{1,18}", text) else -1
+
+    @property
+    def error(self) -> str:
+        """The class of the exception, without its module."""
+        return self.told.get("exception", "").rpartition(".")[2]
+
+    @property
+    def line(self) -> str:
+        """The innermost line of the program itself that the stack trace names: ``FILE:LINE in FUNCTION``."""
+        frames = list(_FRAME.finditer(self.told.get("stacktrace", "")))
+        own = [frame for frame in frames if not _RUNTIME.search(frame["file"])]
+        if not (own or frames):
+            return ""
+        frame = (own or frames)[-1]
+        return f"{frame['file']}:{frame['line']} in {frame['function']}"
+
+    def why_not_replayed(self, *, stopped_too: bool = False) -> str | None:
+        """Why a replay would do harm; None where it would not. ``stopped_too``: a stopped application is no reason."""
+        if omitted := [name for name in ("value", "key", "headers") if f"omitted.{name}.bytes" in self.told]:
+            return f"too large for the dead-letter topic: its {omitted[0]} was left out"
+        if self.origin is None:
+            return "it failed in a commit or a punctuation: which record it came of is unknown"
+        if self.told.get("held") == "true":
+            return "it is a change that an operator held back, not a record of the topic"
+        if self.told.get("response") == "fail" and self.origin.offset >= 0 and not stopped_too:
+            return "the application stopped at it, and reads it again by itself"
+        return None
+
+    def replayed(self, dead_letter_topic: str) -> Headers:
+        """The headers of the record that goes back."""
+        mark = f"{dead_letter_topic}-{self.partition}@{self.offset}"
+        return (*self.headers, (REPLAYED_HEADER, mark.encode()))
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What was done with letters of one partition, as ranges of offsets (both ends included)."""
+
+    outcome: Outcome
+    ranges: tuple[tuple[int, int], ...]
+
+    @property
+    def key(self) -> bytes:
+        """One of its own, for topics that are compacted."""
+        return f"{self.outcome.value} {self.ranges[0][0]}-{self.ranges[-1][1]}".encode()
+
+    @property
+    def value(self) -> bytes:
+        return json.dumps([list(each) for each in self.ranges]).encode()
+
+    @property
+    def headers(self) -> Headers:
+        return ((MARK_HEADER, self.outcome.value.encode()),)
+
+
+def mark_of(outcome: Outcome, offsets: Iterable[int]) -> Mark:
+    """The mark that says this of these offsets, of which there is at least one."""
+    return Mark(outcome, tuple(_ranges((offset, offset) for offset in offsets)))
+
+
+def _ranges(pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Sorted, and joined where they touch."""
+    first: int | None = None
+    last = -1
+    for start, end in sorted(pieces):
+        if first is None:
+            first, last = start, end
+        elif start <= last + 1:
+            last = max(last, end)
+        else:
+            yield first, last
+            first, last = start, end
+    if first is not None:
+        yield first, last
+
+
+class Outcomes:
+    """What the marks of a topic say of its letters."""
+
+    def __init__(self, marks: Iterable[tuple[int, Mark]] = ()) -> None:
+        pieces: dict[tuple[int, Outcome], list[tuple[int, int]]] = {}
+        for partition, mark in marks:
+            pieces.setdefault((partition, mark.outcome), []).extend(mark.ranges)
+        self._ranges = {key: list(_ranges(found)) for key, found in pieces.items()}
+
+    def of(self, position: Position) -> Outcome | None:
+        """None: nothing was done with it yet."""
+        partition, offset = position
+        for outcome in Outcome:
+            ranges = self._ranges.get((partition, outcome), [])
+            index = bisect_right(ranges, (offset, 1 << 63))
+            if index and ranges[index - 1][1] >= offset:
+                return outcome
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which letters are meant: those that agree with all that is given. Times are epoch milliseconds."""
+
+    applications: frozenset[str] = frozenset()
+    topics: frozenset[str] = frozenset()
+    errors: frozenset[str] = frozenset()
+    """Names of exception classes, with or without their modules."""
+    steps: frozenset[str] = frozenset()
+    contains: str | None = None
+    """A part of the error's message."""
+    from_ms: int | None = None
+    before_ms: int | None = None
+    positions: frozenset[Position] = field(default_factory=frozenset)
+
+    def includes(self, letter: Letter) -> bool:
+        told = letter.told
+        return (
+            _is_among(self.positions, letter.position)
+            and _is_among(self.applications, told.get("application.id"))
+            and _is_among(self.topics, told.get("topic"))
+            and _is_among(self.steps, told.get("node"))
+            and (not self.errors or not self.errors.isdisjoint({letter.error, told.get("exception", "")}))
+            and (self.contains is None or self.contains in told.get("message", ""))
+            and (self.from_ms is None or letter.timestamp >= self.from_ms)
+            and (self.before_ms is None or letter.timestamp < self.before_ms)
+        )
+
+
+def _is_among(wanted: frozenset[object] | frozenset[str] | frozenset[Position], found: object) -> bool:
+    return not wanted or found in wanted
+
+
+def read_records(partition: int, columns: RecordColumns) -> Iterator[Letter | tuple[int, Mark]]:
+    """The letters and the marks of a batch of a dead-letter topic, the marks with their partition."""
+    headers = columns.headers or [()] * len(columns)
+    for index, found in enumerate(headers):
+        outcome = next((value for name, value in found if name == MARK_HEADER), None)
+        if outcome is not None:
+            if (mark := _mark(outcome, columns.values[index])) is not None:
+                yield partition, mark
+            continue
+        yield _letter(partition, columns, index, found)
+
+
+def _mark(outcome: bytes, value: bytes | None) -> Mark | None:
+    """None for what nobody of us has written."""
+    try:
+        ranges = tuple((int(first), int(last)) for first, last in json.loads(value or b"[]"))
+        return Mark(Outcome(outcome.decode()), ranges)
+    except (ValueError, TypeError):
+        return None
+
+
+def _letter(partition: int, columns: RecordColumns, index: int, headers: Headers) -> Letter:
+    told: dict[str, str] = {}
+    own: list[tuple[str, bytes | None]] = []
+    for name, value in headers:
+        prefix = next((each for each in (ERROR_HEADER_PREFIX, LETTER_HEADER_PREFIX) if name.startswith(each)), None)
+        if prefix is None:
+            own.append((name, value))
+        elif value is not None:
+            told[name.removeprefix(prefix)] = value.decode(errors="replace")
+    return Letter(
+        partition=partition,
+        offset=columns.offset_at(index),
+        key=columns.keys[index],
+        value=columns.values[index],
+        timestamp=columns.timestamps[index],
+        headers=tuple(own),
+        told=told,
+        replays=sum(name == REPLAYED_HEADER for name, _ in own),
+    )

@@ -1,0 +1,188 @@
+"""A dead-letter topic of a cluster: its letters, and replays and drops in transactions.
+
+1. What is read ends where the topic ended when the reading began: letters that come meanwhile wait for the next time.
+2. Letters are read twice: once for the marks and for which letters are of one record, once for what they hold. Memory
+   grows with the number of letters that wait, not with their size.
+3. A transaction holds records and the marks of their letters. The transactional id is the topic's: a second replay of the
+   same topic ends the first one, and whatever the first one left open is decided before the marks are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.reading import columns_of, ends_of, partitions_of, read_range, starts_of
+from streamsrt.client.values import ClientConfig, FetchConfig, ProducerConfig
+from streamsrt.dead_letters.letters import (
+    Letter,
+    Mark,
+    Origin,
+    Outcome,
+    Outcomes,
+    Position,
+    Wanted,
+    mark_of,
+    read_records,
+)
+from streamsrt.errors import MissingTopicError
+from streamsrt.tasks.output.record_collector import RecordCollector
+
+_TIMEOUT_S = 30.0
+TRANSACTION_LETTERS = 500
+_TRANSACTION_BYTES = 8 << 20
+
+
+@contextlib.contextmanager
+def connected(bootstrap_servers: str, topic: str, *, writes: bool = False) -> Iterator[NetworkThread]:
+    """A connection that reads what is committed; with ``writes``, the one that replays letters of that topic.
+
+    Whatever an earlier one of these left undecided is decided when this begins.
+    """
+    network = NetworkThread(
+        ClientConfig(
+            bootstrap_servers=bootstrap_servers,
+            client_id="streamsrt-dlq",
+            fetch=FetchConfig(isolation_level="read_committed", max_wait_ms=20),
+            producer=ProducerConfig(transactional_id=f"streamsrt-dlq-{topic}" if writes else None),
+        )
+    )
+    network.start()
+    try:
+        if writes:
+            network.transactions.initialize(_TIMEOUT_S)
+        yield network
+    finally:
+        network.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A letter with which nothing was done, beside the others of the same record."""
+
+    letter: Letter
+    same_record: tuple[Position, ...]
+    """The positions of all letters of that record, this one's among them."""
+
+
+class DeadLetterTopic:
+    """The letters of one topic, up to where it ended when this was made. Raises MissingTopicError, BrokerError."""
+
+    def __init__(self, network: NetworkThread, topic: str) -> None:
+        self.network = network
+        self.topic = topic
+        partitions = partitions_of(network, topic)
+        self._starts = starts_of(network, partitions)
+        self._ends = ends_of(network, partitions, read_committed=True)
+        marks: list[tuple[int, Mark]] = []
+        of_record: dict[Origin, list[Position]] = {}
+        for found in self._read():
+            if not isinstance(found, Letter):
+                marks.append(found)
+            elif (origin := found.origin) is not None and origin.offset >= 0:
+                of_record.setdefault(origin, []).append(found.position)
+        self.outcomes = Outcomes(marks)
+        self._of_record = {origin: tuple(found) for origin, found in of_record.items() if len(found) > 1}
+
+    def letters(self) -> Iterator[tuple[Letter, Outcome | None]]:
+        """Each letter, and what was done with it."""
+        for found in self._read():
+            if isinstance(found, Letter):
+                yield found, self.outcomes.of(found.position)
+
+    def waiting(self, wanted: Wanted) -> Iterator[Waiting]:
+        """The wanted letters with which nothing was done; of the letters of one record only the first."""
+        given: set[Origin] = set()
+        for letter, outcome in self.letters():
+            if outcome is not None or not wanted.includes(letter):
+                continue
+            origin = letter.origin
+            others = () if origin is None else self._of_record.get(origin, ())
+            if origin is not None and others:
+                if origin in given or any(self.outcomes.of(each) is Outcome.REPLAYED for each in others):
+                    continue
+                given.add(origin)
+            yield Waiting(letter, others or (letter.position,))
+
+    def _read(self) -> Iterator[Letter | tuple[int, Mark]]:
+        for fetched in read_range(self.network, self._starts, self._ends):
+            end = self._ends[fetched.topic, fetched.partition]
+            for columns in columns_of(fetched):
+                for found in read_records(fetched.partition, columns):
+                    if not isinstance(found, Letter) or found.offset < end:
+                        yield found
+
+
+class Replay:
+    """Writes records back and marks their letters, a transaction at a time.
+
+    ``to``: the topic that gets them all; None: each goes to the partition of the topic that it came from. ``targets``: the
+    topics that get records. Raises MissingTopicError, ProductionError, BrokerError; what is not committed is found again.
+    """
+
+    def __init__(self, source: DeadLetterTopic, targets: Iterable[str] = (), *, to: str | None = None) -> None:
+        self._source = source
+        self._to = to
+        wanted = sorted({source.topic, *targets})
+        self._partitions = source.network.admin.partitions_for(wanted)
+        if missing := [topic for topic in wanted if topic not in self._partitions]:
+            raise MissingTopicError(
+                f"no such topic: {', '.join(missing)}, to which letters are replayed. Create it, or replay with --to TOPIC"
+            )
+        self._collector = RecordCollector(
+            source.network.producer.send, self._partitions.__getitem__, transactional=True
+        )
+        self._marked: dict[tuple[int, Outcome], list[int]] = {}
+        self._letters = 0
+        self._bytes = 0
+
+    def add(self, waiting: Waiting) -> None:
+        """The record of a letter goes back; all letters of that record are marked as replayed."""
+        letter, origin = waiting.letter, waiting.letter.origin
+        assert origin is not None, "a letter without an origin is not replayed"
+        topic = origin.topic if self._to is None else self._to
+        is_there = self._to is None and 0 <= origin.partition < self._partitions[topic]
+        headers = letter.replayed(self._source.topic)
+        partition = origin.partition if is_there else None
+        self._collector.add(topic, [letter.key], [letter.value], [letter.timestamp], [headers], partition)
+        self._bytes += len(letter.key or b"") + len(letter.value or b"")
+        self._mark(Outcome.REPLAYED, waiting.same_record)
+
+    def drop(self, waiting: Waiting) -> None:
+        """One letter is given up."""
+        self._mark(Outcome.DROPPED, (waiting.letter.position,))
+
+    def _mark(self, outcome: Outcome, positions: Iterable[Position]) -> None:
+        for partition, offset in positions:
+            self._marked.setdefault((partition, outcome), []).append(offset)
+        self._letters += 1
+
+    @property
+    def letters(self) -> int:
+        """How many letters the transaction holds so far."""
+        return self._letters
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is enough for a transaction."""
+        return self._letters >= TRANSACTION_LETTERS or self._bytes >= _TRANSACTION_BYTES
+
+    def send(self) -> None:
+        """Hands what there is to the producer, into the transaction that :meth:`commit` ends."""
+        self._collector.flush()
+
+    def commit(self, now_ms: int) -> int:
+        """Ends the transaction; how many letters it held."""
+        done = self._letters
+        if not done:
+            return 0
+        for (partition, outcome), offsets in self._marked.items():
+            mark = mark_of(outcome, offsets)
+            self._collector.add(self._source.topic, [mark.key], [mark.value], [now_ms], [mark.headers], partition)
+        self.send()
+        self._source.network.transactions.commit("", {}, member_id="", member_epoch=-1, timeout_s=_TIMEOUT_S)
+        self._marked.clear()
+        self._letters = self._bytes = 0
+        return done

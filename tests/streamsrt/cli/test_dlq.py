@@ -1,0 +1,207 @@
+"""``streamsrt dlq``, with applications that fail and are mended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamsrt import KafkaStreams
+from streamsrt.dead_letters.letters import Wanted
+from streamsrt.dead_letters.topic import DeadLetterTopic, Replay, connected
+from tests.streamsrt.cli.conftest import Command, Done
+from topology import StreamsBuilder, serdes
+from topology.graph.topology import Topology
+
+PATIENCE_S = 60.0
+
+
+class Shop:
+    """Orders that are counted by their kind: a line ``KIND=AMOUNT``. The broken one can't read some amounts."""
+
+    def __init__(self, command: Command, servers: str, name: str, folder: Path) -> None:
+        self._command = command
+        self.servers = servers
+        self.orders, self.counts, self.letters, self.id = f"{name}-in", f"{name}-out", f"{name}-dlq", name
+        self._folder = folder
+        self("topics", "create", self.orders, self.counts, self.letters, "--partitions", 2)
+
+    def __call__(self, *arguments: object, stdin: str = "") -> Done:
+        return self._command(*arguments, "-b", self.servers, stdin=stdin)
+
+    def topology(self, *, broken: bool) -> Topology:
+        def amount(text: str) -> int:
+            if broken:
+                return int(text)
+            return int(text.removesuffix("?"))
+
+        builder = StreamsBuilder()
+        orders = builder.stream(self.orders, key=serdes.string, value=serdes.string)
+        totals = orders.map_values(amount).group_by_key(value=serdes.long).reduce(lambda a, b: a + b, store="totals")
+        totals.to_stream().to(self.counts, key=serdes.string, value=serdes.long)
+        return builder.build()
+
+    def run(self, *, broken: bool, **settings: Any) -> None:
+        config = {
+            "application.id": self.id,
+            "bootstrap.servers": self.servers,
+            "state.dir": self._folder / "state",
+            "processing.exception.handler": "continue",
+            "errors.dead.letter.queue.topic.name": self.letters,
+            "processing.guarantee": "exactly_once_v2",
+            **settings,
+        }
+        KafkaStreams(self.topology(broken=broken), config).run(until="quiet", timeout_s=PATIENCE_S, signals=False)
+
+    def produce(self, lines: list[str]) -> None:
+        assert (
+            self("produce", self.orders, "--key-separator", "=", stdin="".join(f"{line}\n" for line in lines)).code == 0
+        )
+
+    def totals(self) -> dict[str, int]:
+        """The last total of each kind."""
+        done = self("consume", self.counts, "--value", "long", "--json")
+        assert done.code == 0, done.err
+        return {row["key"]: row["value"] for row in done.rows}
+
+    def waiting(self) -> list[dict[str, Any]]:
+        return self("dlq", "list", self.letters, "--json").rows
+
+
+@pytest.fixture
+def shop(command: Command, bootstrap_servers: str, topic: str, tmp_path: Path) -> Shop:
+    return Shop(command, bootstrap_servers, topic, tmp_path)
+
+
+def expected(lines: list[str]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for line in lines:
+        kind, _, amount = line.partition("=")
+        found[kind] += int(amount.removesuffix("?"))
+    return dict(found)
+
+
+def test_after_a_replay_results_are_as_if_nothing_had_failed(shop: Shop) -> None:
+    lines = [f"kind{number % 7}={number}{'?' if number % 10 == 3 else ''}" for number in range(2_000)]
+    shop.produce(lines)
+    shop.run(broken=True)
+    waiting = shop.waiting()
+    assert len(waiting) == 200
+    assert {(row["application"], row["error"], row["state"]) for row in waiting} == {(shop.id, "ValueError", "waiting")}
+    assert waiting[0]["origin"].startswith(f"{shop.orders}-")
+    told = shop("dlq", "replay", shop.letters)
+    assert f"200 records go to {shop.orders}" in told.err
+    assert "--execute" in told.err
+    assert len(shop.waiting()) == 200
+    done = shop("dlq", "replay", shop.letters, "--execute")
+    assert (done.code, done.err.splitlines()[-1]) == (0, "200 records are replayed")
+    assert shop.waiting() == []
+    again = shop("dlq", "replay", shop.letters, "--execute")
+    assert (again.code, again.err.splitlines()[-1]) == (0, "0 records are replayed")
+    assert {row["state"] for row in shop("dlq", "list", shop.letters, "--all", "--json").rows} == {"replayed"}
+    shop.run(broken=False)
+    assert shop.totals() == expected(lines)
+
+
+def test_what_fails_again_waits_again(shop: Shop) -> None:
+    shop.produce(["a=1?", "a=2"])
+    shop.run(broken=True)
+    assert shop("dlq", "replay", shop.letters, "--execute").code == 0
+    shop.run(broken=True)
+    (row,) = shop.waiting()
+    (shown,) = shop("dlq", "show", shop.letters, row["letter"], "--json").rows
+    assert shown["replays"] == 1
+    assert shown["key"] == "a"
+    assert shown["value"] == "1?"
+    assert f"{__file__}:" in shown["line"]
+    assert shown["line"].endswith("in amount")
+
+
+def test_what_was_not_committed_is_replayed_by_the_next_one(shop: Shop) -> None:
+    shop.produce([f"k{number}={number}?" for number in range(30)])
+    shop.run(broken=True)
+    with connected(shop.servers, shop.letters, writes=True) as network:
+        topic = DeadLetterTopic(network, shop.letters)
+        work = Replay(topic, [shop.orders])
+        waiting = list(topic.waiting(Wanted()))
+        for each in waiting[:10]:
+            work.add(each)
+        assert work.commit(1) == 10
+        for each in waiting[10:]:
+            work.add(each)
+        work.send()
+        network.producer.flush(PATIENCE_S)
+    assert len(shop.waiting()) == 20, "nobody has ended that transaction: it is aborted by the next replay"
+    done = shop("dlq", "replay", shop.letters, "--execute")
+    assert done.err.splitlines()[-1] == "20 records are replayed"
+    shop.run(broken=False)
+    assert shop.totals() == {f"k{number}": number for number in range(30)}
+
+
+def test_some_letters_are_meant_and_the_others_stay(shop: Shop) -> None:
+    shop.produce([f"a={number}?" for number in range(6)])
+    shop.run(broken=True)
+    assert shop("dlq", "replay", shop.letters, "--error", "KeyError", "--execute").err.splitlines()[-1].startswith("0 ")
+    assert shop("dlq", "replay", shop.letters, "--limit", 2, "--rate", 1_000, "--execute").code == 0
+    at = shop.waiting()[0]["letter"]
+    assert shop("dlq", "drop", shop.letters, "--at", at).err.splitlines() == [
+        "1 letters would be dropped",
+        "nothing is changed: use --execute to do it",
+    ]
+    assert shop("dlq", "drop", shop.letters, "--at", at, "--execute").err == "1 letters are dropped\n"
+    rows = shop("dlq", "list", shop.letters, "--all", "--json").rows
+    assert Counter(row["state"] for row in rows) == {"waiting": 3, "replayed": 2, "dropped": 1}
+    (summary, *_) = shop("dlq", "list", shop.letters, "--summary", "--json").rows
+    assert (summary["letters"], summary["error"]) == (3, "ValueError")
+
+
+def test_letters_go_to_a_topic_of_their_own(shop: Shop) -> None:
+    shop.produce(["a=1?"])
+    shop.run(broken=True)
+    other = f"{shop.id}-again"
+    gone = shop("dlq", "replay", shop.letters, "--to", other, "--execute")
+    assert gone.code != 0
+    assert f"no such topic: {other}" in gone.err
+    shop("topics", "create", other, "--partitions", 1)
+    assert shop("dlq", "replay", shop.letters, "--to", other, "--execute").code == 0
+    (row,) = shop("consume", other, "--json").rows
+    assert (row["key"], row["value"]) == ("a", "1?")
+
+
+def test_a_letter_at_which_the_application_stopped_is_left(shop: Shop) -> None:
+    shop.produce(["a=1?"])
+    with pytest.raises(Exception, match="invalid literal"):
+        shop.run(broken=True, **{"processing.exception.handler": "fail", "processing.guarantee": "at_least_once"})
+    done = shop("dlq", "replay", shop.letters, "--execute")
+    assert "1 letters are left: the application stopped at it" in done.err
+    shop.run(broken=False)
+    assert shop.totals() == {"a": 1}
+
+
+def test_values_are_shown_by_the_serdes_of_the_application(shop: Shop, tmp_path: Path) -> None:
+    program = tmp_path / f"{shop.id.replace('-', '_')}.py"
+    program.write_text(
+        "from topology import StreamsBuilder, serdes\n"
+        "builder = StreamsBuilder()\n"
+        f"numbers = builder.stream({shop.orders!r}, key=serdes.string, value=serdes.json)\n"
+        "numbers.foreach(lambda key, value: None)\n"
+        "numbers.map_values(lambda value: value['amount']).foreach(lambda key, value: None)\n"
+        "topology = builder.build()\n"
+    )
+    shop.produce(['a={"amount": "1?"}'])
+    shop.run(broken=True)
+    (row,) = shop.waiting()
+    shown = shop("dlq", "show", shop.letters, row["letter"], "--app", f"{program}:topology", "--json")
+    assert shown.rows[0]["value"] == {"amount": "1?"}
+    assert "amount" in shop("dlq", "show", shop.letters, row["letter"]).out
+
+
+def test_mistakes_are_named(shop: Shop) -> None:
+    assert shop("dlq", "list", "nothing-here").code == 2
+    wrong = shop("dlq", "show", shop.letters, "first")
+    assert (wrong.code, "PARTITION:OFFSET" in wrong.err) == (2, True)
+    absent = shop("dlq", "show", shop.letters, "0:99")
+    assert (absent.code, "there is no letter at 0:99" in absent.err) == (2, True)
+    assert shop("dlq", "list", shop.letters, "--from", "yesterday").code == 2

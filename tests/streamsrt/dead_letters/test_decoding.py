@@ -1,0 +1,62 @@
+"""Keys and values by the serdes of their application, and who else reads a topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from streamsrt.dead_letters.decoding import as_text, decoders, other_readers, shown
+from streamsrt.errors import ConfigError
+from topology import StreamsBuilder, serdes
+from topology.graph.nodes import SinkNode
+from topology.graph.topology import Topology
+
+
+def program() -> Topology:
+    builder = StreamsBuilder()
+    orders = builder.stream("orders", key=serdes.string, value=serdes.json)
+    amounts = orders.map_values(lambda order: order["amount"], name="amounts")
+    amounts.filter(lambda _key, amount: amount > 0, name="positive").to("amounts", value=serdes.json)
+    amounts.to("copies", value=serdes.json)
+    orders.group_by(lambda _key, order: order["kind"], key=serdes.string, value=serdes.json, name="by-kind").count(
+        store="kinds"
+    )
+    return builder.build()
+
+
+def test_a_value_is_what_its_source_reads() -> None:
+    key, value = decoders(program(), {})
+    assert shown("orders", b"k", key) == "k"
+    assert shown("orders", b'{"amount": 1}', value) == {"amount": 1}
+    assert shown("shop-by-kind-repartition", b'{"amount": 1}', value) == {"amount": 1}
+    assert shown("orders", None, value) is None
+
+
+def test_what_no_serde_reads_is_shown_as_it_is() -> None:
+    _, value = decoders(program(), {})
+    told = shown("orders", b"{", value)
+    assert isinstance(told, str)
+    assert told.startswith("{ (not decoded: ")
+    assert shown("unheard-of", b"\xff\x00", value) == "ff00"
+    assert as_text("any", "ä".encode()) == "ä"
+
+
+def test_default_serdes_are_those_of_the_settings() -> None:
+    builder = StreamsBuilder()
+    builder.stream("numbers").foreach(lambda _key, _value: None)
+    key, value = decoders(builder.build(), {"default.key.serde": "string", "default_value_serde": serdes.integer})
+    assert shown("numbers", b"k", key) == "k"
+    assert shown("numbers", b"\x00\x00\x00\x07", value) == 7
+    with pytest.raises((ConfigError, ValueError), match="names no serde"):
+        decoders(builder.build(), {"default.key.serde": "nothing"})
+
+
+def test_who_else_gets_the_records_of_a_topic() -> None:
+    topology = program()
+    names = {type(node): node.name for part in topology.subtopologies for node in part.nodes}
+    assert SinkNode in names
+    beside = other_readers(topology, "orders", "positive")
+    assert "amounts" not in beside
+    assert "positive" not in beside
+    assert beside, "the sink of the copies, and the grouping"
+    assert any("by-kind" in name or "KEY-SELECT" in name for name in beside), beside
+    assert other_readers(topology, "unheard-of", "positive") == ()

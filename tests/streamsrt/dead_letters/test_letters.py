@@ -1,0 +1,191 @@
+"""Letters, marks and which letters are meant."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamsrt.dead_letters.letters import (
+    REPLAYED_HEADER,
+    Letter,
+    Mark,
+    Origin,
+    Outcome,
+    Outcomes,
+    Wanted,
+    mark_of,
+    read_records,
+)
+from streamsrt.operators.engine.handlers import (
+    DeadLetter,
+    ErrorContext,
+    ExceptionHandlers,
+    HandlerResponse,
+    dead_letter,
+    log_and_continue,
+    shortened,
+)
+from streamsrt.wire.records import Headers, decode_batches, encode_batch
+
+HANDLERS = ExceptionHandlers(
+    processing=log_and_continue, application_id="shop", dead_letter_topic="dlq", deserialization=log_and_continue
+)
+FAILED = ErrorContext(
+    topic="orders",
+    partition=1,
+    offset=17,
+    node="KSTREAM-MAPVALUES-0000000001",
+    timestamp=5_000,
+    source_key=b"k",
+    source_value=b"v",
+    source_headers=(("h", b"1"),),
+    source_timestamp=5_000,
+)
+
+
+def error_of(text: str) -> Exception:
+    try:
+        raise ValueError(text)
+    except ValueError as error:
+        return error
+
+
+def letter_of(context: ErrorContext = FAILED, response: str = "continue") -> DeadLetter:
+    handler = log_and_continue if response == "continue" else HANDLERS.production
+    (letter,) = HANDLERS.ask(handler, context, error_of("no such thing")).dead_letters
+    return letter
+
+
+def read(*letters: DeadLetter) -> list[Letter]:
+    found = [
+        each
+        for columns in decode_batches(
+            encode_batch(
+                [letter.key for letter in letters],
+                [letter.value for letter in letters],
+                [letter.timestamp for letter in letters],
+                headers=[letter.headers for letter in letters],
+            )
+        )
+        for each in read_records(3, columns)
+    ]
+    return [each for each in found if isinstance(each, Letter)]
+
+
+def test_a_letter_is_read_as_it_was_written() -> None:
+    (found,) = read(letter_of())
+    assert (found.position, found.key, found.value, found.timestamp) == ((3, 0), b"k", b"v", 5_000)
+    assert found.headers == (("h", b"1"),)
+    assert found.origin == Origin("orders", 1, 17)
+    assert found.error == "ValueError"
+    assert found.told["application.id"] == "shop"
+    assert found.told["node"] == "KSTREAM-MAPVALUES-0000000001"
+    assert __file__ in found.line
+    assert found.line.endswith("in error_of")
+    assert found.why_not_replayed() is None
+    assert found.replayed("dlq") == (("h", b"1"), (REPLAYED_HEADER, b"dlq-3@0"))
+
+
+def test_a_record_that_fails_again_says_how_often_it_was_replayed() -> None:
+    (first,) = read(letter_of())
+    again = ErrorContext(topic="orders", partition=1, offset=40, node="n", source_headers=first.replayed("dlq"))
+    (second,) = read(letter_of(again))
+    assert (first.replays, second.replays) == (0, 1)
+    assert second.headers == first.replayed("dlq")
+
+
+def test_a_letter_of_kafka_streams_has_less_to_say() -> None:
+    (found,) = read(dead_letter(FAILED, error_of("x"), "dlq"))
+    assert found.origin == Origin("orders", 1, 17)
+    assert found.why_not_replayed() is None
+    assert "application.id" not in found.told
+
+
+@pytest.mark.parametrize(
+    ("context", "response", "why"),
+    [
+        (ErrorContext(topic="", partition=-1, offset=-1, node="n", source_value=b"v"), "continue", "unknown"),
+        (ErrorContext(topic="t", partition=0, offset=4, node="n", is_held=True), "continue", "held back"),
+        (FAILED, "fail", "stopped at it"),
+    ],
+)
+def test_a_letter_that_must_not_be_replayed_says_why(context: ErrorContext, response: str, why: str) -> None:
+    (found,) = read(letter_of(context, response))
+    assert why in (found.why_not_replayed() or "")
+
+
+def test_that_the_application_stopped_is_a_reason_that_can_be_overruled() -> None:
+    (found,) = read(letter_of(FAILED, "fail"))
+    assert found.why_not_replayed(stopped_too=True) is None
+
+
+def test_what_was_left_out_can_not_be_replayed() -> None:
+    short = shortened(letter_of())
+    assert short is not None
+    (found,) = read(short)
+    assert "its value was left out" in (found.why_not_replayed(stopped_too=True) or "")
+    assert found.told["application.id"] == "shop", "it is still known whose letter it is"
+
+
+def test_a_refused_result_goes_to_its_own_topic() -> None:
+    refused = ErrorContext(topic="", partition=-1, offset=-1, node="", output_topic="out", source_value=b"v")
+    (found,) = read(letter_of(refused))
+    assert found.origin == Origin("out", -1, -1)
+    assert found.why_not_replayed() is None
+
+
+def as_record(mark: Mark) -> tuple[bytes, bytes, Headers]:
+    return mark.key, mark.value, mark.headers
+
+
+@given(st.lists(st.sets(st.integers(0, 40), min_size=1), max_size=6), st.sampled_from(Outcome))
+def test_marks_say_of_each_letter_what_was_done(sets: list[set[int]], outcome: Outcome) -> None:
+    written = [mark_of(outcome, found) for found in sets]
+    records = [as_record(mark) for mark in written]
+    marks = [
+        each
+        for key, value, headers in records
+        for columns in decode_batches(encode_batch([key], [value], [1], headers=[headers]))
+        for each in read_records(2, columns)
+        if not isinstance(each, Letter)
+    ]
+    outcomes = Outcomes(marks)
+    done = set().union(*sets)
+    for offset in range(42):
+        assert outcomes.of((2, offset)) == (outcome if offset in done else None)
+        assert outcomes.of((1, offset)) is None
+
+
+def test_a_mark_of_somebody_else_says_nothing() -> None:
+    batch = encode_batch([None], [b"?"], [1], headers=[(("__streamsrt.letters.mark", b"eaten"),)])
+    assert [each for columns in decode_batches(batch) for each in read_records(0, columns)] == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_meant"),
+    [
+        (Wanted(), True),
+        (Wanted(applications=frozenset({"shop"}), topics=frozenset({"orders", "x"})), True),
+        (Wanted(applications=frozenset({"other"})), False),
+        (Wanted(errors=frozenset({"ValueError"})), True),
+        (Wanted(errors=frozenset({"KeyError"})), False),
+        (Wanted(steps=frozenset({"KSTREAM-MAPVALUES-0000000001"})), True),
+        (Wanted(steps=frozenset({"KSTREAM-MAP-0000000001"})), False),
+        (Wanted(contains="such"), True),
+        (Wanted(contains="other"), False),
+        (Wanted(from_ms=5_000, before_ms=5_001), True),
+        (Wanted(from_ms=5_001), False),
+        (Wanted(before_ms=5_000), False),
+        (Wanted(positions=frozenset({(3, 0)})), True),
+        (Wanted(positions=frozenset({(0, 3)})), False),
+    ],
+)
+def test_which_letters_are_meant(wanted: Wanted, is_meant: bool) -> None:
+    (found,) = read(letter_of())
+    assert wanted.includes(found) is is_meant
+
+
+def test_the_response_is_that_of_the_handler() -> None:
+    (letter,) = HANDLERS.ask(log_and_continue, FAILED, error_of("x")).dead_letters
+    assert dict(letter.headers)["__streamsrt.letter.response"] == HandlerResponse.CONTINUE.value.encode()
