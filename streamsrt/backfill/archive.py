@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,6 +41,10 @@ from streamsrt.backfill.parquet_files import (
 )
 from streamsrt.backfill.plan import ArchiveFile, SourceRange
 from streamsrt.wire.records import Headers, RecordColumns
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
 
 BATCH_RECORDS = 4_000
 FILE_RECORDS = 100_000
@@ -84,7 +88,7 @@ def _describe(path: Path, times: TimesRead | None) -> tuple[int, ArchiveFile] | 
     )
 
 
-def _partition_of(path: Path, file: Any) -> int:
+def _partition_of(path: Path, file: ParquetFile) -> int:
     if PARTITION in file.schema_arrow.names:
         low, high = bounds(path, file, PARTITION)
         if low != high:
@@ -165,7 +169,7 @@ def _read_file(file: ArchiveFile, source: SourceRange) -> Iterator[RecordColumns
         )
 
 
-def batch_columns(batch: Any) -> RecordColumns:
+def batch_columns(batch: pyarrow.RecordBatch) -> RecordColumns:
     """The records of an Arrow batch in the order of offsets."""
     positions = numbers(batch.column(OFFSET))
     offsets: list[int] = positions.tolist()

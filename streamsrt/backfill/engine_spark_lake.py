@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -261,7 +261,7 @@ class OrderedTasks:
     task_ids: tuple[str, ...]
     topics: tuple[tuple[str, ...], ...]
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         set_up_worker(self.where)
         self._say_sorting()
         first = next((batch for batch in batches if batch.num_rows), None)
@@ -283,7 +283,7 @@ class OrderedTasks:
             task = self.task_ids[context.partitionId()]
             write_progress(directory, Progress(task=task, records=0, seconds=0.0, phase="sorting"))
 
-    def _run(self, index: int, batches: Iterator[Any]) -> TaskManifest:
+    def _run(self, index: int, batches: Iterator[pa.RecordBatch]) -> TaskManifest:
         directory, servers = Path(self.where.directory), self.where.bootstrap_servers
         task_id, topics = self.task_ids[index], self.topics[index]
         plan = load_plan(directory)
@@ -319,7 +319,7 @@ class _LakePartition:
         self._exact = exact
         self._next = 0 if source is None else source.start
 
-    def columns(self, rows: Any) -> RecordColumns:
+    def columns(self, rows: pa.RecordBatch) -> RecordColumns:
         """Rows as records. Raises ArchiveError where offsets come twice, or more rows than the plan has."""
         count = rows.num_rows
         self.missing -= count
@@ -344,7 +344,9 @@ class _LakePartition:
         )
 
 
-def _runs(batches: Iterator[Any], lakes: Sequence[_LakePartition]) -> Iterator[tuple[TopicPartition, RecordColumns]]:
+def _runs(
+    batches: Iterator[pa.RecordBatch], lakes: Sequence[_LakePartition]
+) -> Iterator[tuple[TopicPartition, RecordColumns]]:
     """The rows in runs of one source partition. Raises ArchiveError where they are not those of the plan."""
     for batch in batches:
         if not batch.num_rows:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from streamsrt.backfill.engine_local import failure_of
 from streamsrt.backfill.manifest import TaskManifest
@@ -21,6 +21,9 @@ from streamsrt.backfill.run_task import run_task
 from streamsrt.errors import StreamsError
 from streamsrt.runtime.tuning import tune_process
 from topology.spec.errors import TopologyError
+
+if TYPE_CHECKING:
+    import pyarrow
 
 ANSWER = "task string, failure string"
 
@@ -41,7 +44,7 @@ class DirectTasks:
     where: Where
     task_ids: tuple[str, ...]
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         set_up_worker(self.where)
         for batch in batches:
             for index in batch.column("id").to_pylist():
@@ -57,7 +60,7 @@ def set_up_worker(where: Where) -> None:
     tune_arrow()
 
 
-def answer(task_id: str, run: Callable[[], TaskManifest]) -> Any:
+def answer(task_id: str, run: Callable[[], TaskManifest]) -> pyarrow.RecordBatch:
     """Runs a task; its row for the driver."""
     import pyarrow as pa
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,10 @@ from streamsrt.backfill.parquet_files import (
 from streamsrt.backfill.plan import LakeFile, LakePlan
 from streamsrt.client.values import TopicPartition
 from streamsrt.wire.murmur2 import PartitionMemo
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
 
 _REQUIRED = (KEY, VALUE, TIMESTAMP)
 _SCAN_ROWS = 65_536
@@ -155,12 +159,12 @@ def _empty(root: Path) -> ArchiveError:
     return ArchiveError(f"lake {root} has no Parquet files with records: check the path")
 
 
-def _schema_of(path: Path) -> Any:
+def _schema_of(path: Path) -> pyarrow.Schema:
     with opened(path) as file:
         return file.schema_arrow
 
 
-def check_alike(path: Path, schema: Any, first: Path, expected: Any) -> None:
+def check_alike(path: Path, schema: pyarrow.Schema, first: Path, expected: pyarrow.Schema) -> None:
     """Raises ArchiveError where Spark, which goes by one file, would misread another one."""
     if set(schema.names) != set(expected.names):
         raise ArchiveError(f"{path} has other columns than {first}: write the files of a lake alike")
@@ -172,7 +176,7 @@ def check_alike(path: Path, schema: Any, first: Path, expected: Any) -> None:
             )
 
 
-def check_for_spark(path: Path, file: Any) -> None:
+def check_for_spark(path: Path, file: ParquetFile) -> None:
     """Raises ArchiveError for what pyarrow reads and Spark does not, also in a column that nobody uses."""
     import pyarrow as pa
 
@@ -204,7 +208,7 @@ def order_of(lake: Lake, path: Path, names: set[str]) -> str:
 
 
 def _scan(
-    path: Path, file: Any, order: str, folder: int | None, *, partitioned: bool, partitions: int
+    path: Path, file: ParquetFile, order: str, folder: int | None, *, partitioned: bool, partitions: int
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
     """The partition and the position of each row."""
     import pyarrow as pa

@@ -14,12 +14,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from streamsrt.backfill.errors import ArchiveError, BackfillError
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
 
 OFFSET, PARTITION, TIMESTAMP, KEY, VALUE, HEADERS = "offset", "partition", "timestamp", "key", "value", "headers"
 HEADERS_TYPE = "list<struct<key: string, value: binary>>"
@@ -28,7 +33,7 @@ _PER_MS = {"us": 1_000, "ns": 1_000_000}
 _FINER = {"us": "microseconds", "ns": "nanoseconds"}
 
 
-def parquet() -> Any:
+def parquet() -> ModuleType:
     """``pyarrow.parquet``. Raises BackfillError where it is not installed."""
     try:
         import pyarrow.parquet
@@ -36,7 +41,8 @@ def parquet() -> Any:
         raise BackfillError(
             "Parquet files need pyarrow, which is not installed: pip install 'streamsrt[backfill]'"
         ) from None
-    return pyarrow.parquet
+    module: ModuleType = pyarrow.parquet
+    return module
 
 
 def tune_arrow() -> None:
@@ -80,7 +86,7 @@ def check_size(path: Path, planned_bytes: int) -> None:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def opened(path: Path) -> Iterator[ParquetFile]:
     """The file as ``pyarrow.parquet.ParquetFile``. Raises ArchiveError for whatever goes wrong with it meanwhile."""
     pq = parquet()
     try:
@@ -96,7 +102,7 @@ def opened(path: Path) -> Iterator[Any]:
 # -------------------------------------------------------------------------------------------------------------- columns
 
 
-def check_columns(path: Path, file: Any, wanted: Collection[str]) -> None:
+def check_columns(path: Path, file: ParquetFile, wanted: Collection[str]) -> None:
     """Raises ArchiveError where a column is missing, or is not what a column of that name holds."""
     schema = file.schema_arrow
     missing = sorted(set(wanted) - set(schema.names))
@@ -110,7 +116,7 @@ def check_columns(path: Path, file: Any, wanted: Collection[str]) -> None:
             raise ArchiveError(f"{path}: column {name} is {schema.field(name).type}; {wrong}")
 
 
-def _wrong_type(name: str, kind: Any) -> str | None:
+def _wrong_type(name: str, kind: pyarrow.DataType) -> str | None:
     """What a column should be that is not; None where it is fine."""
     import pyarrow as pa
 
@@ -127,7 +133,7 @@ def _wrong_type(name: str, kind: Any) -> str | None:
     return None
 
 
-def _is_bytes(kind: Any) -> bool:
+def _is_bytes(kind: pyarrow.DataType) -> bool:
     import pyarrow as pa
 
     is_one = pa.types
@@ -143,13 +149,13 @@ def _is_bytes(kind: Any) -> bool:
     )
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(kind: pyarrow.DataType) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _is_headers(kind: Any) -> bool:
+def _is_headers(kind: pyarrow.DataType) -> bool:
     import pyarrow as pa
 
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
@@ -158,7 +164,7 @@ def _is_headers(kind: Any) -> bool:
     return fields.keys() == {"key", "value"} and _is_text(fields["key"]) and _is_bytes(fields["value"])
 
 
-def bounds(path: Path, file: Any, column: str) -> tuple[int, int]:
+def bounds(path: Path, file: ParquetFile, column: str) -> tuple[int, int]:
     """The lowest and the highest value of a column of integers, from the statistics where they are there. Raises
     ArchiveError where a row has none, or a negative one."""
     import pyarrow.compute as pc
@@ -180,7 +186,7 @@ def bounds(path: Path, file: Any, column: str) -> tuple[int, int]:
     return low, high
 
 
-def check_no_nulls(path: Path, file: Any, column: str) -> None:
+def check_no_nulls(path: Path, file: ParquetFile, column: str) -> None:
     """Raises ArchiveError where rows have no value in a column."""
     index = _leaf(file, column)
     groups = [file.metadata.row_group(i).column(index).statistics for i in range(file.metadata.num_row_groups)]
@@ -199,18 +205,18 @@ def _nulls(path: Path, column: str, count: int) -> ArchiveError:
     )
 
 
-def _leaf(file: Any, column: str) -> int:
+def _leaf(file: ParquetFile, column: str) -> int:
     """Where a column that is not nested stands in the footer."""
     schema = file.metadata.schema
     return next(index for index in range(len(schema)) if schema.column(index).path == column)
 
 
-def is_int96(file: Any, column: str) -> bool:
+def is_int96(file: ParquetFile, column: str) -> bool:
     """Whether a time is written as old versions of Spark, Hive and Impala did."""
     return bool(file.metadata.schema.column(_leaf(file, column)).physical_type == "INT96")
 
 
-def key_bytes(column: Any) -> list[bytes | None]:
+def key_bytes(column: pyarrow.Array) -> list[bytes | None]:
     """An Arrow array of keys or values as bytes."""
     import pyarrow as pa
 
@@ -230,7 +236,7 @@ class TimesRead:
         self._files = 0
         self._finer: set[str] = set()
 
-    def add(self, kind: Any) -> None:
+    def add(self, kind: pyarrow.DataType) -> None:
         """Another file, whose times are of this Arrow type."""
         import pyarrow as pa
 
@@ -255,7 +261,7 @@ class TimesRead:
             )
 
 
-def numbers(column: Any) -> npt.NDArray[np.int64]:
+def numbers(column: pyarrow.Array) -> npt.NDArray[np.int64]:
     """An Arrow array of integers or times, none of which is null, as it is counted."""
     import pyarrow as pa
 
@@ -265,7 +271,7 @@ def numbers(column: Any) -> npt.NDArray[np.int64]:
     )
 
 
-def milliseconds(times: Any) -> list[int]:
+def milliseconds(times: pyarrow.Array) -> list[int]:
     """An Arrow array of timestamps, or of integers that are milliseconds already, as milliseconds since 1970 in UTC."""
     import pyarrow as pa
 

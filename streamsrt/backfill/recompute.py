@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import repeat
 from pathlib import Path
-from typing import Any
 
 from streamsrt.backfill.manifest import TaskManifest, digest_text
 from streamsrt.backfill.plan import Plan, TaskPlan
@@ -68,7 +67,7 @@ def _compare(directory: Path, first: TaskManifest, again: TaskManifest) -> None:
         )
 
 
-def _content(directory: Path, manifest: TaskManifest, *, last_only: bool) -> dict[str, Any]:
+def _content(directory: Path, manifest: TaskManifest, *, last_only: bool) -> dict[str, object]:
     digest = _digest_of_last if last_only else _digest
     return {
         "records read": manifest.reads,

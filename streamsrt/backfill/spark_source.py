@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
@@ -33,6 +33,7 @@ from streamsrt.backfill.state_reading import COLUMNS, Positions, StateFiles, Sta
 from streamsrt.errors import ConfigError
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
@@ -87,7 +88,7 @@ class StateReader(DataSourceReader):
             found = [each for each in source.partitions() if wanted is None or each == wanted]
         return [PartitionOfState(each, positions) for each in found]
 
-    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+    def read(self, partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow as pa
 
         if not isinstance(partition, PartitionOfState):
@@ -100,8 +101,8 @@ class StateReader(DataSourceReader):
         ):
             store = source.store
             types = {"key": kinds[store.key_kind], "value": kinds[store.value_kind], "partition": pa.int32()}
-            key: Any = self._options.key
-            if key is not None and store.key_kind == "bytes":
+            key: str | bytes | None = self._options.key
+            if isinstance(key, str) and store.key_kind == "bytes":
                 key = key.encode()
             rows = iter(row for row in snapshot.rows if key is None or row.key == key)
             while chunk := list(islice(rows, _ROWS)):

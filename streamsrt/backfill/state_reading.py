@@ -18,12 +18,12 @@ from __future__ import annotations
 import fcntl
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from struct import Struct
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol
 
 import orjson
 
@@ -47,6 +47,10 @@ from topology.graph.topology import Topology
 from topology.spec.codecs import ProgramSerde
 from topology.spec.windows import Windowed
 
+if TYPE_CHECKING:
+    import pyarrow
+    from pyarrow.parquet import ParquetWriter
+
 _TIME = Struct(">q")
 _FILE_ROWS = 100_000
 _WRITE_RECORDS = 100_000
@@ -63,8 +67,8 @@ class StateRow(NamedTuple):
     ``window_end`` of sessions is included. A version is valid from ``timestamp`` to ``valid_to``, None: still.
     """
 
-    key: Any
-    value: Any
+    key: str | bytes
+    value: str | bytes | _OfWindow | None
     timestamp: int | None
     window_start: int | None
     window_end: int | None
@@ -96,7 +100,7 @@ class StoreSource(Protocol):
     def partitions(self) -> list[int]:
         """The partitions that are there."""
 
-    def snapshot(self, partition: int) -> Any:
+    def snapshot(self, partition: int) -> AbstractContextManager[Snapshot]:
         """A context with the :class:`Snapshot` of one partition, which is read in the context."""
 
 
@@ -131,7 +135,7 @@ class StoreReading:
             return self.spec.source_topic
         return internal_topic_name(self.application_id, self.spec.changelog_name)
 
-    def rows(self, store: Any, partition: int) -> Iterator[StateRow]:
+    def rows(self, store: Any, partition: int) -> Iterator[StateRow]:  # files have only what is read of a BytesStore
         """The rows of a byte store. Raises DeserializationError."""
         for stored in functions_of(self.spec).rows(self.spec, lay_out(self.spec, store)):
             try:
@@ -160,12 +164,12 @@ class StoreReading:
 class _OfWindow(NamedTuple):
     """A key that has a window in it, as the column shows it."""
 
-    key: Any
+    key: str
     start_ms: int
     end_ms: int
 
 
-def _never(*_: Any) -> Any:
+def _never(_: object) -> NoReturn:
     raise AssertionError("rows are read as bytes")
 
 
@@ -177,14 +181,14 @@ def _with_store(topology: Topology, store: str) -> Subtopology | None:
     return next((each for each in _all(topology) if any(spec.name == store for spec in each.stores)), None)
 
 
-def _column(serde: ProgramSerde | None) -> tuple[ColumnKind, Callable[[bytes], Any]]:
+def _column(serde: ProgramSerde | None) -> tuple[ColumnKind, Callable[[bytes], str | bytes | _OfWindow]]:
     if serde is None or serde.name == "bytes":
         return "bytes", bytes
     if serde.name == "string":
         return "text", serde.deserialize
     deserialize = serde.deserialize
 
-    def read(raw: bytes) -> Any:
+    def read(raw: bytes) -> str | _OfWindow:
         found = deserialize(raw)
         if isinstance(found, Windowed):
             return _OfWindow(_text(found.key), found.start_ms, found.end_ms)
@@ -193,11 +197,11 @@ def _column(serde: ProgramSerde | None) -> tuple[ColumnKind, Callable[[bytes], A
     return "text", read
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else _json(value)
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
@@ -371,21 +375,21 @@ class Exported:
 
 def export_parquet(source: StoreSource, folder: Path) -> list[Exported]:
     """Writes a store as Parquet files, one for each partition, whose metadata says the position."""
-    import pyarrow as pa
-
     pq = parquet()
     folder.mkdir(parents=True, exist_ok=True)
     done = []
     for partition in source.partitions():
         with source.snapshot(partition) as snapshot:
-            schema = _schema(pa, source.store, snapshot.positions)
+            schema = _schema(source.store, snapshot.positions)
             path = folder / f"partition-{partition}.parquet"
             with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-                done.append(Exported(partition, _write(pa, writer, schema, snapshot.rows), snapshot.positions))
+                done.append(Exported(partition, _write(writer, schema, snapshot.rows), snapshot.positions))
     return done
 
 
-def _schema(pa: Any, store: StoreReading, positions: Positions) -> Any:
+def _schema(store: StoreReading, positions: Positions) -> pyarrow.Schema:
+    import pyarrow as pa
+
     kinds = {"text": pa.string(), "bytes": pa.binary()}
     types = {"key": kinds[store.key_kind], "value": kinds[store.value_kind], "partition": pa.int32()}
     said: dict[str, dict[str, int]] = {}
@@ -395,20 +399,22 @@ def _schema(pa: Any, store: StoreReading, positions: Positions) -> Any:
     return pa.schema(fields, metadata={POSITION_KEY: orjson.dumps(said)})
 
 
-def _write(pa: Any, writer: Any, schema: Any, rows: Iterator[StateRow]) -> int:
+def _write(writer: ParquetWriter, schema: pyarrow.Schema, rows: Iterator[StateRow]) -> int:
     total, chunk = 0, []
     for row in rows:
         chunk.append(row)
         if len(chunk) == _FILE_ROWS:
-            writer.write_table(_table(pa, schema, chunk))
+            writer.write_table(_table(schema, chunk))
             total += len(chunk)
             chunk = []
-    writer.write_table(_table(pa, schema, chunk))
+    writer.write_table(_table(schema, chunk))
     return total + len(chunk)
 
 
-def _table(pa: Any, schema: Any, rows: list[StateRow]) -> Any:
-    columns: list[tuple[Any, ...]] = list(zip(*rows, strict=True)) if rows else [() for _ in schema.names]
+def _table(schema: pyarrow.Schema, rows: list[StateRow]) -> pyarrow.Table:
+    import pyarrow as pa
+
+    columns: list[tuple[object, ...]] = list(zip(*rows, strict=True)) if rows else [() for _ in schema.names]
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
     )

@@ -55,7 +55,7 @@ def key_of(spec: StoreSpec, text: str) -> Any:
         raise UserError(f"{text!r} is no key of store {spec.name!r}: its keys are of serde {name!r}") from None
 
 
-def row_json(key: Any, value: Any) -> dict[str, Any]:
+def row_json(key: object, value: object) -> dict[str, Any]:
     """One row: the key (with its window), the value, and its timestamp where there is one."""
     row: dict[str, Any] = {}
     if isinstance(key, Windowed):
@@ -71,12 +71,12 @@ def row_json(key: Any, value: Any) -> dict[str, Any]:
     return row
 
 
-def to_json(value: Any) -> bytes:
+def to_json(value: object) -> bytes:
     """JSON, with what it does not know as text: bytes as UTF-8, or as hexadecimal digits behind ``0x``."""
     return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, bytes):
         try:
             return value.decode()

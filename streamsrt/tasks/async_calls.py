@@ -13,7 +13,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 from streamsrt.operators.engine.environment import Outcome
 from topology.graph.operations import MapAsync
@@ -33,11 +32,11 @@ class AsyncCalls:
         self._op = op
         self._tell = tell
         self._loop = _event_loop()
-        self._waiting: deque[tuple[int, tuple[Any, ...]]] = deque()
+        self._waiting: deque[tuple[int, tuple[object, ...]]] = deque()
         self._workers: set[asyncio.Task[None]] = set()
         self._is_over = False
 
-    def begin(self, first: int, arguments: Sequence[tuple[Any, ...]]) -> None:
+    def begin(self, first: int, arguments: Sequence[tuple[object, ...]]) -> None:
         """Calls the function with each of the arguments; they are numbered from ``first`` on. Returns at once."""
         self._loop.call_soon_threadsafe(self._add, first, arguments)
 
@@ -45,7 +44,7 @@ class AsyncCalls:
         """Ends what is under way and forgets what waits: none of it is told."""
         self._loop.call_soon_threadsafe(self._cancel)
 
-    def _add(self, first: int, arguments: Sequence[tuple[Any, ...]]) -> None:
+    def _add(self, first: int, arguments: Sequence[tuple[object, ...]]) -> None:
         self._waiting.extend(enumerate(arguments, first))
         for _ in range(min(self._op.concurrency - len(self._workers), len(arguments))):
             self._workers.add(self._loop.create_task(self._work()))
@@ -84,7 +83,7 @@ class AsyncCalls:
                 self._tell(Outcome(number, value, None))
 
 
-async def _call(op: MapAsync, arguments: tuple[Any, ...]) -> Any:
+async def _call(op: MapAsync, arguments: tuple[object, ...]) -> object:
     timeout_s = None if op.timeout_ms is None else op.timeout_ms / 1000
     for attempt in range(op.retries + 1):
         try:

@@ -38,7 +38,7 @@ from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import RowFormat
 from streamsrt.state.directory import StateDirectory
-from streamsrt.state.kinds import Cache, View, cache_over, store_access, stored_view
+from streamsrt.state.kinds import Cache, LaidOut, UserStore, View, cache_over, store_access, stored_view
 from streamsrt.state.passing_directory import PassingDirectory
 from streamsrt.state.store import StoreClosedError
 from streamsrt.tasks.task import TaskConfig
@@ -69,7 +69,7 @@ class _Part:
 class ReadOnlyStore:
     """A global store as the processors of tasks see it."""
 
-    def __init__(self, access: Any) -> None:
+    def __init__(self, access: UserStore) -> None:
         self._access = access
 
     def __getattr__(self, name: str) -> Any:
@@ -91,7 +91,7 @@ class GlobalState:
         subtopologies: Iterable[Subtopology],
         *,
         application_id: str,
-        stores: Mapping[str, Any],
+        stores: Mapping[str, LaidOut],
         config: TaskConfig,
         now_ms: int = 0,
         task_dir: Callable[[], Path] | None = None,
@@ -176,7 +176,7 @@ class GlobalState:
 def _part(
     subtopology: Subtopology,
     application_id: str,
-    stores: Mapping[str, Any],
+    stores: Mapping[str, LaidOut],
     config: TaskConfig,
     now_ms: int,
     task_dir: Callable[[], Path],
@@ -211,7 +211,7 @@ def _part(
     return _Part(subtopology, spec, plan, cache, runner)
 
 
-def _nowhere(topic: str, *_: Any) -> None:
+def _nowhere(topic: str, *_: object) -> None:
     raise StateError(f"a global store writes to no topic, but something was written to {topic!r}")
 
 
@@ -257,7 +257,7 @@ class GlobalConsumer:
         self._written_at_ms = 0
         self._changed = False
 
-    def _open(self, spec: StoreSpec) -> Any:
+    def _open(self, spec: StoreSpec) -> LaidOut:
         try:
             store = self._directory.open_store(spec, self._replica)
             # A damaged file may show itself only when it is read.
@@ -268,7 +268,7 @@ class GlobalConsumer:
             self._directory.wipe(spec.name, self._replica)
             return self._directory.open_store(spec, self._replica)
 
-    def open_stores(self) -> Iterator[tuple[StoreSpec, Any, Cache]]:
+    def open_stores(self) -> Iterator[tuple[StoreSpec, LaidOut, Cache]]:
         """Each store with its cache."""
         for name, spec in self.state.specs.items():
             yield spec, self._stores[name], self.state.store(name)[1]

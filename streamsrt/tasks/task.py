@@ -30,7 +30,8 @@ from streamsrt.operators.engine.plan import Plan, StreamTime, stores_behind_cach
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.operators.runner import Runner
 from streamsrt.state.cache import RowFormat
-from streamsrt.state.kinds import Cache, cache_over, suppression_buffers
+from streamsrt.state.columns import Headers
+from streamsrt.state.kinds import Cache, LaidOut, cache_over, suppression_buffers
 from streamsrt.state.passing_directory import PassingDirectory
 from streamsrt.tasks.async_calls import AsyncCalls
 from streamsrt.tasks.input.offset_metadata import full_names, parse_mark, parse_partition_metadata, partition_metadata
@@ -40,6 +41,7 @@ from streamsrt.tasks.task_meter import task_meter
 from streamsrt.wire.records import RecordColumns
 from topology.graph.nodes import ProcessorNode, SourceNode, StoreSpec, Subtopology
 from topology.spec.codecs import ProgramSerde
+from topology.spec.functions import TimestampExtractor
 from topology.spec.timestamps import timestamp_extractor
 
 _MEASURED_RECORDS = 8
@@ -73,7 +75,7 @@ class TaskConfig:
     handles_global_processing: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     given_settings: Mapping[str, Any] = field(default_factory=dict)
-    default_timestamp_extractor: Callable[[Any, int], int] | None = None
+    default_timestamp_extractor: TimestampExtractor | None = None
     generate: bool = True
     outer_join_emit_interval_ms: int = 0
     recording_level: RecordingLevel = "INFO"
@@ -109,9 +111,9 @@ class ExtractedRecord(NamedTuple):
     partition: int
     offset: int
     timestamp: int
-    key: Any
-    value: Any
-    headers: Any
+    key: object
+    value: object
+    headers: Headers
     system_time_ms: int
 
 
@@ -135,7 +137,7 @@ class Task:
         partition: int,
         *,
         application_id: str,
-        stores: Mapping[str, Any],
+        stores: Mapping[str, LaidOut],
         collector: Collector,
         config: TaskConfig,
         partitions_of_topic: Callable[[str], int],
@@ -212,7 +214,7 @@ class Task:
         row_format = RowFormat(serde.serialize, serde.deserialize, timestamped=spec.timestamped and not spec.plain_rows)
         return cache_over(spec, self._store(spec), row_format)
 
-    def _store(self, spec: StoreSpec) -> Any:
+    def _store(self, spec: StoreSpec) -> LaidOut:
         try:
             store = self._stores[spec.name]
         except KeyError:
@@ -262,7 +264,7 @@ class Task:
     def _extracted(
         self,
         source: SourceNode,
-        extractor: Callable[[Any, int], int],
+        extractor: TimestampExtractor,
         topic: str,
         partition: int,
         columns: RecordColumns,

@@ -22,12 +22,13 @@ from streamsrt.config import StreamsConfig, below
 from streamsrt.errors import ConfigError, UserError
 from streamsrt.operators.engine.user_metrics import UserMetrics
 from streamsrt.state.cache import RowFormat
+from streamsrt.state.columns import Headers
 from streamsrt.state.kinds import cache_over, lay_out, make_store, store_access
 from streamsrt.state.passing_directory import PassingDirectory
 from topology.build.materialize import added_store
+from topology.spec.codecs import ProgramSerde
 from topology.spec.functions import check_schedule
 from topology.spec.processor import PunctuationType, Record, RecordMetadata
-from topology.spec.serdes import Serde
 from topology.spec.stores import Store
 from topology.spec.windows import Duration, Time, to_epoch_ms
 
@@ -58,7 +59,7 @@ class CapturedPunctuator:
         self.cancelled = True
 
 
-def _given(serde: Serde[Any] | None, setting: str) -> Serde[Any]:
+def _given(serde: ProgramSerde | None, setting: str) -> ProgramSerde:
     if serde is None:
         raise ConfigError(f"{setting} is not set: MockProcessorContext(config={{{setting!r}: ...}})")
     return serde
@@ -119,11 +120,11 @@ class MockProcessorContext:
         return self._passing_directory() if self._state_dir is None else self._state_dir
 
     @property
-    def key_serde(self) -> Serde[Any]:
+    def key_serde(self) -> ProgramSerde:
         return _given(self.config.default_key_serde, "default.key.serde")
 
     @property
-    def value_serde(self) -> Serde[Any]:
+    def value_serde(self) -> ProgramSerde:
         return _given(self.config.default_value_serde, "default.value.serde")
 
     def app_configs(self) -> Mapping[str, Any]:
@@ -197,7 +198,7 @@ class MockProcessorContext:
         self._stores[spec.name] = store_access(spec, cache, spec.key_serde, self._now, None, timestamped=True)
         return self._stores[spec.name]
 
-    def _now(self) -> tuple[int, Any, int]:
+    def _now(self) -> tuple[int, Headers, int]:
         self._sequence += 1
         return self.record_timestamp, (), self._sequence
 

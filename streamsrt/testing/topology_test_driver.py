@@ -33,7 +33,7 @@ from streamsrt.state.access import (
     VersionedAccess,
     WindowAccess,
 )
-from streamsrt.state.kinds import Cache, lay_out, make_store, store_access
+from streamsrt.state.kinds import Cache, LaidOut, lay_out, make_store, store_access
 from streamsrt.tasks.global_state import GlobalState
 from streamsrt.tasks.output.placement import check_partitions, picked, spread
 from streamsrt.tasks.output.record_collector import Keys
@@ -42,6 +42,7 @@ from streamsrt.wire.murmur2 import partition_for_key
 from streamsrt.wire.records import Headers, RecordColumns
 from topology.graph.nodes import StoreSpec, Subtopology, internal_topic_name
 from topology.graph.topology import Topology
+from topology.spec.codecs import ProgramSerde
 from topology.spec.serdes import Serde
 
 K = TypeVar("K")
@@ -515,7 +516,7 @@ class TopologyTestDriver:
 
     # ------------------------------------------------------------------------------------------------- state
 
-    def _store(self, name: str, partition: int = 0) -> tuple[StoreSpec, Cache, Serde[Any]]:
+    def _store(self, name: str, partition: int = 0) -> tuple[StoreSpec, Cache, ProgramSerde]:
         if name in self._globals.specs:
             return self._globals.store(name)
         for task in self._tasks:
@@ -565,7 +566,7 @@ class TopologyTestDriver:
             )
         return access
 
-    def _outside(self) -> tuple[int, Any, int]:
+    def _outside(self) -> tuple[int, Headers, int]:
         return self._now_ms, (), 0
 
     def counters(self) -> dict[str, int]:
@@ -614,5 +615,5 @@ def _without_generation(config: TaskConfig) -> TaskConfig:
     return replace(config, generate=False)
 
 
-def _memory_store(spec: StoreSpec) -> Any:
+def _memory_store(spec: StoreSpec) -> LaidOut:
     return lay_out(spec, make_store(spec))

@@ -137,7 +137,7 @@ class Walk:
                 self.text(f.element, f"{path}[{i}]", nullable=False)
 
 
-def check_struct(plan: Plan, struct: Struct, value: Any, path: str) -> None:
+def check_struct(plan: Plan, struct: Struct, value: object, path: str) -> None:
     prefix = path + "." if path else ""
     for f in [*plan.fields(struct), *plan.tagged(struct)]:
         where = f"{prefix}{f.attribute}"
@@ -162,7 +162,7 @@ def check_value(plan: Plan, f: Field, value: Any, path: str) -> None:
         check_element(plan, f, element, f"{path}[{i}]")
 
 
-def check_element(plan: Plan, f: Field, value: Any, path: str) -> None:
+def check_element(plan: Plan, f: Field, value: object, path: str) -> None:
     kind = f.element
     if kind in plan.schema.structs:
         check_struct(plan, plan.schema.structs[kind], value, path)
@@ -170,7 +170,7 @@ def check_element(plan: Plan, f: Field, value: Any, path: str) -> None:
         raise Fault(f"{path}: {kind} expected, got {value!r:.100}")
 
 
-def fits(plan: Plan, kind: str, value: Any) -> bool:
+def fits(plan: Plan, kind: str, value: object) -> bool:
     if kind == "uuid":
         return isinstance(value, bytes | bytearray | memoryview) and len(value) == 16
     if kind in FORMATS:

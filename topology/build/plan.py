@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from topology.graph.nodes import Side, StoreSpec
 from topology.graph.operations import Function, Operation
 from topology.graph.store_kinds import store_traits
-from topology.spec.codecs import AnySerde, Serde
+from topology.spec.codecs import AnySerde, ProgramSerde
 from topology.spec.errors import CallSite
 
 
@@ -32,12 +32,12 @@ class PlannedSerde:
     serde: AnySerde = None
     changed_by: str | None = None
     assumed: AnySerde = None
-    wrap: Callable[[Serde[Any]], Serde[Any]] | None = None
+    wrap: Callable[[ProgramSerde], ProgramSerde] | None = None
 
     def or_given(self, serde: AnySerde) -> PlannedSerde:
         return self if serde is None else PlannedSerde(serde)
 
-    def wrapped(self, wrap: Callable[[Serde[Any]], Serde[Any]]) -> PlannedSerde:
+    def wrapped(self, wrap: Callable[[ProgramSerde], ProgramSerde]) -> PlannedSerde:
         """What is known of the serde that ``wrap`` makes of this one."""
         if self.serde is not None:
             return PlannedSerde(wrap(self.serde))

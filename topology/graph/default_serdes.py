@@ -19,12 +19,12 @@ from topology.graph.nodes import (
     StoreSpec,
     Subtopology,
 )
-from topology.spec.codecs import AnySerde, Serde, bytes_
+from topology.spec.codecs import AnySerde, ProgramSerde, bytes_
 from topology.spec.errors import MissingSerdeError
 
 SerdeOwner = TypeVar("SerdeOwner", bound=SourceNode | SinkNode | StoreSpec)
 SIDES: tuple[Side, ...] = ("key", "value", "other_value")
-Chosen = dict[tuple[bool, str, str], Serde[Any]]
+Chosen = dict[tuple[bool, str, str], ProgramSerde]
 """By whether a store has it, the name of the store or node, and the side."""
 
 
@@ -65,7 +65,7 @@ def _with_own_serdes(node: ProcessorNode, chosen: Chosen) -> ProcessorNode:
     return replace(node, operation=replace(node.operation, **known)) if known else node
 
 
-def _serde(missing: OpenSerde, default: AnySerde) -> Serde[Any]:
+def _serde(missing: OpenSerde, default: AnySerde) -> ProgramSerde:
     serde = default or missing.assumed or (bytes_ if missing.changed_by is None else None)
     if serde is None:
         what = "store" if missing.of_store else "step"

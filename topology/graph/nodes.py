@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from topology.graph.operations import Function, Operation
-from topology.spec.codecs import AnySerde, Serde
+from topology.spec.codecs import AnySerde, ProgramSerde
 from topology.spec.errors import CallSite
 
 Side: TypeAlias = Literal["key", "value", "other_value"]
@@ -216,5 +216,5 @@ class OpenSerde:
     side: Side
     changed_by: str | None = None
     assumed: AnySerde = None
-    wrap: Callable[[Serde[Any]], Serde[Any]] | None = None
+    wrap: Callable[[ProgramSerde], ProgramSerde] | None = None
     site: CallSite | None = None

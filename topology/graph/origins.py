@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -30,10 +30,10 @@ from types import (
     MethodWrapperType,
     ModuleType,
 )
-from typing import Any
 from uuid import UUID
 
 from topology.graph.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from topology.graph.operations import Operation
 from topology.graph.operations.basic import Branch
 from topology.graph.operations.traits import changes_key
 from topology.graph.topology import Topology
@@ -87,7 +87,7 @@ class _Ways:
                 if isinstance(node, SinkNode) and node.repartition and node.topic is not None:
                     self.writers.setdefault(node.topic, []).append(node)
 
-    def of(self, nodes: list[Any], filled_by: tuple[str, ...]) -> Origin:
+    def of(self, nodes: Sequence[Node], filled_by: tuple[str, ...]) -> Origin:
         topics: set[str] = set()
         keyed_by: set[str] = set()
         functions: set[str] = set()
@@ -116,7 +116,7 @@ class _Ways:
             self._codes[node.name, branches] = code_of(node.operation, branches)
         return self._codes[node.name, branches]
 
-    def _above(self, nodes: list[Any]) -> Iterator[Node]:
+    def _above(self, nodes: Sequence[Node]) -> Iterator[Node]:
         """These nodes and all that feeds them."""
         waiting, seen = list(nodes), {node.name for node in nodes}
         while waiting:
@@ -132,7 +132,7 @@ class _Ways:
             waiting += fresh
 
 
-def code_of(operation: Any, branches: Set[str]) -> str:
+def code_of(operation: Operation, branches: Set[str]) -> str:
     """A digest of an operation's kind and functions. ``branches``: of a split, those that are on the way."""
     assert is_dataclass(operation)
     values = [getattr(operation, field.name) for field in fields(operation)]
@@ -142,11 +142,11 @@ def code_of(operation: Any, branches: Set[str]) -> str:
     return _digest([type(operation).__name__, *(_code(value) for value in values if callable(value))])
 
 
-def _digest(value: Any) -> str:
+def _digest(value: object) -> str:
     return sha256(repr(value).encode()).hexdigest()[:_DIGITS]
 
 
-def _code(value: Any, depth: int = 0) -> Any:
+def _code(value: object, depth: int = 0) -> object:
     """What a function does, as far as its code and what it has captured say it: the same in every process."""
     if isinstance(value, _PLAIN):
         return value
@@ -155,12 +155,12 @@ def _code(value: Any, depth: int = 0) -> Any:
     return _parts(value, depth + 1)
 
 
-def _all(values: Iterable[Any], depth: int) -> list[Any]:
+def _all(values: Iterable[object], depth: int) -> list[object]:
     return [_code(each, depth) for each in values]
 
 
 @singledispatch
-def _parts(value: Any, depth: int) -> Any:
+def _parts(value: object, depth: int) -> object:
     """What a value consists of, without addresses and without the order of a set, which differ between processes."""
     if isinstance(value, type):
         return value.__qualname__
@@ -174,13 +174,13 @@ def _parts(value: Any, depth: int) -> Any:
 
 
 @_parts.register
-def _(value: FunctionType, depth: int) -> Any:
+def _(value: FunctionType, depth: int) -> object:
     captured = (*(value.__defaults__ or ()), *(_held(cell) for cell in value.__closure__ or ()))
     keywords = sorted((value.__kwdefaults__ or {}).items())
     return _code(value.__code__, depth), _all(captured, depth), _all(keywords, depth)
 
 
-def _held(cell: CellType) -> Any:
+def _held(cell: CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:
@@ -193,66 +193,66 @@ class _Unbound:
 
 
 @_parts.register
-def _(value: CodeType, depth: int) -> Any:
+def _(value: CodeType, depth: int) -> object:
     return value.co_code, value.co_names, _all(value.co_consts, depth)
 
 
 @_parts.register
-def _(value: MethodType, depth: int) -> Any:
+def _(value: MethodType, depth: int) -> object:
     return _code(value.__func__, depth), _code(value.__self__, depth)
 
 
 @_parts.register(BuiltinMethodType)
 @_parts.register(MethodWrapperType)
-def _(value: Any, depth: int) -> Any:
+def _(value: BuiltinMethodType | MethodWrapperType, depth: int) -> object:
     # A method of a value, as ``wanted.__contains__``; that of a module has the module here.
     owner = getattr(value, "__self__", None)
     return value.__qualname__, owner.__name__ if isinstance(owner, ModuleType) else _code(owner, depth)
 
 
 @_parts.register
-def _(value: partial, depth: int) -> Any:  # type: ignore[type-arg]
+def _(value: partial, depth: int) -> object:  # type: ignore[type-arg]
     return _code(value.func, depth), _all(value.args, depth), _all(sorted(value.keywords.items()), depth)
 
 
 @_parts.register(itemgetter)
 @_parts.register(attrgetter)
 @_parts.register(methodcaller)
-def _(value: Any, depth: int) -> Any:
+def _(value: object, depth: int) -> object:
     return _all(value.__reduce__(), depth)
 
 
 @_parts.register(tuple)
 @_parts.register(list)
-def _(value: Iterable[Any], depth: int) -> Any:
+def _(value: Iterable[object], depth: int) -> object:
     return _all(value, depth)
 
 
 @_parts.register(set)
 @_parts.register(frozenset)
-def _(value: Iterable[Any], depth: int) -> Any:
+def _(value: Iterable[object], depth: int) -> object:
     # Of a copy: threads that run may change it, as a mapping below.
     return "set", sorted(map(repr, _all(list(value), depth)))
 
 
 @_parts.register(dict)
 @_parts.register(MappingProxyType)
-def _(value: Mapping[Any, Any], depth: int) -> Any:
+def _(value: Mapping[object, object], depth: int) -> object:
     return "dict", [(_code(key, depth), _code(item, depth)) for key, item in list(value.items())]
 
 
 @_parts.register
-def _(value: Enum, _depth: int) -> Any:
+def _(value: Enum, _depth: int) -> object:
     return type(value).__qualname__, value.name
 
 
 @_parts.register
-def _(value: re.Pattern, _depth: int) -> Any:  # type: ignore[type-arg]
+def _(value: re.Pattern, _depth: int) -> object:  # type: ignore[type-arg]
     return "pattern", value.pattern, value.flags
 
 
 @_parts.register
-def _(value: slice, depth: int) -> Any:
+def _(value: slice, depth: int) -> object:
     return "slice", _all((value.start, value.stop, value.step), depth)
 
 
@@ -263,5 +263,5 @@ def _(value: slice, depth: int) -> Any:
 @_parts.register(time)
 @_parts.register(timedelta)
 @_parts.register(UUID)
-def _(value: Any, _depth: int) -> Any:
+def _(value: object, _depth: int) -> object:
     return repr(value)

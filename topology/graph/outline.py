@@ -154,11 +154,11 @@ def _store(spec: StoreSpec, changelog_retention_ms: int | None) -> StoreOutline:
     )
 
 
-def _epoch(value: Any) -> int:
+def _epoch(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"epoch is {value!r}, and must be a whole number from 0 on")
     return value
 
 
-def _tupled(value: Any) -> Any:
+def _tupled(value: Any) -> Any:  # of a file: the fields that it fills judge it
     return tuple(_tupled(item) for item in value) if isinstance(value, list) else value

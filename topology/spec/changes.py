@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from topology.spec.codecs import CallableSerde, Serde
+from topology.spec.codecs import CallableSerde, ProgramSerde
 
 _OLD, _NEW, _BOTH = b"\0", b"\1", b"\2"
 
@@ -25,10 +25,10 @@ class Change(NamedTuple):
 class ChangeSerde(CallableSerde[Change]):
     """What :func:`change` returns."""
 
-    inner: Serde[Any]
+    inner: ProgramSerde
 
 
-def change(inner: Serde[Any]) -> ChangeSerde:
+def change(inner: ProgramSerde) -> ChangeSerde:
     """The serde of changes of values of ``inner``."""
     to_bytes, from_bytes = inner.serialize, inner.deserialize
 

@@ -14,7 +14,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from topology.spec.codecs import CallableSerde, Serde
+from topology.spec.codecs import CallableSerde, ProgramSerde
 from topology.spec.errors import WindowError, call_site
 
 _ROW = struct.Struct(">ii")
@@ -54,7 +54,7 @@ class OpenWindows(NamedTuple):
     windows: tuple[OpenWindow, ...]
 
 
-def open_windows(inner: Serde[Any]) -> CallableSerde[OpenWindows]:
+def open_windows(inner: ProgramSerde) -> CallableSerde[OpenWindows]:
     """Rows of open windows; ``inner``: of the aggregates, which may be None."""
     serialize_aggregate, deserialize_aggregate = inner.serialize, inner.deserialize
 

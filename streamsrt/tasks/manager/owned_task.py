@@ -18,11 +18,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
 
 from streamsrt.client.values import TopicPartition
 from streamsrt.membership.values import Role
 from streamsrt.membership.values import Task as TaskKey
+from streamsrt.state.kinds import LaidOut
 from streamsrt.tasks.input.input_buffer import InputBuffer
 from streamsrt.tasks.restore.progress import ChangelogProgress
 from streamsrt.tasks.task import Task
@@ -91,7 +91,7 @@ class OwnedTask:
     role: Role
     subtopology: Subtopology
     task: Task
-    stores: dict[str, Any]
+    stores: dict[str, LaidOut]
     phase: Phase = Phase.CREATED
     inputs: dict[TopicPartition, InputBuffer] = field(default_factory=dict)
     changelogs: dict[str, ChangelogProgress] = field(default_factory=dict)

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 from streamsrt.client.interface import Network
 from streamsrt.client.values import (
@@ -38,6 +37,7 @@ from streamsrt.errors import (
 from streamsrt.membership.values import Role, Tasks
 from streamsrt.membership.values import Task as TaskKey
 from streamsrt.state.directory import StateDirectory
+from streamsrt.state.kinds import LaidOut
 from streamsrt.tasks.error_policy import is_waited_out
 from streamsrt.tasks.global_state import GlobalConsumer
 from streamsrt.tasks.manager.assignment_changes import AssignmentChanges
@@ -234,7 +234,7 @@ class TaskManager:
 
     def _open(self, key: TaskKey, role: Role) -> None:
         subtopology = self._settings.subtopologies[key[0]]
-        stores: dict[str, Any] = {}
+        stores: dict[str, LaidOut] = {}
         with ExitStack() as stack:
             for spec in subtopology.stores:
                 stores[spec.name] = self._open_store(subtopology, spec.name, key[1])
@@ -247,7 +247,7 @@ class TaskManager:
         has_state = any(store.changelog_offset() for store in stores.values())
         self.assignment_changes.opened(f"{key[0]}_{key[1]}", role, has_state=has_state)
 
-    def _make_task(self, subtopology: Subtopology, partition: int, stores: dict[str, Any]) -> Task:
+    def _make_task(self, subtopology: Subtopology, partition: int, stores: dict[str, LaidOut]) -> Task:
         return Task(
             subtopology,
             partition,
@@ -260,7 +260,7 @@ class TaskManager:
             task_dir=partial(self._directory.task_directory, f"{subtopology.id}_{partition}"),
         )
 
-    def _open_store(self, subtopology: Subtopology, name: str, partition: int) -> Any:
+    def _open_store(self, subtopology: Subtopology, name: str, partition: int) -> LaidOut:
         spec = next(spec for spec in subtopology.stores if spec.name == name)
         try:
             store = self._directory.open_store(spec, partition)

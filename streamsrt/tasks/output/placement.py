@@ -20,12 +20,12 @@ T = TypeVar("T")
 _PLAIN = {int, type(None)}
 
 
-def is_plain(chosen: Sequence[Any]) -> bool:
+def is_plain(chosen: Sequence[object]) -> bool:
     """Whether each choice is one partition or None: then the columns stay as they are."""
     return _PLAIN.issuperset(map(type, chosen))
 
 
-def spread(topic: str, chosen: Sequence[Any]) -> tuple[list[int], list[int | None]]:
+def spread(topic: str, chosen: Sequence[object]) -> tuple[list[int], list[int | None]]:
     """The records to write, by index and once for each of their partitions, and those partitions.
 
     Raises ProductionError for a choice that is no partition.
@@ -58,7 +58,7 @@ def check_partitions(topic: str, count: int, lowest: int, highest: int) -> None:
         )
 
 
-def _number(topic: str, partition: Any) -> int:
+def _number(topic: str, partition: Any) -> int:  # whatever the program's function returned
     try:
         return operator.index(partition)
     except TypeError as error:

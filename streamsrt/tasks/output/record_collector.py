@@ -26,7 +26,7 @@ from streamsrt.wire.primitives import EncodeError
 from streamsrt.wire.records import Headers, encode_batch
 
 Keys = Sequence[bytes | None]
-Partitions = int | Sequence[Any] | None
+Partitions = int | Sequence[Any] | None  # of each record what the program's function returned, which is looked at first
 """One partition for all records, or for each what a partitioner returned (:mod:`streamsrt.tasks.output.placement`)."""
 Sink = Callable[[str, int, bytes, int], None]
 
@@ -203,7 +203,7 @@ class RecordCollector:
         values: Keys,
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None,
-        chosen: Sequence[Any],
+        chosen: Sequence[object],
         partition_keys: Keys | None,
     ) -> None:
         at, partitions = spread(topic, chosen)

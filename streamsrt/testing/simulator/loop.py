@@ -99,26 +99,26 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def time(self) -> float:
         return self._now_s
 
-    def call_soon(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    def call_soon(
+        self, callback: Callable[..., object], *args: object, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         context = contextvars.copy_context() if context is None else context
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append((handle, context.get(HOST)))
         return handle
 
-    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+    call_soon_threadsafe = call_soon
 
-    def call_at(  # type: ignore[override]
-        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: object, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         context = contextvars.copy_context() if context is None else context
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._order), handle, context.get(HOST)))
         return handle
 
-    def call_later(  # type: ignore[override]
-        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: object, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self._now_s + delay, callback, *args, context=context)
 

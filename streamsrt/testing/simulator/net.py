@@ -173,7 +173,7 @@ class Wire(asyncio.Transport):
     def _is_cut(self) -> bool:
         return self._net.is_cut_off(self.host.name) or self._net.is_cut_off(self.other.host.name)
 
-    def _schedule(self, arrive: Callable[..., None], *args: Any) -> None:
+    def _schedule(self, arrive: Callable[..., None], *args: object) -> None:
         """In the order of the calls, and never at once."""
         self._arrives_s = max(self._loop.time() + self._net.delay_s(self._chance), self._arrives_s + _MOMENT_S)
         self._loop.call_at(self._arrives_s, arrive, *args, context=self.other.host.context.copy())

@@ -329,7 +329,7 @@ def _encoded(topology: Topology, inputs: Inputs, partitions: int) -> dict[str, l
     return found
 
 
-def _bytes(serde: Any, value: Any) -> bytes | None:
+def _bytes(serde: Any, value: object) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     made: bytes = serde.serialize(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from streamsrt.errors import StreamsError
 
@@ -12,8 +12,8 @@ from streamsrt.errors import StreamsError
 class Input(NamedTuple):
     """A record of a source topic: bytes, or what the source's serdes take. ``timestamp``: epoch milliseconds."""
 
-    key: Any
-    value: Any
+    key: object
+    value: object
     timestamp: int
 
 
