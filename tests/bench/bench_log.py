@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import random
 import shutil
 import statistics
 import tempfile
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from coordinator.log import Fsync, LogConfig, LogDirectory
 from coordinator.log.partition_log import PartitionLog
-from streamsrt.wire.records import encode_batch
+from streamsrt.wire.records import Compression, encode_batch
 
 ROUNDS = 5
 CONFIG = LogConfig(retention_ms=-1, fsync=Fsync.NEVER, max_message_bytes=4 << 20, segment_bytes=1 << 30)
@@ -27,6 +28,12 @@ Row = tuple[str, str, str, str]
 
 def batch_of(record_count: int, value_bytes: int) -> bytes:
     return encode_batch([None] * record_count, [b"x" * value_bytes] * record_count, [1000] * record_count)
+
+
+def batch_of_unlike(compression: Compression = Compression.NONE) -> bytes:
+    rng = random.Random(1)
+    values = [rng.randbytes(rng.randint(250, 750)).hex().encode() for _ in range(1000)]
+    return encode_batch([None] * 1000, values, [1000] * 1000, compression=compression)
 
 
 def timed(work: Callable[[], None]) -> tuple[float, float]:
@@ -148,6 +155,8 @@ def rows(root: Path) -> list[Row]:
     mega = batch_of(1000, 1024)
     return [
         appending(root, "append 1 MB (1000 x 1 KB)", mega, 300),
+        appending(root, "append 1 MB (1000 x 0.5-1.5 KB)", batch_of_unlike(), 300),
+        appending(root, "the same, lz4", batch_of_unlike(Compression.LZ4), 300),
         appending(root, "append 16 KB", batch_of(16, 1024), 10_000),
         appending(root, "append 1 x 100 B", batch_of(1, 100), 50_000),
         reading(root, "read 1 MB at a time, 1 MB batches", mega, 300, 1 << 20),
