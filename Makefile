@@ -32,10 +32,13 @@ demo-upgrade: $(DEMO)
 demo-backfill: $(STAMP)
 	$(BIN)/python -m examples.demo_backfill
 
+# Where the environment forbids it, pytest would rewrite the assertions of all tests anew in each run: ten seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Two at once, on any machine: half of the time the tests wait for brokers and processes. PYTEST_ADDOPTS takes options.
 PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
 
-# Neither brokers, nor processes, nor properties over many examples: what a change breaks first shows here.
+# Neither brokers, nor processes, nor many examples or hundreds of applications: what a change breaks first shows here.
 quick: $(STAMP)
 	$(PYTEST) --layer quick
 

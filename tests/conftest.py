@@ -41,7 +41,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 LAYERS = ("quick", "test", "all")
 LONG = {"kafka", "long", "slow", "spark"}
 """Markers of what only the whole suite has."""
-PROCESSES = {"system"}
+NOT_QUICK = {"matrix", "system"}
+"""Markers of what starts processes, or runs hundreds of whole applications."""
 BROKERS = {"any_version", "apache_kafka", "bootstrap_servers", "bundled_broker", "on_broker", "scene", "cluster"}
 """Fixtures that start a broker."""
 LONG_FOLDERS = {"interop": "other people's clients", "bench": "measurements"}
@@ -49,21 +50,38 @@ SLOWER_FOLDERS = {"backfill", "examples", "http", "security", "server", "simulat
 """What starts processes or listens, or runs whole applications: the folder's tests are not quick."""
 
 
+OTHER_FOLDERS = {"quick": SLOWER_FOLDERS | LONG_FOLDERS.keys(), "test": set(LONG_FOLDERS), "all": set[str]()}
+"""By layer: folders without any test of it."""
+
+
 def _is_in(item: pytest.Item, layer: str) -> bool:
-    """Whether a test belongs to that layer of the suite."""
+    """Whether a test belongs to that layer of the suite, as far as its folder does not say so."""
     marks = {mark.name for mark in item.iter_markers()}
-    folders = set(item.path.relative_to(item.config.rootpath).parts)
     if layer == "all":
         return True
-    if marks & LONG or folders & LONG_FOLDERS.keys():
+    if marks & LONG:
         return False
     fixtures = set(getattr(item, "fixturenames", ()))
     has_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    return layer == "test" or not (marks & PROCESSES or fixtures & BROKERS or folders & SLOWER_FOLDERS or has_examples)
+    return layer == "test" or not (marks & NOT_QUICK or fixtures & BROKERS or has_examples)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What has no test of the layer is not even imported."""
+    below = (
+        collection_path.relative_to(config.rootpath).parts if collection_path.is_relative_to(config.rootpath) else ()
+    )
+    return True if OTHER_FOLDERS[config.getoption("--layer")] & set(below) else None
+
+
+def pytest_collection() -> None:
+    """While tests are collected everything is kept: the garbage collector would find nothing."""
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:
     """Thirteen thousand collected tests live until the end: the garbage collector need not visit them again and again."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

@@ -11,6 +11,7 @@ import textwrap
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -57,13 +58,24 @@ BANNED_ENDINGS = ("Impl", "Base", "Manager", "Helper", "Util", "Utils")
 ALLOWED_CLASSES = {"TaskManager"}
 
 
-def sources(*folders: str) -> Iterator[tuple[str, ast.Module, str]]:
+def modules(*folders: str) -> Iterator[str]:
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             relative = path.relative_to(ROOT).as_posix()
             if relative not in GENERATED:
-                text = path.read_text(encoding="utf-8")
-                yield relative, ast.parse(text), text
+                yield relative
+
+
+def sources(*folders: str) -> Iterator[tuple[str, ast.Module, str]]:
+    for name in modules(*folders):
+        # The trees of the tests take as much memory again, and few rules ask for them.
+        yield name, *(parsed(name) if name.startswith(PACKAGES) else parsed.__wrapped__(name))
+
+
+@cache
+def parsed(module: str) -> tuple[ast.Module, str]:
+    text = (ROOT / module).read_text(encoding="utf-8")
+    return ast.parse(text), text
 
 
 def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -80,10 +92,10 @@ def calls(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 def test_tools_leave_no_folder_out(pytestconfig: pytest.Config) -> None:
     """Name the folder differently, or take its name out of norecursedirs and of ruff's exclude in pyproject.toml."""
-    folders = {part for name, _, _ in sources(*PACKAGES, "tests") for part in Path(name).parts[:-1]}
+    folders = {part for name in modules(*PACKAGES, "tests") for part in Path(name).parts[:-1]}
     patterns = pytestconfig.getini("norecursedirs")
     assert not [folder for folder in folders for pattern in patterns if fnmatch(folder, pattern)]
-    files = [name for name, _, _ in sources(*PACKAGES)]
+    files = list(modules(*PACKAGES))
     ruff = [sys.executable, "-m", "ruff", "check", "--show-files", *PACKAGES]
     listed = subprocess.run(ruff, capture_output=True, text=True, check=True, cwd=ROOT).stdout.splitlines()
     assert not set(files) - {Path(each).relative_to(ROOT).as_posix() for each in listed}
@@ -223,7 +235,7 @@ def test_every_module_says_what_it_is() -> None:
 
 def test_names_say_what_is_in_them() -> None:
     """Name a module after the thing that it holds and a class after its role."""
-    bad = [name for name, _, _ in sources(*PACKAGES, "examples") if BANNED_NAMES & set(re.split(r"[/_.]", name))]
+    bad = [name for name in modules(*PACKAGES, "examples") if BANNED_NAMES & set(re.split(r"[/_.]", name))]
     for name, tree, _ in sources(*PACKAGES):
         bad += [
             f"{name}:{node.name}"

@@ -25,6 +25,8 @@ from tests.streamsrt.runtime.test_exactly_once import ExactlyOnceRig
 from topology.graph.nodes import SinkNode
 from topology.graph.topology import Topology
 
+pytestmark = pytest.mark.matrix
+
 TURNS = 4
 ROUNDS = 4
 """What goes through a topic of the application's own is seen behind it when it is committed."""
