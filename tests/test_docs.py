@@ -255,7 +255,7 @@ def test_the_list_of_commands_is_the_command_line() -> None:
 
 def test_the_index_lists_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"\]\((\w+\.md)\)", index)) == {page.name for page in DOCS} - {"README.md"}
+    assert set(re.findall(r"\]\(([\w-]+\.md)\)", index)) == {page.name for page in DOCS} - {"README.md"}
 
 
 def test_every_page_is_linked_from_the_readme_or_the_index() -> None:
