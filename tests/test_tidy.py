@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import re
 import subprocess
 import sys
@@ -75,7 +76,11 @@ def sources(*folders: str) -> Iterator[tuple[str, ast.Module, str]]:
 @cache
 def parsed(module: str) -> tuple[ast.Module, str]:
     text = (ROOT / module).read_text(encoding="utf-8")
-    return ast.parse(text), text
+    gc.disable()  # what is parsed is no garbage
+    try:
+        return ast.parse(text), text
+    finally:
+        gc.enable()
 
 
 def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

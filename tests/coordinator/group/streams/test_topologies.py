@@ -125,6 +125,7 @@ def test_what_kafka_streams_sends_runs(case: Case) -> None:
     check(as_sent(case["heartbeat_topology"]))
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("case", OURS, ids=case_name)
 def test_the_same_programs_run_as_they_are_sent_from_here(case: Case) -> None:
     topology = build(case).topology
