@@ -11,6 +11,7 @@
 - ``config``           the application's configuration: Kafka Streams' keys, checked before anything starts
 - ``dead_letters``     dead letters after the fact: listing, replaying and dropping them
 - ``errors``           errors, by whose fault it is and what the caller must do
+- ``faust``            applications of faust-streaming, run as they are (extra ``faust``)
 - ``http``             an instance over HTTP: queries that are routed to the instance that has the answer, health,
                        metrics, tasks, topology
 - ``sensors``          what is kept of things that are measured: how many, how much in all, and what they were like

@@ -47,6 +47,19 @@ def load_application(name: str) -> Application:
     return Application(topology, config)
 
 
+def load_object(name: str, default: str) -> object:
+    """What ``MODULE:ATTRIBUTE`` names, whatever it is. Raises :class:`ConfigError` that says what is missing.
+
+    ``default``: the attribute, where the name has none.
+    """
+    module_name, attribute = module_and_attribute(name if ":" in name else f"{name}:{default}")
+    module = _imported(module_name, name)
+    if not hasattr(module, attribute):
+        raise ConfigError(f"there is no {attribute!r} in {module_name} (from {name!r})")
+    found: object = getattr(module, attribute)
+    return found
+
+
 def module_and_attribute(name: str) -> tuple[str, str]:
     """The module and its attribute. For a file, its directory is added to Python's import path."""
     module, _, attribute = name.partition(":")

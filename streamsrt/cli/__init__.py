@@ -5,6 +5,7 @@ module                  commands
 ======================  =====================================================================
 ``entry``               the entry point: collects the commands, turns errors into messages
 ``run``                 ``run``
+``faust``               ``faust run``: applications of faust-streaming
 ``broker``              ``broker``
 ``topology``            ``topology describe|diff|lock|graph``
 ``topology_versions``   what ``topology diff`` compares: modules, files, the group that runs

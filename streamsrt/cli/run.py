@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from streamsrt.app import KafkaStreams
-from streamsrt.cli.application import load_application
+from streamsrt.cli.application import Application, load_application
 from streamsrt.cli.arguments import key_value_pairs
 from streamsrt.cli.entry import INTERRUPTED
 from streamsrt.cli.live_table import LiveTable
@@ -70,27 +71,65 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="progress as JSON lines on stdout")] = False,
 ) -> None:
     """Run an application as one member of its group; start it on several machines to share the work."""
-    _set_up_logging(log_level)
+    set_up_logging(log_level)
     if on_failure not in ("instance", "application"):
         raise ConfigError(f"--on-failure {on_failure}: give instance or application")
     response = Response.SHUTDOWN_APPLICATION if on_failure == "application" else Response.SHUTDOWN_CLIENT
     if until not in ("stopped", "quiet"):
         raise ConfigError(f"--until {until}: give stopped or quiet")
     loaded = load_application(application)
-    values: dict[str, Any] = dict(loaded.config)
+    values = settings_of(loaded.config, config_file, config)
+    options = {"num.stream.threads": threads, "http.listen": http, "topology.lock": lock}
+    values.update({key: value for key, value in options.items() if value is not None})
+    run_application(
+        loaded,
+        values,
+        bootstrap_servers,
+        application_id=application_id,
+        state_dir=state_dir,
+        until="quiet" if until == "quiet" else "stopped",
+        response=response,
+        leave=leave,
+        progress_interval_s=progress_interval_s,
+        as_json=as_json,
+    )
+
+
+def settings_of(own: Mapping[str, object], config_file: Path | None, config: list[str] | None) -> dict[str, object]:
+    """An application's own settings, then those of the file, then those of the command."""
+    values = dict(own)
     if config_file is not None:
         values.update(_read_properties(config_file))
     values.update(key_value_pairs(config or []))
-    options = {"num.stream.threads": threads, "http.listen": http, "topology.lock": lock}
-    values.update({key: value for key, value in options.items() if value is not None})
+    return values
+
+
+def run_application(
+    loaded: Application,
+    values: dict[str, object],
+    bootstrap_servers: str | None,
+    *,
+    application_id: str | None = None,
+    state_dir: Path | None = None,
+    until: Literal["stopped", "quiet"] = "stopped",
+    response: Response = Response.SHUTDOWN_CLIENT,
+    leave: bool = False,
+    progress_interval_s: float = 10.0,
+    as_json: bool = False,
+    before: Callable[[str], None] = lambda _address: None,
+) -> None:
+    """Runs what was loaded with these settings, and exits. ``before`` is told the cluster's address before the start."""
     if bootstrap_servers is None:
-        bootstrap_servers = values.get("bootstrap.servers", values.get("bootstrap_servers"))
+        given = values.get("bootstrap.servers", values.get("bootstrap_servers"))
+        if given is not None:
+            bootstrap_servers = ",".join(map(str, given)) if isinstance(given, list | tuple) else str(given)
     # What can be refused without a cluster is refused before one is started.
     StreamsConfig.of(values, application_id=application_id, state_dir=state_dir)
     with bootstrap(bootstrap_servers) as address:
         settings = StreamsConfig.of(
             values, application_id=application_id, state_dir=state_dir, bootstrap_servers=address
         )
+        before(address)
         stop = threading.Event()
         # Several processes write to the terminal by themselves, and print_table draws there, too.
         draws = settings.num_stream_threads == 1 and not as_json and not draws_tables(loaded.topology)
@@ -114,7 +153,7 @@ def run(
         try:
             with shown:
                 done = streams.run(
-                    until="quiet" if until == "quiet" else "stopped",
+                    until=until,
                     membership=GroupMembershipOperation.LEAVE_GROUP if leave else GroupMembershipOperation.DEFAULT,
                 )
         finally:
@@ -125,7 +164,8 @@ def run(
     raise typer.Exit(INTERRUPTED if streams.was_interrupted else 0)
 
 
-def _set_up_logging(level: str) -> None:
+def set_up_logging(level: str) -> None:
+    """Messages of at least that level go to standard error."""
     if level.lower() not in ("debug", "info", "warning", "error"):
         raise ConfigError(f"--log-level {level}: give debug, info, warning or error")
     # Standard error as it is at that time: a table that stays in place puts what is written to it above itself.

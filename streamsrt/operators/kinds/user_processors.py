@@ -2,6 +2,8 @@
 
 1. A processor begins when its task's stores are restored and the stream time is known, and is closed with its task.
 2. Its context forwards, gives it its stores, and schedules punctuations; between records it knows no current one.
+3. A processor of this package's own may have a ``take_row``: it is given what a node is given, without a record around it,
+   and works in its task's environment by the rules of :mod:`streamsrt.operators.kinds.batches`.
 
 Source: ProcessorContextImpl of Kafka Streams.
 """
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamsrt.config import below
 from streamsrt.errors import ProcessingError, StreamsError, UserError
-from streamsrt.operators.engine.environment import is_interrupt
+from streamsrt.operators.engine.environment import Environment, is_interrupt
 from streamsrt.operators.engine.forwarded_records import forwarded_record
 from streamsrt.operators.engine.processor_nodes import Forwards, PathBuilder, PathNode, Process, WrappedNode
 from streamsrt.operators.engine.punctuation_queue import Schedule, anchored
@@ -68,6 +70,9 @@ def _runs(builder: PathBuilder, processor: Processor[Any, Any, Any, Any], contex
         made.close = getattr(processor, "close", _nothing)
 
     builder.env.at_the_beginning(begin)
+    take_row: Process | None = getattr(processor, "take_row", None)
+    if take_row is not None:
+        return take_row
 
     def process(key: object, value: object, timestamp: int, headers: Headers, old: object) -> None:
         before = context.current
@@ -96,6 +101,11 @@ class Context:
         self._fixed_key = fixed_key
         self.node_name = node.name
         self.current: Record[object, object] | None = None
+
+    @property
+    def environment(self) -> Environment:
+        """What the nodes of the task share, for processors of this package's own."""
+        return self._env
 
     @property
     def application_id(self) -> str:

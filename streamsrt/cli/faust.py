@@ -1,0 +1,102 @@
+"""``streamsrt faust``: applications of faust-streaming, run as they are."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from streamsrt.application import load_object
+from streamsrt.cli.application import Application
+from streamsrt.cli.run import run_application, set_up_logging, settings_of
+from streamsrt.cli.session import BootstrapServers, cluster
+from streamsrt.client.values import NewTopic
+from streamsrt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from faust import App
+
+app = typer.Typer(help="Run applications of faust-streaming as they are.", no_args_is_help=True)
+
+
+@app.callback()
+def faust() -> None:
+    """Run applications of faust-streaming as they are."""
+
+
+@app.command("run")
+def run(
+    application: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of a faust.App, e.g. shop.app:app")],
+    bootstrap_servers: BootstrapServers = None,
+    state_dir: Annotated[
+        Path | None, typer.Option("--state-dir", help="directory of the tables' stores, one per process")
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names")
+    ] = None,
+    config_file: Annotated[
+        Path | None, typer.Option("--config-file", help="a Java properties file of settings")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", help="processes that share the work (num.stream.threads)", min=1)
+    ] = None,
+    http: Annotated[
+        str | None, typer.Option("--http", help="HOST:PORT for queries, health and metrics over HTTP (http.listen)")
+    ] = None,
+    until: Annotated[
+        str, typer.Option("--until", help="stopped, or quiet (stop when all present input is processed)")
+    ] = "stopped",
+    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error")] = "info",
+    progress_interval_s: Annotated[float, typer.Option("--progress-interval", help="seconds; 0: none")] = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help="progress as JSON lines on stdout")] = False,
+) -> None:
+    """Run a faust.App as one member of its group. Its settings, topics and tables have the names that faust gives them."""
+    set_up_logging(log_level)
+    if until not in ("stopped", "quiet"):
+        raise ConfigError(f"--until {until}: give stopped or quiet")
+    try:
+        importlib.import_module("faust")
+    except ImportError:
+        raise ConfigError("faust-streaming is not installed: pip install 'streamsrt[faust]'") from None
+    from streamsrt.faust import config as own_settings
+    from streamsrt.faust import topology
+
+    found = cast("App", load_object(application, "app"))
+    loaded = Application(topology(found), own_settings(found))
+    values = settings_of(loaded.config, config_file, config)
+    options = {"num.stream.threads": threads, "http.listen": http}
+    values.update({key: value for key, value in options.items() if value is not None})
+    run_application(
+        loaded,
+        values,
+        bootstrap_servers,
+        state_dir=state_dir,
+        until="quiet" if until == "quiet" else "stopped",
+        progress_interval_s=progress_interval_s,
+        as_json=as_json,
+        before=lambda address: _create_topics(found, address),
+    )
+
+
+def _create_topics(application: App, address: str) -> None:
+    """Creates the topics of the application that are missing, as faust does at its start."""
+    from streamsrt.faust.reading import topics_of
+
+    if not application.conf.topic_allow_declare:
+        return
+    wanted = {topic.name: topic for topic in topics_of(application)}
+    with cluster(address) as network:
+        present = network.admin.topics(wanted)
+        missing = [
+            NewTopic(
+                name=name, partitions=each.partitions, replication_factor=each.replication_factor, configs=each.configs
+            )
+            for name, each in wanted.items()
+            if name not in present
+        ]
+        failed = network.admin.create_topics(missing) if missing else {}
+    errors = [f"topic {name!r} was not created: {error}" for name, error in failed.items() if error is not None]
+    if errors:
+        raise ConfigError("; ".join(errors))

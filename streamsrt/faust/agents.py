@@ -1,0 +1,367 @@
+"""One agent of one task: its workers, what it acknowledged, what becomes of its exceptions.
+
+1. Records gather while a run is processed. When it ends the workers get them, and the loop turns until they are done or
+   wait for something else; then the task goes on, and looks again when it has time (a ``Window`` of the environment).
+2. A worker is one call of the agent's function, an asyncio task. With ``concurrency`` there are several; records of one key
+   come to the same one, in their order.
+3. An agent that raises is called anew, as faust does it, and goes on behind the record that it failed at, if the processing
+   handler says so. A record that can't be decoded is up to the deserialization handler.
+4. What is sent is handed to the task when the workers stand still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from faust.agents.agent import _current_agent
+from faust.agents.models import ReqRepRequest
+from faust.streams import _current_event
+
+from streamsrt.errors import DeserializationError, ProcessingError, StreamsError
+from streamsrt.faust.decoding import Decoder, Row
+from streamsrt.faust.reading import line_of
+from streamsrt.faust.running import CURRENT, RunningApplication, RunningTask
+from streamsrt.faust.streams import AgentStream
+from streamsrt.operators.engine.environment import Environment, why_skipped
+from streamsrt.operators.engine.handlers import ErrorContext, HandlerResponse
+from streamsrt.operators.kinds.user_processors import Context
+from streamsrt.wire.records import Headers
+from topology.spec.processor import ProcessorContext, Record, RecordMetadata
+
+if TYPE_CHECKING:
+    import faust
+
+logger = logging.getLogger(__name__)
+
+HELD_MAX = 8192
+_FIRST_RECORDS = 256
+"""How many records an agent is given before it is known whether it awaits anything else."""
+_IDLE_TURNS = 3
+"""After so many turns without an acknowledgement an agent waits for something."""
+
+
+class Worker:
+    """One call of the agent's function, and the records that it was given."""
+
+    def __init__(self, node: AgentNode, index: int) -> None:
+        self.node = node
+        self.app = node.app
+        self.channel = node.agent.channel
+        self.index = index
+        self.queue: deque[Row] = deque()
+        self.row: Row | None = None
+        self.decode = node.decoder.decode
+        self._more: asyncio.Future[None] | None = None
+
+    @property
+    def unfinished(self) -> int:
+        """How many records it has that are not acknowledged."""
+        return len(self.queue) + (self.row is not None)
+
+    def wake(self) -> None:
+        """Tells it that there are records."""
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
+
+    async def more(self) -> None:
+        """Waits for records."""
+        self._more = asyncio.get_running_loop().create_future()
+        await self._more
+
+    def acknowledge(self) -> None:
+        """The record that it works on is done."""
+        self.row = None
+        self.node.acknowledged += 1
+        if self.node.is_waiting:
+            self.node.wake()
+
+    def is_undecodable(self, row: Row, error: Exception) -> None:
+        """Passes over the record, or fails."""
+        self.node.undecodable(row, error)
+        self.acknowledge()
+
+    async def run(self) -> None:
+        """Calls the agent's function again and again, until it fails for good."""
+        agent, node = self.node.agent, self.node
+        CURRENT.set(node.task)
+        _current_agent.set(agent)
+        while True:
+            stream = AgentStream(self)
+            _current_event.set(stream.event_now)
+            try:
+                await self._iterate(stream)
+            except StreamsError as failure:
+                node.fail(failure)
+                return
+            except asyncio.CancelledError as error:
+                if node.is_over:
+                    raise
+                failed: Exception = RuntimeError(f"the agent was cancelled: {error}")
+            except Exception as error:  # noqa: BLE001  # an agent may raise anything
+                failed = error
+            else:
+                node.fail(
+                    ProcessingError(
+                        f"agent {agent.name} ({line_of(agent.fun)}) has returned. An agent iterates over its stream for as "
+                        "long as the application runs: remove what ends its loop"
+                    )
+                )
+                return
+            if not await self._goes_on(failed):
+                return
+
+    async def _iterate(self, stream: AgentStream) -> None:
+        agent = self.node.agent
+        result = agent.fun(stream)
+        if not isinstance(result, AsyncIterable):
+            await result
+            return
+        stream.unwrap = True
+        async for value in result:
+            event = stream.current_event
+            if event is not None:
+                await self._reply(event, value)
+            await agent._delegate_to_sinks(value)
+
+    async def _reply(self, event: faust.EventT, value: object) -> None:
+        request, headers = event.value, event.headers
+        if isinstance(request, ReqRepRequest):
+            await self.node.agent._reply(event.key, value, request.reply_to, request.correlation_id)
+        elif headers and headers.get("Faust-Ag-ReplyTo"):
+            reply_to, correlation = headers["Faust-Ag-ReplyTo"], headers.get("Faust-Ag-CorrelationId") or b""
+            await self.node.agent._reply(event.key, value, reply_to.decode(), correlation.decode())
+
+    async def _goes_on(self, error: Exception) -> bool:
+        node, row = self.node, self.row
+        if row is None:
+            node.fail(
+                ProcessingError(
+                    f"agent {node.agent.name} ({line_of(node.agent.fun)}) raised {type(error).__name__}: {error} before it "
+                    "took a record, so it would do so again"
+                )
+            )
+            return False
+        try:
+            if node.agent._on_error is not None and not node.has_default_on_error:
+                await node.agent._on_error(node.agent, error)
+            node.failed(row, error)
+        except StreamsError as failure:
+            node.fail(failure)
+            return False
+        self.acknowledge()
+        return True
+
+
+class AgentNode:
+    """The processor of one agent in one task. It takes records as the source has them, as bytes."""
+
+    def __init__(self, running: RunningApplication, agent: faust.Agent) -> None:
+        self.app = running.app
+        self.agent = agent
+        self.acknowledged = 0
+        self.is_waiting = False
+        """Whether an acknowledgement ends a wait."""
+        self.is_over = False
+        self.has_default_on_error = getattr(agent._on_error, "__func__", None) is type(self.app)._on_agent_error
+        self._running = running
+        self._awaits = False
+        """Whether it has awaited anything but records."""
+        self._waiting: list[Row] = []
+        self._next_worker = 0
+        self._failure: StreamsError | None = None
+
+    def init(self, context: ProcessorContext[bytes, bytes]) -> None:
+        """The task begins."""
+        given: object = context
+        assert isinstance(given, Context)
+        self.task: RunningTask = self._running.enter(given)
+        self._env: Environment = given.environment
+        self._name = given.node_name
+        self.decoder = Decoder(self.app, self.agent.channel)
+        self._workers = [Worker(self, index) for index in range(self.agent.concurrency)]
+        self._calls = [self._running.host.start(worker.run(), copy_context()) for worker in self._workers]
+        self._env.windows.append(self)
+
+    def close(self) -> None:
+        """The task ends. What is not acknowledged is forgotten."""
+        self.is_over = True
+        self._running.leave(self.task, self._calls)
+        self.task.outbox.clear()
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        """One record (the runtime calls :meth:`take_row` instead)."""
+        self.take_row(record.key, record.value, record.timestamp, record.headers, None)
+
+    def take_row(self, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, old: object) -> None:
+        """One record as it was read."""
+        if not self._waiting:
+            self._env.batches.append(self._work)
+        assert self._env.metadata is not None
+        self._waiting.append(Row(key, value, timestamp, headers, self._env.metadata))
+
+    def _work(self) -> None:
+        rows, self._waiting = self._waiting, []
+        if len(self._workers) == 1:
+            self._workers[0].queue.extend(rows)
+        else:
+            for row in rows:
+                self._workers[self._worker_of(row)].queue.append(row)
+        for worker in self._workers:
+            if worker.queue:
+                worker.wake()
+        self._turn()
+
+    def _worker_of(self, row: Row) -> int:
+        if row.key is not None:
+            return crc32(row.key) % len(self._workers)
+        self._next_worker = (self._next_worker + 1) % len(self._workers)
+        return self._next_worker
+
+    def _turn(self) -> None:
+        idle = 0
+        while idle < _IDLE_TURNS and self.is_calling and self._failure is None:
+            before = self.acknowledged
+            self._running.host.turn()
+            idle = idle + 1 if self.acknowledged == before else 0
+        self._awaits = self._awaits or self.is_calling
+        self._settle()
+
+    def _settle(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            for worker in self._workers:
+                worker.queue.clear()
+                worker.row = None
+            self.task.outbox.clear()
+            failure.is_in_order = False
+            raise failure
+        try:
+            self.task.outbox.flush(self._name)
+        except StreamsError as error:
+            error.is_in_order = False
+            raise
+
+    # ------------------------------------------------------------------------------------- as a window of asynchronous calls
+
+    @property
+    def unfinished(self) -> int:
+        """How many records are not acknowledged."""
+        return sum(worker.unfinished for worker in self._workers)
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether there are any."""
+        return any(worker.row is not None or worker.queue for worker in self._workers)
+
+    @property
+    def room(self) -> int:
+        """How many records more it takes now."""
+        if not self.acknowledged:
+            return max(0, _FIRST_RECORDS - self.unfinished)
+        if not self._awaits:
+            return HELD_MAX - self.unfinished
+        return max(0, 2 * len(self._workers) - self.unfinished)
+
+    @property
+    def under_way(self) -> str:
+        """What a commit waits for, in words."""
+        count = self.unfinished
+        if not count:
+            return ""
+        what = "record" if count == 1 else "records"
+        where = f"agent {self.agent.name} ({line_of(self.agent.fun)})"
+        return f"{count} {what} of {where}, {len(self._workers)} at a time, for as long as it takes"
+
+    def advance(self, wait_s: float | None = 0.0) -> bool:
+        """Lets it go on, and waits for an acknowledgement for so long (None: for as long as it takes)."""
+        if not self.is_calling and self._failure is None:
+            return False
+        before = self.acknowledged
+        self._running.host.turn()
+        if wait_s != 0.0 and self.acknowledged == before and self._failure is None:
+            self.is_waiting = True
+            try:
+                self._running.host.wait(wait_s)
+            finally:
+                self.is_waiting = False
+        self._settle()
+        return self.acknowledged != before
+
+    def wake(self) -> None:
+        """Ends the wait."""
+        self._running.host.wake()
+
+    def cancel(self) -> None:
+        """Nothing comes of what is under way any more."""
+        self.is_over = True
+
+    # --------------------------------------------------------------------------------------------------------- failures
+
+    def fail(self, failure: StreamsError) -> None:
+        """The agent can't go on: the task fails with this."""
+        self._failure = failure
+        if self.is_waiting:
+            self.wake()
+
+    @contextmanager
+    def _at(self, row: Row) -> Iterator[None]:
+        env = self._env
+        before = env.metadata, env.source
+        env.metadata, env.source = row.metadata, (row.key, row.value, row.headers, row.timestamp)
+        try:
+            yield
+        finally:
+            env.metadata, env.source = before
+
+    def failed(self, row: Row, error: Exception) -> None:
+        """The agent raised at a record. Raises ProcessingError unless the handler lets it go."""
+        with self._at(row):
+            self._env.failed(self._name, error, row.key, row.value, row.timestamp, row.headers)
+        logger.error(
+            "agent %s raised, and goes on behind the record at %s-%d offset %d",
+            self.agent.name,
+            *row.metadata,
+            exc_info=error,
+        )
+
+    def undecodable(self, row: Row, error: Exception) -> None:
+        """A record can't be decoded. Raises DeserializationError unless the handler lets it go."""
+        plan, counters = self._env.plan, self._env.counters
+        topic, partition, offset = row.metadata
+        context = ErrorContext(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            node=self._name,
+            timestamp=row.timestamp,
+            key=row.key,
+            value=row.value,
+            headers=row.headers,
+            source_key=row.key,
+            source_value=row.value,
+            source_headers=row.headers,
+            source_timestamp=row.timestamp,
+        )
+        if self._env.ask(plan.handlers.deserialization, context, error) is HandlerResponse.CONTINUE:
+            counters.failed_deserialization += 1
+            counters.last_skipped["failed_deserialization"] = why_skipped(plan, context, error)
+            logger.error(
+                "agent %s passes over the record at %s-%d offset %d, which can't be decoded: %s",
+                self.agent.name,
+                *row.metadata,
+                error,
+            )
+            return
+        raise DeserializationError(
+            f"a record can't be decoded for agent {self.agent.name} ({line_of(self.agent.fun)}): {type(error).__name__}: "
+            f"{error} (at {topic}-{partition} offset {offset}). Check the types of the topic, or skip such records with "
+            "deserialization.exception.handler=continue",
+            *RecordMetadata(topic, partition, offset),
+        )

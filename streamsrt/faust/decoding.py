@@ -1,0 +1,97 @@
+"""Keys and values from bytes, as the schema of a topic has it.
+
+A schema that is not faust's own is asked record by record, with the message. Faust's own needs the bytes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamsrt.faust.events import AgentMessage
+from streamsrt.wire.records import Headers
+from topology.spec.processor import RecordMetadata
+
+if TYPE_CHECKING:
+    import faust
+
+Decode = Callable[[bytes | None], object]
+
+
+class Row(NamedTuple):
+    """A record as it was read. ``timestamp``: epoch milliseconds."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+    metadata: RecordMetadata
+
+    def message(self) -> AgentMessage:
+        """The same as faust knows it."""
+        topic, partition, offset = self.metadata
+        return AgentMessage(
+            topic, partition, offset, self.timestamp / 1000, 0, self.headers or None, self.key, self.value, None
+        )
+
+
+class Decoder:
+    """Decodes for one channel."""
+
+    def __init__(self, app: faust.App, channel: faust.ChannelT) -> None:
+        from faust.serializers.schemas import Schema
+
+        schema = channel.schema
+        kind = type(schema)
+        is_plain = kind.loads_key is Schema.loads_key and kind.loads_value is Schema.loads_value
+        self._app = app
+        self._schema = schema
+        self._takes_nothing = bool(schema.allow_empty)
+        self._key = plain_key(app, schema) if is_plain else None
+        self._value = plain_value(app, schema) if is_plain else None
+
+    def decode(self, row: Row) -> tuple[object, object]:
+        """Key and value. Raises what the schema raises."""
+        takes_nothing = row.value is None and self._takes_nothing
+        if self._key is not None and self._value is not None:
+            return self._key(row.key), None if takes_nothing else self._value(row.value)
+        message = row.message()
+        app, schema = self._app, self._schema
+        key = schema.loads_key(app, message, loads=app.serializers.loads_key)
+        if takes_nothing:
+            return key, None
+        return key, schema.loads_value(app, message, loads=app.serializers.loads_value)
+
+
+def plain_key(app: faust.App, schema: faust.SchemaT) -> Decode:
+    """What decodes keys by a schema of faust's own."""
+    registry, kind, serializer = app.serializers, schema.key_type, schema.key_serializer
+    if (serializer or registry.key_serializer) in (None, "raw") and kind in (str, bytes):
+        return _text if kind is str else _same
+    loads = registry.loads_key
+
+    def decode(raw: bytes | None) -> object:
+        return loads(kind, raw, serializer=serializer)
+
+    return decode
+
+
+def plain_value(app: faust.App, schema: faust.SchemaT) -> Decode:
+    """What decodes values by a schema of faust's own."""
+    registry, kind, serializer = app.serializers, schema.value_type, schema.value_serializer
+    if (serializer or registry.value_serializer) == "raw" and kind in (str, bytes):
+        return _text if kind is str else _same
+    loads = registry.loads_value
+
+    def decode(raw: bytes | None) -> object:
+        return loads(kind, raw, serializer=serializer)
+
+    return decode
+
+
+def _text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode()
+
+
+def _same(raw: bytes | None) -> bytes | None:
+    return raw

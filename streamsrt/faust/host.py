@@ -1,0 +1,67 @@
+"""The event loop of the agents of one process.
+
+1. It turns on the thread that asks it to, and stands still in between: no lock is needed for stores and sends.
+2. It is there from the first agent that begins to the last one that ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextvars import Context
+
+
+class Host:
+    """One loop, shared by all agents of the process."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._users = 0
+
+    def enter(self) -> asyncio.AbstractEventLoop:
+        """One agent more uses it."""
+        self._users += 1
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop
+
+    def leave(self, workers: list[asyncio.Task[None]]) -> bool:
+        """An agent ends, and with it its ``workers``. Returns whether it was the last one."""
+        loop = self._loop
+        assert loop is not None
+        for worker in workers:
+            worker.cancel()
+        if workers:
+            loop.run_until_complete(asyncio.gather(*workers, return_exceptions=True))
+        self._users -= 1
+        if self._users:
+            return False
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+        self._loop = None
+        return True
+
+    def start(self, work: Coroutine[object, object, None], context: Context) -> asyncio.Task[None]:
+        """Lets a worker begin with the next turn."""
+        assert self._loop is not None
+        return self._loop.create_task(work, context=context)
+
+    def turn(self) -> None:
+        """Does what is ready, and waits for nothing."""
+        assert self._loop is not None
+        self._loop.call_soon(self._loop.stop)
+        self._loop.run_forever()
+
+    def wait(self, wait_s: float | None) -> None:
+        """Turns until :meth:`wake`, for so long at most (None: for as long as it takes)."""
+        loop = self._loop
+        assert loop is not None
+        timer = None if wait_s is None else loop.call_later(wait_s, loop.stop)
+        loop.run_forever()
+        if timer is not None:
+            timer.cancel()
+
+    def wake(self) -> None:
+        """Ends a :meth:`wait`."""
+        assert self._loop is not None
+        self._loop.stop()

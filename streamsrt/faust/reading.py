@@ -1,0 +1,190 @@
+"""What an application declares, and what of it is not supported here.
+
+Nothing unsupported is passed over: it is one error at the start, which names the line.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from mode.utils.times import want_seconds
+
+from streamsrt.errors import UserError
+
+if TYPE_CHECKING:
+    import faust
+
+_STREAM_METHODS = frozenset(
+    (
+        "group_by",
+        "noack",
+        "noack_take",
+        "take",
+        "take_events",
+        "take_with_timestamp",
+        "through",
+    )
+)
+_SIGNALS = (
+    "on_partitions_assigned",
+    "on_partitions_revoked",
+    "on_rebalance_complete",
+    "on_worker_init",
+    "on_before_shutdown",
+    "on_produce_message",
+)
+
+
+class Declared(NamedTuple):
+    """What runs: agents and tables, in the order in which they were declared."""
+
+    agents: tuple[faust.Agent, ...]
+    tables: tuple[faust.Table, ...]
+
+
+def declared(app: faust.App) -> Declared:
+    """What an application declares. Raises UserError for what is not supported."""
+    import faust as package
+
+    if not isinstance(app, package.App):
+        raise UserError(f"streamsrt.faust runs a faust.App, not {app!r}")
+    app.finalize()
+    found = Declared(tuple(app.agents.values()), tuple(app.tables.values()))
+    unsupported = next(_unsupported(app, found), None)
+    if unsupported is not None:
+        raise UserError(f"{unsupported} is not supported by streamsrt.faust. See docs/faust.md for what is")
+    if not found.agents:
+        raise UserError(f"the application {app.conf.id} has no agent: import the modules that declare them first")
+    return found
+
+
+class DeclaredTopic(NamedTuple):
+    """A topic that faust would create at the start."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: dict[str, str]
+
+
+def topics_of(app: faust.App) -> list[DeclaredTopic]:
+    """The topics that agents read, send their results to, or have among the names of their modules."""
+    from faust.types import TopicT
+
+    agents = list(app.agents.values())
+    found = [agent.channel for agent in agents]
+    for agent in agents:
+        found += agent._sinks
+        found += inspect.unwrap(agent.fun).__globals__.values()
+    own = {id(each): each for each in found if isinstance(each, TopicT) and each.app is app and not each.pattern}
+    return [
+        DeclaredTopic(
+            name,
+            topic.partitions or app.conf.topic_partitions,
+            topic.replicas or app.conf.topic_replication_factor or 1,
+            _configs(topic),
+        )
+        for topic in own.values()
+        for name in topic.topics
+    ]
+
+
+def _configs(topic: faust.TopicT) -> dict[str, str]:
+    policies = [name for name, wanted in (("compact", topic.compacting), ("delete", topic.deleting)) if wanted]
+    configs = {"cleanup.policy": ",".join(policies)} if policies else {}
+    if topic.retention:
+        configs["retention.ms"] = str(round(want_seconds(topic.retention) * 1000))
+    return {**configs, **{key: str(value) for key, value in (topic.config or {}).items()}}
+
+
+def line_of(function: Callable[..., object]) -> str:
+    """Where a function of the program stands: ``file:line``."""
+    code = inspect.unwrap(function).__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _unsupported(app: faust.App, found: Declared) -> Iterator[str]:
+    for task in app._app_tasks:
+        yield f"@app.task, @app.timer or @app.crontab at {line_of(task)}"
+    for service in app._extra_services:
+        yield f"@app.service of {service!r}"
+    if app.__dict__.get("web") is not None:
+        yield f"@app.page of {app.conf.id}"
+    if app._web_server_service is not None:
+        yield f"@app.web_server of {app.conf.id}"
+    for name in _SIGNALS:
+        for receiver in getattr(app, name).iter_receivers(app):
+            yield f"@app.{name}.connect at {line_of(receiver)}"
+    for table in found.tables:
+        for reason in _of_table(table):
+            yield f"{reason} of table {table.name}{_declared_at(table)}"
+    for agent in found.agents:
+        yield from _of_agent(agent)
+
+
+def _of_table(table: faust.Table) -> Iterator[str]:
+    import faust as package
+
+    if isinstance(table, package.SetTable):
+        yield "the type SetTable"
+    if table.is_global:
+        yield "the type GlobalTable"
+    if table.use_partitioner:
+        yield "use_partitioner=True"
+    if table._on_window_close is not None:
+        yield "on_window_close="
+    if table._on_changelog_event is not None:
+        yield "on_changelog_event="
+    if table._recover_callbacks:
+        yield "on_recover="
+    if _has_own_schema(table):
+        yield f"the schema {table.schema!r}"
+
+
+def _has_own_schema(table: faust.Table) -> bool:
+    from faust.serializers.schemas import Schema
+
+    return table.schema is not None and type(table.schema) is not Schema
+
+
+def _of_agent(agent: faust.Agent) -> Iterator[str]:
+    from faust.types import TopicT
+
+    place = f"agent {agent.name} ({line_of(agent.fun)})"
+    if not isinstance(agent.channel, TopicT):
+        yield f"{place} over a channel, and not a topic,"
+    for name, line in _called(agent.fun):
+        if name in _STREAM_METHODS:
+            yield f"stream.{name} in {place.removesuffix(')')}, line {line})"
+
+
+def _called(function: Callable[..., object]) -> Iterator[tuple[str, int]]:
+    """The methods that a function calls, each with its line."""
+    line = 0
+    for instruction in dis.get_instructions(inspect.unwrap(function)):
+        line = instruction.starts_line or line
+        if instruction.opname in ("LOAD_METHOD", "LOAD_ATTR") and isinstance(instruction.argval, str):
+            yield instruction.argval, line
+
+
+def _declared_at(wanted: object) -> str:
+    """Where a program assigns an object, as far as that can be found."""
+    for module in list(sys.modules.values()):
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if value is wanted and (line := _assignment(module, name)):
+                return f" ({module.__file__}:{line})"
+    return ""
+
+
+def _assignment(module: object, name: str) -> int:
+    try:
+        text = inspect.getsource(module)  # type: ignore[arg-type]  # whatever stands among the modules
+    except (OSError, TypeError):
+        return 0
+    found = re.search(rf"^{re.escape(name)}\s*[:=]", text, re.MULTILINE)
+    return 0 if found is None else text.count("\n", 0, found.start()) + 1

@@ -1,0 +1,256 @@
+"""What agents send, gathered until the batch of their records is worked off.
+
+1. Records of one topic keep the order in which they were sent. Without a timestamp a record has the time of the turn, as
+   faust's have the time of the call.
+2. A send is done when it is gathered: the record goes out with the commit of what the agent read. Offsets are known then
+   only, so the metadata that ``await`` gives has none.
+3. :class:`Attachments` and :class:`Producer` take the places of the application's own while agents run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from faust.types.topics import TopicT
+from faust.types.tuples import TP, RecordMetadata
+
+from streamsrt.errors import UserError
+from streamsrt.operators.engine.environment import Environment, RefusedRecordError
+from streamsrt.wire.records import Headers
+
+if TYPE_CHECKING:
+    import faust
+
+Loose = Mapping[str, bytes] | Iterable[tuple[str, bytes]] | None
+"""Headers as a program gives them."""
+
+
+class _Columns:
+    __slots__ = ("headers", "keys", "partitions", "timestamps", "values")
+
+    def __init__(self) -> None:
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.timestamps: list[int] = []
+        self.partitions: list[int | None] | None = None
+        self.headers: list[Headers] | None = None
+
+
+class Outbox:
+    """What the agents of one task have sent since the last :meth:`flush`."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._topics: dict[str, _Columns] = {}
+
+    def put(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None,
+        timestamp: float | None,
+        headers: Loose,
+    ) -> None:
+        """One record. ``timestamp``: epoch seconds; None: now."""
+        columns = self._topics.get(topic)
+        if columns is None:
+            columns = self._topics[topic] = _Columns()
+        count = len(columns.keys)
+        columns.keys.append(key)
+        columns.values.append(value)
+        columns.timestamps.append(self._env.system_time_ms if timestamp is None else round(timestamp * 1000))
+        if partition is not None and columns.partitions is None:
+            columns.partitions = [None] * count
+        if columns.partitions is not None:
+            columns.partitions.append(partition)
+        if headers and columns.headers is None:
+            columns.headers = [()] * count
+        if columns.headers is not None:
+            columns.headers.append(_pairs(headers))
+
+    def flush(self, node: str) -> None:
+        """Hands all of it to the task. ``node``: who is to blame where the cluster can't take it. Raises RecordError."""
+        while self._topics:
+            topic, columns = self._topics.popitem()
+            partitions = columns.partitions
+            try:
+                self._env.collect(
+                    topic, columns.keys, columns.values, columns.timestamps, columns.headers, partitions or None
+                )
+            except (UserError, RefusedRecordError) as error:
+                self._env.failed_to_produce(
+                    node, error, columns.keys[0], columns.values[0], columns.timestamps[0], _first(columns.headers)
+                )
+
+    def clear(self) -> None:
+        """Forgets all of it."""
+        self._topics.clear()
+
+
+def _first(headers: list[Headers] | None) -> Headers:
+    return headers[0] if headers else ()
+
+
+def _pairs(headers: Loose) -> Headers:
+    if not headers:
+        return ()
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return tuple((key, value.encode() if isinstance(value, str) else value) for key, value in pairs)
+
+
+class Sent:
+    """What a send gives back: awaiting it waits for nothing more."""
+
+    __slots__ = ("_metadata",)
+
+    def __init__(self, topic: str, partition: int | None, timestamp: float | None) -> None:
+        place = -1 if partition is None else partition
+        self._metadata = (topic, place, timestamp)
+
+    def __await__(self) -> Generator[None, None, RecordMetadata]:
+        yield from ()
+        return self.result()
+
+    def result(self) -> RecordMetadata:
+        """Topic and partition, as far as they are known; the offset is -1."""
+        topic, partition, timestamp = self._metadata
+        return RecordMetadata(
+            topic=topic,
+            partition=partition,
+            topic_partition=TP(topic, partition),
+            offset=-1,
+            timestamp=timestamp,
+            timestamp_type=0,
+        )
+
+
+class Attachments:
+    """Takes what is sent while an event is processed (faust's attachments of an event)."""
+
+    enabled = True
+
+    def __init__(self, app: faust.App, outbox: Callable[[], Outbox]) -> None:
+        self._app = app
+        self._outbox = outbox
+
+    async def maybe_put(
+        self,
+        channel: str | faust.ChannelT,
+        key: object = None,
+        value: object = None,
+        partition: int | None = None,
+        timestamp: float | None = None,
+        headers: Loose = None,
+        schema: faust.SchemaT | None = None,
+        key_serializer: object = None,
+        value_serializer: object = None,
+        callback: object = None,
+        force: bool = False,
+    ) -> Sent:
+        """Sends at once, as every send does here."""
+        return self.put(
+            None,
+            channel,
+            key,
+            value,
+            partition,
+            timestamp,
+            headers,
+            schema,
+            key_serializer,
+            value_serializer,
+            callback,
+        )
+
+    def put(
+        self,
+        message: object,
+        channel: str | faust.ChannelT,
+        key: object = None,
+        value: object = None,
+        partition: int | None = None,
+        timestamp: float | None = None,
+        headers: Loose = None,
+        schema: faust.SchemaT | None = None,
+        key_serializer: object = None,
+        value_serializer: object = None,
+        callback: object = None,
+    ) -> Sent:
+        """One record to a channel. Raises UserError for what can't be sent to."""
+        topic = self._app.topic(channel) if isinstance(channel, str) else channel
+        if callback is not None:
+            raise UserError(
+                f"a send to {topic} has callback=, which is not supported: what is sent goes out with the commit of the "
+                "record that the agent works on, and nothing of the agent runs then. Do it after the send, or in an agent "
+                "of that topic"
+            )
+        name = _name(topic)
+        open_headers = topic.prepare_headers(headers)
+        raw_key, open_headers = topic.prepare_key(key, key_serializer, schema, open_headers)
+        raw_value, open_headers = topic.prepare_value(value, value_serializer, schema, open_headers)
+        self._outbox().put(name, _bytes(raw_key), _bytes(raw_value), partition, timestamp, open_headers)
+        return Sent(name, partition, timestamp)
+
+
+def _name(topic: faust.TopicT) -> str:
+    if not isinstance(topic, TopicT):
+        raise UserError(f"{topic!r} is a channel without a topic, and agents can send to topics only: use app.topic()")
+    name: str = topic.get_topic_name()
+    return name
+
+
+def _bytes(raw: object) -> bytes | None:
+    """What Kafka takes. faust's serializers give other things for keys that nobody told them how to write."""
+    if raw is None or isinstance(raw, bytes):
+        return raw
+    if isinstance(raw, str):
+        return raw.encode()
+    raise TypeError(f"{raw!r} is {type(raw).__name__}, and no bytes: name a serializer")
+
+
+class Producer:
+    """Takes what is sent without an event: at a start, or with ``force=True`` (faust's producer)."""
+
+    def __init__(self, outbox: Callable[[], Outbox]) -> None:
+        self._outbox = outbox
+
+    async def send(
+        self,
+        topic: str,
+        key: object,
+        value: object,
+        partition: int | None = None,
+        timestamp: float | None = None,
+        headers: Loose = None,
+        **_: object,
+    ) -> asyncio.Future[RecordMetadata]:
+        """One record; the future is done."""
+        done: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        done.set_result(await self.send_and_wait(topic, key, value, partition, timestamp, headers))
+        return done
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        key: object,
+        value: object,
+        partition: int | None = None,
+        timestamp: float | None = None,
+        headers: Loose = None,
+        **_: object,
+    ) -> RecordMetadata:
+        """One record."""
+        self._outbox().put(topic, _bytes(key), _bytes(value), partition, timestamp, headers)
+        return Sent(topic, partition, timestamp).result()
+
+    def send_soon(self, future: faust.types.FutureMessage) -> None:
+        """One record of code that can't await."""
+        message = future.message
+        topic = _name(message.channel)
+        self._outbox().put(
+            topic, _bytes(message.key), _bytes(message.value), message.partition, message.timestamp, message.headers
+        )
+        future.set_result(Sent(topic, message.partition, message.timestamp).result())

@@ -1,0 +1,42 @@
+"""From an application's settings to those of Kafka Streams.
+
+What faust does by default is what happens here: a record that can't be decoded or handled is logged and passed over. Other
+handlers and a topic for dead letters are settings of the runtime, and win where they are given.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamsrt.errors import ConfigError
+
+if TYPE_CHECKING:
+    import faust
+
+
+def config(app: faust.App) -> dict[str, object]:
+    """The settings for ``KafkaStreams`` and ``streamsrt run`` that an application brings along. Raises ConfigError."""
+    conf = app.conf
+    if conf.broker_credentials is not None:
+        raise ConfigError(
+            f"{conf.id}: broker_credentials= are not taken over, as they are objects of faust's. Give security.protocol "
+            "and sasl.* as settings of the runtime (-c or --config-file), and leave them out of the App"
+        )
+    return {
+        "application.id": conf.id,
+        "bootstrap.servers": ",".join(_address(url) for url in conf.broker),
+        "processing.guarantee": "exactly_once_v2" if _is_exact(app) else "at_least_once",
+        **({} if _is_exact(app) else {"commit.interval.ms": max(1, round(conf.broker_commit_interval * 1000))}),
+        "auto.offset.reset": conf.consumer_auto_offset_reset,
+        "deserialization.exception.handler": "continue",
+        "processing.exception.handler": "continue",
+    }
+
+
+def _is_exact(app: faust.App) -> bool:
+    return bool(app.conf.processing_guarantee.value == "exactly_once")
+
+
+def _address(url: object) -> str:
+    host, port = getattr(url, "host", None), getattr(url, "port", None)
+    return f"{host or 'localhost'}:{port or 9092}"

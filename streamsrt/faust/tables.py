@@ -1,0 +1,183 @@
+"""Tables over the stores of the task that runs.
+
+1. A table of faust's keeps its rows in what it has as its data. While agents run, this is :class:`TableRows`, which finds
+   the store of the current task. Changes are logged by the store, in faust's format: its changelogs are restored here, and
+   what is written here is restored there.
+2. A task sees the rows of its own partition. Windows and time are faust's own code; what has expired is deleted from the
+   changelog, too, and after a restart the rows of the store are known to expire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from heapq import heappop
+from typing import TYPE_CHECKING, Protocol
+
+from streamsrt.faust.decoding import Decode, plain_key, plain_value
+from topology.spec.codecs import CallableSerde
+from topology.spec.stores import Store
+
+if TYPE_CHECKING:
+    import faust
+
+_MEMO_MAX = 100_000
+
+
+class Rows(Protocol):
+    """What a table needs of a store."""
+
+    def get(self, key: object, /) -> object: ...
+    def put(self, key: object, value: object, /) -> None: ...
+    def all(self) -> Iterator[tuple[object, object]]: ...
+    def approximate_num_entries(self) -> int: ...
+
+
+def store_of(table: faust.Table) -> Store:
+    """The store of a table, with faust's bytes."""
+    topic = table.changelog_topic
+    name = f"{table.name} of faust"
+    key: CallableSerde[object] = CallableSerde(f"keys of {name}", _key_writer(table), _key_reader(table))
+    read_value = _reader(plain_value(table.app, topic.schema))
+    value: CallableSerde[object] = CallableSerde(f"values of {name}", _value_writer(table), read_value)
+    return Store(
+        table.name,
+        key=key,
+        value=value,
+        caching=True,
+        changelog_config={key: str(value) for key, value in table.extra_topic_configs.items()},
+    )
+
+
+def _reader(decode: Decode) -> Callable[[bytes], object]:
+    return decode
+
+
+def _key_writer(table: faust.Table) -> Callable[[object], bytes]:
+    prepare, serializer = table.changelog_topic.prepare_key, table.key_serializer
+    memo: dict[str, bytes] = {}
+
+    def write(key: object) -> bytes:
+        if type(key) is not str:
+            raw: bytes = prepare(key, serializer)[0]
+            return raw
+        known = memo.get(key)
+        if known is None:
+            if len(memo) >= _MEMO_MAX:
+                memo.clear()
+            known = memo[key] = prepare(key, serializer)[0]
+        return known
+
+    return write
+
+
+def _key_reader(table: faust.Table) -> Callable[[bytes], object]:
+    decode, to_key = plain_key(table.app, table.changelog_topic.schema), table._to_key
+
+    def read(raw: bytes) -> object:
+        key: object = to_key(decode(raw))
+        return key
+
+    return read
+
+
+def _value_writer(table: faust.Table) -> Callable[[object], bytes]:
+    prepare, serializer = table.changelog_topic.prepare_value, table.value_serializer
+
+    def write(value: object) -> bytes:
+        raw: bytes = prepare(value, serializer)[0]
+        return raw
+
+    return write
+
+
+class TableRows(MutableMapping[object, object]):
+    """The data of one table: the rows of the task that runs. ``rows`` finds its store."""
+
+    def __init__(self, rows: Callable[[], Rows]) -> None:
+        self._rows = rows
+
+    def __contains__(self, key: object) -> bool:
+        return self._rows().get(key) is not None
+
+    def __getitem__(self, key: object) -> object:
+        value = self._rows().get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: object, value: object) -> None:
+        self._rows().put(key, value)
+
+    def __delitem__(self, key: object) -> None:
+        rows = self._rows()
+        if rows.get(key) is None:
+            raise KeyError(key)
+        rows.put(key, None)
+
+    def __iter__(self) -> Iterator[object]:
+        return iter([key for key, _ in self._rows().all()])
+
+    def __len__(self) -> int:
+        return self._rows().approximate_num_entries()
+
+
+class BoundTable:
+    """A table whose data is ours, until :meth:`unbind`. ``partition`` says which one runs."""
+
+    def __init__(self, table: faust.Table, rows: Callable[[], Rows], partition: Callable[[], int]) -> None:
+        self._table = table
+        self._data = table._data
+        table._data = TableRows(rows)
+        self._replace("on_key_get", _nothing)
+        if table._should_expire_keys():
+            known = table._partition_timestamp_keys
+
+            def changed(key: tuple[object, tuple[float, float]], value: object) -> None:
+                of_window = known.get((partition(), key[1][1]))
+                if of_window is None or key not in of_window:
+                    table._maybe_set_key_ttl(key, partition())
+
+            def deleted(key: object) -> None:
+                table._maybe_del_key_ttl(key, partition())
+
+            self._replace("on_key_set", changed)
+            self._replace("on_key_del", deleted)
+        else:
+            self._replace("on_key_set", _changed)
+            self._replace("on_key_del", _nothing)
+
+    def _replace(self, name: str, function: Callable[..., None]) -> None:
+        setattr(self._table, name, function)
+
+    def unbind(self) -> None:
+        """Gives the table back as it was."""
+        for name in ("on_key_get", "on_key_set", "on_key_del"):
+            delattr(self._table, name)
+        self._table._data = self._data
+
+
+def _nothing(key: object) -> None:
+    pass
+
+
+def _changed(key: object, value: object) -> None:
+    pass
+
+
+def watch_expiry(table: faust.Table, partition: int, rows: Rows) -> None:
+    """Lets the rows of a restored store expire, and forgets those that an earlier task of that partition had."""
+    if not table._should_expire_keys():
+        return
+    table._partition_timestamps.pop(partition, None)
+    for known in [each for each in table._partition_timestamp_keys if each[0] == partition]:
+        del table._partition_timestamp_keys[known]
+    for key, _ in rows.all():
+        table._maybe_set_key_ttl(key, partition)
+
+
+def expire(table: faust.Table, partition: int, rows: Rows, now_s: float) -> None:
+    """Deletes the rows of windows that have expired by the wall clock, as faust's cleaning does."""
+    window, ends = table.window, table._partition_timestamps[partition]
+    while ends and window.stale(ends[0], now_s):
+        for key in table._partition_timestamp_keys.pop((partition, heappop(ends)), ()):
+            rows.put(key, None)

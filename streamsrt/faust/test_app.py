@@ -1,0 +1,104 @@
+"""An application in a test, without a broker.
+
+    with TestApp(app) as test:
+        test.send("words", value="hello")
+        assert test.received("counts") == [("hello", 1)]
+        assert test.table("word-counts") == {"hello": 1}
+
+It runs what ``streamsrt faust run`` runs. An agent by itself is tested as with faust: ``agent.test_context()``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from streamsrt.faust.decoding import Decoder, Row
+from streamsrt.faust.program import topology
+from streamsrt.faust.settings import config
+from streamsrt.testing.topology_test_driver import TopologyTestDriver
+from streamsrt.wire.records import Headers
+from topology.spec.processor import RecordMetadata
+
+if TYPE_CHECKING:
+    import faust
+
+
+class TestApp:
+    """Runs ``app`` record by record. ``settings``: of the runtime, beside those of the application.
+
+    ``partitions``: of every topic, or a mapping. Raises UserError for what is not supported.
+    """
+
+    __test__ = False
+
+    def __init__(
+        self,
+        app: faust.App,
+        settings: Mapping[str, object] | None = None,
+        *,
+        partitions: int | Mapping[str, int] = 1,
+        now_ms: int = 0,
+    ) -> None:
+        self._app = app
+        self.driver = TopologyTestDriver(
+            topology(app),
+            {**config(app), **(settings or {})},
+            partitions=partitions,
+            initial_wall_clock_ms=now_ms,
+        )
+
+    def send(
+        self,
+        topic: str | faust.TopicT,
+        *,
+        key: object = None,
+        value: object = None,
+        timestamp: float = 0.0,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> None:
+        """Sends a record as ``topic.send`` does, and processes it. ``timestamp``: epoch seconds."""
+        known = self._topic(topic)
+        raw_key, _ = known.prepare_key(key, None, None, {})
+        raw_value, _ = known.prepare_value(value, None, None, {})
+        self.driver.pipe_raw(
+            known.get_topic_name(), raw_key, raw_value, round(timestamp * 1000), headers, partition=partition
+        )
+
+    def received(self, topic: str | faust.TopicT) -> list[tuple[object, object]]:
+        """Keys and values of what was sent to a topic since the last call, decoded as the application has it."""
+        known = self._topic(topic)
+        decoder = Decoder(self._app, known)
+        queue = self.driver.output_queue(known.get_topic_name())
+        found = [
+            decoder.decode(
+                Row(each.key, each.value, each.timestamp, each.headers, RecordMetadata(each.topic, each.partition, -1))
+            )
+            for each in queue
+        ]
+        queue.clear()
+        return found
+
+    def table(self, name: str, *, partition: int = 0) -> dict[object, object]:
+        """The rows of a table."""
+        return dict(self.driver.get_key_value_store(name, partition=partition).all())
+
+    def _topic(self, topic: str | faust.TopicT) -> faust.TopicT:
+        if not isinstance(topic, str):
+            return topic
+        of_agents = (agent.channel for agent in self._app.agents.values())
+        return next((each for each in of_agents if topic in each.topics), None) or self._app.topic(topic)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the agents."""
+        self.driver.close()

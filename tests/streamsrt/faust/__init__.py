@@ -1,0 +1,1 @@
+"""Applications of faust-streaming, run by streamsrt."""

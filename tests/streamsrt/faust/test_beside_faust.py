@@ -1,0 +1,219 @@
+"""The same program on faust itself and on this runtime: a change of a running application, and results side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.fixtures_brokers import ROOT, BundledBroker
+from tests.streamsrt.faust.needed import require_faust
+
+require_faust()
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+PROGRAM = """
+import os
+
+import faust
+
+app = faust.App(
+    "shop", broker="kafka://" + os.environ["BROKER"], web_enabled=False, topic_partitions=2, topic_replication_factor=1,
+    topic_disable_leader=True, broker_commit_interval=0.2, stream_wait_empty=False,
+    processing_guarantee=os.environ.get("GUARANTEE", "at_least_once"),
+)
+
+
+class Order(faust.Record):
+    item: str
+    amount: int
+
+
+class Total(faust.Record):
+    item: str
+    amount: int
+
+
+orders = app.topic("orders", key_type=str, value_type=Order)
+totals_topic = app.topic("totals", key_type=str, value_type=Total)
+large = app.topic("large", key_type=str, value_type=int)
+totals = app.Table("totals", default=int)
+windows = app.Table("windows", default=int).tumbling(10.0, expires=1e9)
+
+
+@app.agent(orders, sink=[large])
+async def count(stream):
+    async for event in stream.events():
+        order = event.value
+        totals[order.item] += order.amount
+        windows[order.item] += order.amount
+        await totals_topic.send(key=order.item, value=Total(item=order.item, amount=totals[order.item]))
+        if order.amount > 8:
+            yield windows[order.item].current()
+
+
+@app.agent(orders)
+async def relay(stream):
+    async for key, order in stream.filter(lambda order: order.amount == 5).items():
+        await app.send("fives", key=key, value=order, headers={"seen": b"yes"})
+
+
+if __name__ == "__main__":
+    app.main()
+"""
+PATIENCE_S = 90
+INPUT, RESULTS = "orders", ("totals", "large", "fives")
+TABLES = ("shop-totals-changelog", "shop-windows-changelog")
+Row = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]
+
+
+class Cluster:
+    """A bundled broker with the program and its topics."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        (folder / "shop.py").write_text(PROGRAM, encoding="utf-8")
+        self._broker = BundledBroker(folder / "broker")
+
+    def __enter__(self) -> Cluster:
+        self._broker.start()
+        self._servers = {"bootstrap.servers": self._broker.bootstrap_servers}
+        admin = AdminClient(self._servers)
+        for each in admin.create_topics([NewTopic(name, 2, 1) for name in (INPUT, *RESULTS)]).values():
+            each.result(PATIENCE_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._broker.stop()
+
+    def produce(self, first: int, count: int) -> None:
+        """Orders, each with a time of its own, in both partitions."""
+        producer = Producer(self._servers)
+        for number in range(first, first + count):
+            order = json.dumps({"item": f"item-{number % 7}", "amount": number % 10})
+            place = {"partition": number % 7 % 2, "timestamp": 1_700_000_000_000 + number * 500}
+            producer.produce(INPUT, order, f"item-{number % 7}", **place)
+        assert producer.flush(PATIENCE_S) == 0
+
+    def _run(self, *command: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "BROKER": self._broker.bootstrap_servers, "PYTHONPATH": str(ROOT)}
+        with (self.folder / "run.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, *command], cwd=self.folder, env=environment, stdout=log, stderr=log
+            )
+
+    def run_faust(self) -> None:
+        """Until all that is there is committed; then it is told to stop."""
+        worker = self._run("shop.py", "worker", "-l", "info", "--without-web")
+        for _ in range(PATIENCE_S):
+            try:
+                worker.wait(1)
+            except subprocess.TimeoutExpired:
+                if self._lag() == 0:
+                    worker.send_signal(signal.SIGTERM)
+                    worker.wait(PATIENCE_S)
+                    return
+        worker.kill()
+        worker.wait()
+        pytest.fail((self.folder / "run.log").read_text()[-3000:])
+
+    def run_ours(self, *settings: str) -> None:
+        """Until all that is there is processed."""
+        command = (
+            "-m",
+            "streamsrt",
+            "faust",
+            "run",
+            "shop:app",
+            "--until",
+            "quiet",
+            "-c",
+            "state.dir=state",
+            *settings,
+        )
+        code = self._run(*command).wait(PATIENCE_S)
+        assert code == 0, (self.folder / "run.log").read_text()[-3000:]
+
+    def _lag(self) -> int:
+        consumer = Consumer({**self._servers, "group.id": "shop"})
+        try:
+            partitions = [TopicPartition(INPUT, number) for number in range(2)]
+            ends = [consumer.get_watermark_offsets(each)[1] for each in partitions]
+            return sum(ends) - sum(max(0, each.offset) for each in consumer.committed(partitions))
+        finally:
+            consumer.close()
+
+    def rows(self, topic: str) -> Iterator[list[Row]]:
+        """What is committed of each partition."""
+        settings = {"group.id": "reader", "enable.partition.eof": True, "isolation.level": "read_committed"}
+        consumer = Consumer({**self._servers, **settings})
+        try:
+            for number in range(2):
+                consumer.assign([TopicPartition(topic, number, 0)])
+                found: list[Row] = []
+                while (message := consumer.poll(PATIENCE_S)) is not None and message.error() is None:
+                    found.append((message.key(), message.value(), tuple(message.headers() or ())))
+                yield found
+        finally:
+            consumer.close()
+
+    def by_key(self, topic: str) -> list[dict[bytes | None, list[Row]]]:
+        """The same by key: how those of several input partitions mix is nobody's to say."""
+        found: list[dict[bytes | None, list[Row]]] = []
+        for rows in self.rows(topic):
+            found.append({})
+            for row in rows:
+                found[-1].setdefault(row[0], []).append(row)
+        return found
+
+    def table(self, topic: str) -> dict[bytes | None, bytes | None]:
+        """The last value of each key."""
+        return {key: value for rows in self.rows(topic) for key, value, _ in rows}
+
+
+@pytest.fixture(scope="module")
+def faust_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """What faust makes of all records."""
+    with Cluster(tmp_path_factory.mktemp("beside") / "faust") as cluster:
+        cluster.produce(0, 300)
+        cluster.run_faust()
+        yield cluster
+
+
+def assert_same(ours: Cluster, theirs: Cluster) -> None:
+    for topic in ("totals", "fives"):
+        assert ours.by_key(topic) == theirs.by_key(topic), topic
+    # Records without a key go to any partition.
+    assert Counter(row for rows in ours.rows("large") for row in rows) == Counter(
+        row for rows in theirs.rows("large") for row in rows
+    )
+    for topic in TABLES:
+        assert ours.table(topic) == theirs.table(topic), topic
+
+
+def test_the_same_records_come_out(tmp_path: Path, faust_alone: Cluster) -> None:
+    with Cluster(tmp_path / "ours") as ours:
+        ours.produce(0, 300)
+        ours.run_ours()
+        assert_same(ours, faust_alone)
+
+
+def test_an_application_of_faust_goes_on_here(tmp_path: Path, faust_alone: Cluster) -> None:
+    """Faust is stopped in the middle, and the same program continues: with its offsets, its tables, exactly once."""
+    with Cluster(tmp_path / "moved") as moved:
+        moved.produce(0, 120)
+        moved.run_faust()
+        moved.produce(120, 180)
+        moved.run_ours("-c", "processing.guarantee=exactly_once_v2")
+        assert_same(moved, faust_alone)

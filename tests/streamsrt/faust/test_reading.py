@@ -1,0 +1,145 @@
+"""What an application declares: names, settings, and one message for what is not supported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamsrt.errors import ConfigError, UserError
+from tests.streamsrt.faust.needed import require_faust
+
+require_faust()
+
+import faust  # noqa: E402
+
+import streamsrt.faust  # noqa: E402
+from streamsrt.faust.reading import topics_of  # noqa: E402
+
+
+def an_app(**options: Any) -> faust.App:
+    return faust.App("shop", broker="kafka://localhost:9092", **options)
+
+
+async def nothing(stream: Any) -> None:
+    """An agent that only reads."""
+    async for _ in stream:
+        pass
+
+
+def test_topics_tables_and_changelogs_have_the_names_that_faust_gives_them() -> None:
+    app = an_app(version=2)
+    app.Table("totals", default=int)
+    app.agent(app.topic("orders", "returns"))(nothing)
+    app.agent(name="shop.unnamed")(nothing)
+    topology = streamsrt.faust.topology(app)
+    (part,) = topology.subtopologies
+    assert streamsrt.faust.config(app)["application.id"] == "shop-v2"
+    assert sorted(part.source_topics) == ["orders", "returns", "shop-v2-shop.unnamed"]
+    assert [spec.name for spec in part.stores] == ["totals"]
+    assert any(node.name == "shop.unnamed" for node in part.nodes)
+
+
+def test_agents_without_tables_are_assigned_one_by_one() -> None:
+    app = an_app()
+    app.agent(app.topic("orders"), name="a")(nothing)
+    app.agent(app.topic("returns"), name="b")(nothing)
+    assert len(streamsrt.faust.topology(app).subtopologies) == 2
+
+
+def test_the_topics_that_faust_would_create() -> None:
+    app = an_app(topic_partitions=3, topic_replication_factor=1)
+    out = app.topic("out", partitions=5, compacting=True, retention=60)
+    app.agent(app.topic("orders"), sink=[out])(nothing)
+    found = {each.name: each for each in topics_of(app)}
+    assert {name: each.partitions for name, each in found.items()} == {"orders": 3, "out": 5}
+    assert found["out"].configs == {"cleanup.policy": "compact", "retention.ms": "60000"}
+
+
+def test_settings_are_taken_over() -> None:
+    app = an_app(broker_commit_interval=0.5, consumer_auto_offset_reset="latest")
+    assert streamsrt.faust.config(app) == {
+        "application.id": "shop",
+        "bootstrap.servers": "localhost:9092",
+        "processing.guarantee": "at_least_once",
+        "commit.interval.ms": 500,
+        "auto.offset.reset": "latest",
+        "deserialization.exception.handler": "continue",
+        "processing.exception.handler": "continue",
+    }
+    exact = faust.App("shop", broker="kafka://a:1;kafka://b:2", processing_guarantee="exactly_once")
+    found = streamsrt.faust.config(exact)
+    assert (found["processing.guarantee"], found["bootstrap.servers"]) == ("exactly_once_v2", "a:1,b:2")
+    assert "commit.interval.ms" not in found
+
+
+def test_credentials_are_for_the_runtime_to_have() -> None:
+    app = an_app(broker_credentials=faust.SASLCredentials(username="u", password="p", mechanism="PLAIN"))
+    with pytest.raises(ConfigError, match=r"give security\.protocol|Give security\.protocol"):
+        streamsrt.faust.config(app)
+
+
+def _timer(app: faust.App) -> None:
+    @app.timer(1.0)
+    async def every_second() -> None: ...
+
+
+def _task(app: faust.App) -> None:
+    @app.task
+    async def at_the_start() -> None: ...
+
+
+def _page(app: faust.App) -> None:
+    @app.page("/")
+    async def page(self: Any, request: Any) -> None: ...
+
+
+def _signal(app: faust.App) -> None:
+    async def assigned(app: Any, assigned: Any, **_: Any) -> None: ...
+
+    app.kept = assigned
+    app.on_partitions_assigned.connect(assigned)
+
+
+def _group_by(app: faust.App) -> None:
+    @app.agent(app.topic("orders"))
+    async def regroup(stream: Any) -> None:
+        async for _ in stream.group_by(len, name="length"):
+            pass
+
+
+def _channel(app: faust.App) -> None:
+    app.agent(app.channel())(nothing)
+
+
+HERE = r"\S*test_reading\.py:\d+"
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (_timer, rf"@app\.timer .* at {HERE}"),
+        (_task, rf"@app\.task.* at {HERE}"),
+        (_page, r"@app\.page"),
+        (_signal, rf"@app\.on_partitions_assigned\.connect at {HERE}"),
+        (_group_by, rf"stream\.group_by in agent .*regroup \({HERE}, line \d+\)"),
+        (_channel, rf"agent .*nothing \({HERE}\) over a channel"),
+        (lambda app: app.GlobalTable("all", default=int), "GlobalTable of table all"),
+        (lambda app: app.SetTable("sets"), "SetTable of table sets"),
+        (lambda app: app.Table("t", on_window_close=print), "on_window_close= of table t"),
+        (lambda app: app.Table("t", use_partitioner=True), "use_partitioner=True of table t"),
+    ],
+)
+def test_what_is_not_supported_is_one_message_at_the_start(declare: Any, message: str) -> None:
+    app = an_app()
+    app.agent(app.topic("orders"), name="plain")(nothing)
+    declare(app)
+    with pytest.raises(UserError, match=f"{message}.* is not supported"):
+        streamsrt.faust.topology(app)
+
+
+def test_an_application_without_agents_and_what_is_none_at_all() -> None:
+    with pytest.raises(UserError, match="has no agent"):
+        streamsrt.faust.topology(an_app())
+    with pytest.raises(UserError, match=r"runs a faust\.App, not 3"):
+        streamsrt.faust.topology(3)

@@ -1,0 +1,182 @@
+"""What agents send, and in which bytes."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from streamsrt.errors import UserError
+from tests.streamsrt.faust.needed import require_faust
+
+require_faust()
+
+import faust  # noqa: E402
+
+from streamsrt.faust import TestApp  # noqa: E402
+
+
+class Price(faust.Record, coerce=True):
+    """A value within another."""
+
+    amount: Decimal
+    currency: str = "EUR"
+
+
+class Offer(faust.Record, serializer="json"):
+    """A value with another in it."""
+
+    item: str
+    price: Price
+
+
+class Event(faust.Record, polymorphic_fields=True):
+    """What any of several kinds of values may be in."""
+
+    what: faust.Record
+
+
+def an_app(**options: Any) -> faust.App:
+    return faust.App("shop", broker="kafka://localhost:9092", **options)
+
+
+def sent(send: Any, source: Any = None, **options: Any) -> list[Any]:
+    """What an agent sends to the topic ``out`` for one record."""
+    app = an_app()
+    topic = app.topic("in") if source is None else source(app)
+
+    @app.agent(topic)
+    async def relay(stream: Any) -> None:
+        async for event in stream.events():
+            await send(app, event)
+
+    with TestApp(app, partitions={"out": 4}, now_ms=7_000) as test:
+        test.send(topic, **{"key": b"k", "value": {"a": 1}, "timestamp": 3.0, **options})
+        return [
+            (each.key, each.value, each.partition, each.timestamp, each.headers)
+            for each in test.driver.output_queue("out")
+        ]
+
+
+def test_a_topic_serialises_as_with_faust() -> None:
+    async def send(app: Any, event: Any) -> None:
+        await app.topic("out").send(key="text", value="text", partition=0)
+        await app.topic("out", key_type=str, value_type=bytes).send(key="text", value=b"raw", partition=0)
+        await app.topic("out", value_serializer="raw").send(value="raw", partition=0)
+        await app.topic("out", key_type=Price, key_serializer="json").send(
+            key=Price(Decimal("1.5")), value=None, partition=0
+        )
+
+    rows = sent(send)
+    assert [row[:2] for row in rows] == [
+        (b"text", b'"text"'),
+        (b"text", b"raw"),
+        (None, b"raw"),
+        (b'{"amount":"1.5","currency":"EUR","__faust":{"ns":"' + Price._options.namespace.encode() + b'"}}', b"null"),
+    ]
+    assert {row[3] for row in rows} == {7_000}, "without a timestamp it is the wall clock's"
+
+
+def test_partition_timestamp_and_headers_are_those_given() -> None:
+    async def send(app: Any, event: Any) -> None:
+        topic = app.topic("out")
+        await topic.send(value=1)
+        await topic.send(value=2, partition=3, timestamp=1.5, headers={"h": b"x"})
+        await app.send("out", value=3, headers=[("g", b"y")], partition=0)
+        topic.send_soon(value=4, partition=1)
+        await topic.send(value=5, partition=2, force=True)
+
+    assert sent(send) == [
+        (None, b"1", 0, 7_000, ()),
+        (None, b"2", 3, 1_500, (("h", b"x"),)),
+        (None, b"3", 0, 7_000, (("g", b"y"),)),
+        (None, b"4", 1, 7_000, ()),
+        (None, b"5", 2, 7_000, ()),
+    ]
+
+
+def test_events_are_forwarded_as_they_came_and_sent_anew() -> None:
+    async def send(app: Any, event: Any) -> None:
+        await event.forward("out", partition=0)
+        await event.send("out", value=event.value["a"], partition=0)
+
+    headers = (("h", b"x"),)
+    assert [(row[1], row[4]) for row in sent(send, headers=headers)] == [(b'{"a":1}', headers), (b"1", headers)]
+
+
+def test_awaiting_a_send_twice_gives_what_is_known_of_it() -> None:
+    found: list[Any] = []
+
+    async def send(app: Any, event: Any) -> None:
+        found.append(await (await app.topic("out").send(value=1, partition=2)))
+
+    sent(send)
+    assert (found[0].topic, found[0].partition, found[0].offset) == ("out", 2, -1)
+
+
+def test_models_within_models_are_read_as_they_are_written() -> None:
+    seen: list[Any] = []
+
+    async def look(app: Any, event: Any) -> None:
+        seen.append(event.value)
+
+    sent(look, lambda app: app.topic("in", value_type=Offer), value=Offer("a", Price(Decimal("1.5"))))
+    sent(look, lambda app: app.topic("in", value_type=Event), value=Event(Price(Decimal(2))))
+    sent(look, value=Price(Decimal(3)))
+    assert seen == [Offer("a", Price(Decimal("1.5"))), Event(Price(Decimal(2))), Price(Decimal(3))]
+    assert [type(seen[0].price.amount), type(seen[1].what)] == [Decimal, Price]
+
+
+@pytest.mark.parametrize(
+    ("options", "raw", "value"),
+    [
+        ({"value_type": int}, b'"12"', 12),
+        ({"value_type": float}, b"1.5", 1.5),
+        ({"value_type": str}, b'"text"', "text"),
+        ({"value_type": str, "value_serializer": "raw"}, b"text", "text"),
+        ({"value_type": bytes, "value_serializer": "raw"}, b"\xff", b"\xff"),
+        ({"value_serializer": "binary"}, b"aGk=", b"hi"),
+        ({"value_type": Price}, b'{"amount": "1.5"}', Price(Decimal("1.5"))),
+        ({}, None, None),
+    ],
+)
+def test_values_are_decoded_by_type_and_serializer(options: Any, raw: bytes | None, value: Any) -> None:
+    app = an_app()
+    seen: list[Any] = []
+
+    @app.agent(app.topic("in", **options))
+    async def look(stream: Any) -> None:
+        async for each in stream:
+            seen.append(each)
+
+    with TestApp(app) as test:
+        test.driver.pipe_raw("in", None, raw, 0)
+    assert seen == [value]
+    assert type(seen[0]) is type(value)
+
+
+def test_a_schema_of_the_programs_own_sees_the_message() -> None:
+    class Upper(faust.Schema):
+        def loads_value(self, app: Any, message: Any, **options: Any) -> Any:
+            return (message.headers or [("h", b"?")])[0][1] + message.value.upper()
+
+    app = an_app()
+    seen: list[Any] = []
+
+    @app.agent(app.topic("in", schema=Upper(key_type=bytes, value_type=bytes)))
+    async def look(stream: Any) -> None:
+        async for each in stream:
+            seen.append(each)
+
+    with TestApp(app) as test:
+        test.driver.pipe_raw("in", None, b"abc", 0, (("h", b"x"),))
+    assert seen == [b"xABC"]
+
+
+def test_a_callback_after_the_send_is_refused() -> None:
+    async def send(app: Any, event: Any) -> None:
+        await app.topic("out").send(value=1, callback=print)
+
+    with pytest.raises(UserError, match="a send to out has callback=, which is not supported"):
+        sent(send)

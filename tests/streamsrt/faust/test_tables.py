@@ -1,0 +1,166 @@
+"""Tables and windows over the stores of a task, in faust's bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.streamsrt.faust.needed import require_faust
+
+require_faust()
+
+import faust  # noqa: E402
+
+from streamsrt.faust import TestApp  # noqa: E402
+
+
+class Order(faust.Record):
+    """What is ordered."""
+
+    item: str
+    amount: int
+    at: float = 0.0
+
+
+def an_app(**options: Any) -> faust.App:
+    return faust.App("shop", broker="kafka://localhost:9092", **options)
+
+
+def test_rows_are_changed_deleted_and_restored() -> None:
+    app = an_app()
+    totals = app.Table("totals", default=int)
+    seen: list[Any] = []
+
+    @app.agent(app.topic("orders", value_type=Order))
+    async def count(orders: Any) -> None:
+        async for order in orders:
+            if order.amount < 0:
+                seen.append((totals.pop(order.item, None), order.item in totals, sorted(totals), len(totals)))
+            else:
+                totals[order.item] += order.amount
+
+    with TestApp(app) as test:
+        for item, amount in (("a", 1), ("b", 2), ("a", 3), ("b", -1)):
+            test.send("orders", value=Order(item, amount))
+        assert test.table("totals") == {"a": 4}
+        test.driver.restart()
+        test.send("orders", value=Order("a", 10))
+        assert test.table("totals") == {"a": 14}
+        log = [(each.key, each.value) for each in test.driver.producer_history if each.topic == "shop-totals-changelog"]
+    assert log == [(b'"a"', b"1"), (b'"b"', b"2"), (b'"a"', b"4"), (b'"b"', None), (b'"a"', b"14")]
+    assert seen == [(2, False, ["a"], 1)]
+
+
+def test_models_are_rows() -> None:
+    app = an_app()
+    last = app.Table("last", key_type=str, value_type=Order)
+
+    @app.agent(app.topic("orders", value_type=Order))
+    async def keep(orders: Any) -> None:
+        async for order in orders:
+            last[order.item] = order
+
+    with TestApp(app) as test:
+        test.send("orders", value=Order("a", 1))
+        test.driver.restart()
+        assert test.table("last") == {"a": Order("a", 1)}
+
+
+def test_each_partition_has_its_own_rows() -> None:
+    app = an_app()
+    totals = app.Table("totals", default=int)
+
+    @app.agent(app.topic("orders", value_type=Order))
+    async def count(orders: Any) -> None:
+        async for order in orders:
+            totals[order.item] += order.amount
+
+    with TestApp(app, partitions=2) as test:
+        test.send("orders", value=Order("a", 1), partition=0)
+        test.send("orders", value=Order("a", 2), partition=1)
+        assert (test.table("totals"), test.table("totals", partition=1)) == ({"a": 1}, {"a": 2})
+
+
+@pytest.mark.parametrize("kind", ["tumbling", "hopping"])
+def test_windows_by_the_time_of_the_record(kind: str) -> None:
+    app = an_app()
+    table = app.Table("totals", default=int)
+    totals = table.tumbling(10, expires=60) if kind == "tumbling" else table.hopping(10, 5, expires=60)
+    seen: list[Any] = []
+
+    @app.agent(app.topic("orders", value_type=Order))
+    async def count(orders: Any) -> None:
+        async for order in orders:
+            totals[order.item] += order.amount
+            seen.append((totals[order.item].current(), totals[order.item].delta(10)))
+
+    with TestApp(app) as test:
+        for at in (0.0, 3.0, 12.0):
+            test.send("orders", value=Order("a", 1), timestamp=at)
+        windows = {key[1][0]: value for key, value in test.table("totals").items()}
+        keys = {each.key for each in test.driver.producer_history if each.topic == "shop-totals-changelog"}
+    if kind == "tumbling":
+        assert windows == {0.0: 2, 10.0: 1}
+        assert seen == [(1, 0), (2, 0), (1, 2)]
+        assert keys == {b'["a",[0.0,9.9]]', b'["a",[10.0,19.9]]'}
+    else:
+        assert windows == {-5.0: 2, 0.0: 2, 5.0: 1, 10.0: 1}
+
+
+def test_windows_by_a_field() -> None:
+    app = an_app()
+    totals = app.Table("totals", default=int).tumbling(10, expires=60).relative_to_field(Order.at)
+    seen: list[int] = []
+
+    @app.agent(app.topic("orders", value_type=Order))
+    async def count(orders: Any) -> None:
+        async for order in orders:
+            totals[order.item] += order.amount
+            seen.append(totals[order.item].value())
+
+    with TestApp(app) as test:
+        for at in (5.0, 25.0, 6.0):
+            test.send("orders", value=Order("a", 1, at))
+        assert sorted(key[1][0] for key in test.table("totals")) == [0.0, 20.0]
+    assert seen == [1, 1, 2]
+
+
+def test_windows_expire_by_the_wall_clock_after_a_restart_too() -> None:
+    app = an_app(table_cleanup_interval=1.0)
+    totals = app.Table("totals", default=int).tumbling(10, expires=60)
+
+    @app.agent(app.topic("orders", value_type=Order))
+    async def count(orders: Any) -> None:
+        async for order in orders:
+            totals[order.item] += order.amount
+
+    with TestApp(app) as test:
+        test.send("orders", value=Order("old", 1), timestamp=0.0)
+        test.send("orders", value=Order("new", 1), timestamp=65.0)
+        test.driver.restart()
+        test.driver.advance_wall_clock_time(60_000)
+        assert len(test.table("totals")) == 2, "the end of the first window is 9.9"
+        test.driver.advance_wall_clock_time(15_000)
+        assert [key[0] for key in test.table("totals")] == ["new"]
+        last = test.driver.producer_history[-1]
+    assert (orjson.loads(last.key or b""), last.value) == (["old", [0.0, 9.9]], None)
+
+
+def test_an_application_gets_its_tables_back() -> None:
+    app = an_app()
+    totals = app.Table("totals", default=int)
+
+    @app.agent(app.topic("orders", value_type=Order))
+    async def count(orders: Any) -> None:
+        async for order in orders:
+            totals[order.item] += order.amount
+
+    own = vars(totals).copy()
+    attachments = app._attachments
+    with TestApp(app) as test:
+        test.send("orders", value=Order("a", 1))
+        assert app._attachments is not attachments
+    assert {name: value for name, value in vars(totals).items() if name in own} == own
+    assert app._attachments is attachments
