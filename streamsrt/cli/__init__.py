@@ -9,6 +9,8 @@ module                  commands
 ``broker``              ``broker``
 ``topology``            ``topology describe|diff|lock|graph``
 ``topology_versions``   what ``topology diff`` compares: modules, files, the group that runs
+``upgrade``             ``upgrade plan|start|status|abort``
+``upgrade_status``      ``upgrade status``
 ``topics``              ``topics list|create|describe|delete``
 ``records``             ``produce``, ``consume``
 ``groups``              ``groups list|describe|delete|forget-topology``

@@ -42,6 +42,9 @@ COMMANDS = {
         "records", "consume", "Print the records of a topic from its start, partition by partition as they arrive."
     ),
     "topology": _Command("topology", "app", "Describe, compare and lock topologies."),
+    "upgrade": _Command(
+        "upgrade", "app", "Upgrade a running application: check it first, start it, follow it, send it back."
+    ),
     "topics": _Command("topics", "app", "List, create and delete topics."),
     "groups": _Command("groups", "app", "Inspect and change streams groups, one per application."),
     "backfill": _Command("backfill", "app", "Compute state from history: plan, run, hand over."),

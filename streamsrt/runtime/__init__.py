@@ -8,6 +8,7 @@
                         seconds at most, with the count
 - ``exactly_once``      committing, exactly once (KIP-447): results, changelogs and input offsets in one transaction
 - ``failures``          what is committed when the processing thread ends with an error
+- ``group_facts``       an application's group as its cluster describes it: one value, whichever protocol the group has
 - ``group_protocol``    the protocol by which an instance joins its group, where ``group.protocol=auto``
 - ``health``            whether an instance is alive and ready, and if not, why: in words for logs, probes and people
 - ``instance_metrics``  all metrics of one instance, made when somebody asks
@@ -32,6 +33,7 @@
 - ``tracing``           OpenTelemetry: spans of what the processing thread does, where ``otel.spans`` asks for them
 - ``tuning``            settings of the process that the data path needs: call ``tune_process`` once, before the first
                         record
+- ``upgrade_status``    how far the upgrade of a running application is, and what to do next
 - ``values``            what a running application tells about itself
 - ``watchdog``          notices a processing thread that does not come around, and says which record and which line of
                         code keep it

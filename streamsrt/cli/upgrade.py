@@ -1,0 +1,12 @@
+"""``streamsrt upgrade``: a new version of a running application, from the plan to its end or back."""
+
+from __future__ import annotations
+
+import typer
+
+from streamsrt.cli.upgrade_status import status
+
+app = typer.Typer(
+    help="Upgrade a running application: check it first, start it, follow it, send it back.", no_args_is_help=True
+)
+app.command("status")(status)

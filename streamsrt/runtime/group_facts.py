@@ -1,0 +1,180 @@
+"""An application's group as its cluster describes it: one value, whichever protocol the group has.
+
+1. What a broker does not say is None, never a guess: during a rebalance it shows who the members of a classic group are, and
+   not what they said.
+2. A member of a classic group reports its offsets when it joins; one of a streams group reports them at an interval of the
+   group's, and when a warm-up task has caught up.
+3. The epoch of a classic group is the one that its newest assignment names. Without an assignment it has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from streamsrt.client.interface import Administering
+from streamsrt.errors import ConfigError, RequestFailedError
+from streamsrt.membership.classic.layout import decode_assignment, decode_subscription
+from streamsrt.membership.classic.values import PROTOCOL_NAME, ClassicAssignment, ClassicSubscription
+from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
+from streamsrt.wire.error_codes import ErrorCode, error_name
+from streamsrt.wire.types import DescribeGroupsResponse, StreamsGroupDescribeResponse
+
+Role: TypeAlias = Literal["active", "standby", "warmup"]
+ROLES: tuple[Role, ...] = ("active", "standby", "warmup")
+Task: TypeAlias = tuple[str, int]
+TasksByRole: TypeAlias = Mapping[Role, frozenset[Task]]
+
+_AWAY_EPOCH = -2
+_NO_TASKS: TasksByRole = {role: frozenset() for role in ROLES}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberFacts:
+    """One member. ``epoch``: of its topology; ``digest``: the start of that topology's digest, where it tells it.
+
+    ``tasks``: what it has been given. ``offsets`` and ``ends``: its state and the changelogs by task, as it reported them.
+    ``is_away``: a static member that is stopped; None where its protocol does not tell.
+    """
+
+    member_id: str
+    instance_id: str | None
+    process_id: str
+    client_id: str
+    host: str
+    epoch: int | None
+    digest: str | None
+    endpoint: str | None = None
+    tasks: TasksByRole = field(default_factory=lambda: _NO_TASKS)
+    offsets: Mapping[Task, int] = field(default_factory=dict)
+    ends: Mapping[Task, int] = field(default_factory=dict)
+    is_away: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """A group at one moment. ``epoch``: of its topology, None where it has none. ``state``: in the words of its protocol."""
+
+    name: str
+    kind: Literal["streams", "classic"]
+    state: str
+    epoch: int | None
+    members: tuple[MemberFacts, ...]
+
+    @property
+    def epochs(self) -> tuple[int, ...]:
+        """Those that members run, the newest first."""
+        return tuple(sorted({each.epoch for each in self.members if each.epoch is not None}, reverse=True))
+
+    def with_epoch(self, epoch: int | None) -> list[MemberFacts]:
+        return [each for each in self.members if each.epoch == epoch]
+
+
+def look(admin: Administering, name: str) -> GroupFacts:
+    """The group as it is now. Raises ConfigError where there is none, RequestFailedError where it can't be described."""
+    kind = next((each.group_type.lower() for each in admin.list_groups() if each.group_id == name), None)
+    if kind == "streams":
+        return _of_streams_group(admin.describe_streams_groups([name])[0])
+    if kind == "classic":
+        return _of_classic_group(admin.describe_classic_groups([name])[0])
+    told = "no such group" if kind is None else f"a group of kind {kind}, which is no application's"
+    raise ConfigError(f"{told}: {name} (streamsrt groups list shows what there is)")
+
+
+def _checked(name: str, code: int, message: str | None) -> None:
+    if code:
+        raise RequestFailedError(f"group {name!r} can't be described: {message or error_name(code)}; try again", code)
+
+
+# ------------------------------------------------------------------------------------------------------ streams groups
+
+_Described: TypeAlias = StreamsGroupDescribeResponse.DescribedGroup
+_Member: TypeAlias = StreamsGroupDescribeResponse.Member
+
+
+def _of_streams_group(described: _Described) -> GroupFacts:
+    _checked(described.group_id, described.error_code, described.error_message)
+    return GroupFacts(
+        name=described.group_id,
+        kind="streams",
+        state=described.group_state,
+        epoch=None if described.topology is None else described.topology.epoch,
+        members=tuple(_streams_member(each) for each in described.members),
+    )
+
+
+def _streams_member(member: _Member) -> MemberFacts:
+    found = member.assignment
+    roles = (found.active_tasks, found.standby_tasks, found.warmup_tasks)
+    endpoint = member.user_endpoint
+    return MemberFacts(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        process_id=member.process_id,
+        client_id=member.client_id,
+        host=member.client_host.lstrip("/"),
+        epoch=member.topology_epoch,
+        digest=next((tag.value for tag in member.client_tags if tag.key == TOPOLOGY_DIGEST), None),
+        endpoint=None if endpoint is None else f"{endpoint.host}:{endpoint.port}",
+        tasks={
+            role: frozenset((each.subtopology_id, p) for each in listed for p in each.partitions)
+            for role, listed in zip(ROLES, roles, strict=True)
+        },
+        offsets={(each.subtopology_id, each.partition): each.offset for each in member.task_offsets},
+        ends={(each.subtopology_id, each.partition): each.offset for each in member.task_end_offsets},
+        is_away=None if member.is_classic else member.member_epoch == _AWAY_EPOCH,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ classic groups
+
+_ClassicGroup: TypeAlias = DescribeGroupsResponse.DescribedGroup
+_ClassicMember: TypeAlias = DescribeGroupsResponse.DescribedGroupMember
+
+
+def _of_classic_group(described: _ClassicGroup) -> GroupFacts:
+    if described.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+        _checked(described.group_id, described.error_code, None)
+    is_ours = described.protocol_data == PROTOCOL_NAME
+    told = [_told(each) if is_ours else None for each in described.members]
+    newest = max((each for each in told if each is not None), key=lambda each: each.generation, default=None)
+    return GroupFacts(
+        name=described.group_id,
+        kind="classic",
+        state=described.group_state,
+        epoch=None if newest is None or newest.group_epoch < 0 else newest.group_epoch,
+        members=tuple(
+            _classic_member(member, _said(member) if is_ours else None, its)
+            for member, its in zip(described.members, told, strict=True)
+        ),
+    )
+
+
+def _said(member: _ClassicMember) -> ClassicSubscription | None:
+    said = decode_subscription(member.member_metadata)
+    return said if isinstance(said, ClassicSubscription) else None
+
+
+def _told(member: _ClassicMember) -> ClassicAssignment | None:
+    told = decode_assignment(member.member_assignment)
+    return told if isinstance(told, ClassicAssignment) else None
+
+
+def _classic_member(
+    member: _ClassicMember, said: ClassicSubscription | None, told: ClassicAssignment | None
+) -> MemberFacts:
+    endpoint = None if said is None else said.endpoint
+    return MemberFacts(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        process_id="" if said is None else said.process_id,
+        client_id=member.client_id,
+        host=member.client_host.lstrip("/"),
+        epoch=None if said is None else said.topology_epoch,
+        digest=None if said is None else said.client_tags.get(TOPOLOGY_DIGEST),
+        endpoint=None if endpoint is None else f"{endpoint.host}:{endpoint.port}",
+        tasks=_NO_TASKS if told is None else {role: getattr(told.tasks, role) for role in ROLES},
+        offsets={} if said is None else said.offsets,
+        ends={} if said is None else said.end_offsets,
+    )

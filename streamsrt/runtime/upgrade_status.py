@@ -1,0 +1,204 @@
+"""How far the upgrade of a running application is, and what to do next: values in, values out.
+
+1. The newest version is the highest topology epoch that a member runs. An upgrade is under way while members run several, or
+   while the group's epoch is one that nobody runs.
+2. Progress of warm-up is what members reported: the offsets of a task's changelogs, summed, beside their ends. Ends that
+   another member reported count too; the largest is the newest.
+3. A speed comes from two looks between which a member reported another offset. Without it there is no estimate.
+4. What to do is said in commands, with APP, OLD and NEW only where the group does not know the word.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+from streamsrt.runtime.group_facts import ROLES, GroupFacts, MemberFacts, Role, Task
+
+Phase: TypeAlias = Literal["no members", "one version", "upgrading", "no new member"]
+"""``no new member``: the group has taken a version that nobody runs (any more); the old ones run everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRow:
+    """A version that members run. ``tasks``: how many by role."""
+
+    topology_epoch: int | None
+    digest: str | None
+    members: int
+    tasks: Mapping[Role, int]
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    """A task that a member makes ready. ``offset`` and ``end``: None where nobody reported them. ``eta_s``: None where the
+    speed is not known."""
+
+    task: str
+    member: str
+    offset: int | None
+    end: int | None
+    offsets_per_second: float | None = None
+
+    @property
+    def behind(self) -> int | None:
+        return None if self.offset is None or self.end is None else max(0, self.end - self.offset)
+
+    @property
+    def eta_s(self) -> float | None:
+        if self.behind == 0:
+            return 0.0
+        return None if self.behind is None or not self.offsets_per_second else self.behind / self.offsets_per_second
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeStatus:
+    """``phase``: where it stands. ``advice``: what blocks, and what to do, the first thing first."""
+
+    group: str
+    protocol: str
+    state: str
+    topology_epoch: int | None
+    phase: Phase
+    versions: tuple[VersionRow, ...]
+    warming_up: tuple[WarmUp, ...]
+    advice: tuple[str, ...]
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase == "one version" and not self.warming_up and self.state in ("Stable", "STABLE")
+
+    @property
+    def eta_s(self) -> float | None:
+        """Until the last task is warm that is being warmed up now."""
+        etas = [each.eta_s for each in self.warming_up]
+        known = [eta for eta in etas if eta is not None]
+        return max(known) if known and len(known) == len(etas) else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **asdict(self),
+            "is_over": self.is_over,
+            "eta_s": self.eta_s,
+            "warming_up": [{**asdict(e), "behind": e.behind, "eta_s": e.eta_s} for e in self.warming_up],
+        }
+
+
+class UpgradeWatch:
+    """Looks again and again. ``at_s``: any clock in seconds that does not go back."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, Task], tuple[float, int]] = {}
+        self._speeds: dict[tuple[str, Task], float] = {}
+
+    def status(self, now: GroupFacts, at_s: float) -> UpgradeStatus:
+        """Where the upgrade stands at this look."""
+        for member in now.members:
+            for task, offset in member.offsets.items():
+                self._note((member.member_id, task), at_s, offset)
+        return _status(now, self._speeds)
+
+    def _note(self, place: tuple[str, Task], at_s: float, offset: int) -> None:
+        since_s, before = self._seen.setdefault(place, (at_s, offset))
+        if offset < before:
+            self._seen[place] = (at_s, offset)
+            self._speeds.pop(place, None)
+        elif offset > before and at_s > since_s:
+            self._speeds[place] = (offset - before) / (at_s - since_s)
+            self._seen[place] = (at_s, offset)
+
+
+def _status(now: GroupFacts, speeds: Mapping[tuple[str, Task], float]) -> UpgradeStatus:
+    warming_up = tuple(_warm_ups(now, speeds))
+    phase = _phase(now)
+    return UpgradeStatus(
+        group=now.name,
+        protocol=now.kind,
+        state=now.state,
+        topology_epoch=now.epoch,
+        phase=phase,
+        versions=tuple(_versions(now)),
+        warming_up=warming_up,
+        advice=tuple(_advice(now, phase, warming_up)),
+    )
+
+
+def _phase(now: GroupFacts) -> Phase:
+    if not now.members:
+        return "no members"
+    newest = max(now.epochs, default=None)
+    if newest is not None and now.epoch is not None and newest < now.epoch:
+        return "no new member"
+    return "upgrading" if len(now.epochs) > 1 else "one version"
+
+
+def _versions(now: GroupFacts) -> Iterator[VersionRow]:
+    found: dict[tuple[int | None, str | None], list[MemberFacts]] = defaultdict(list)
+    for member in now.members:
+        found[member.epoch, member.digest].append(member)
+    for (epoch, digest), members in sorted(found.items(), key=lambda row: -1 if row[0][0] is None else -row[0][0]):
+        counts: Counter[Role] = Counter()
+        for member in members:
+            counts.update({role: len(member.tasks[role]) for role in ROLES})
+        yield VersionRow(epoch, digest, len(members), {role: counts[role] for role in ROLES})
+
+
+def _warm_ups(now: GroupFacts, speeds: Mapping[tuple[str, Task], float]) -> Iterator[WarmUp]:
+    ends: dict[Task, int] = {}
+    for member in now.members:
+        for task, end in member.ends.items():
+            ends[task] = max(end, ends.get(task, end))
+    for member in now.members:
+        for task in sorted(member.tasks["warmup"]):
+            speed = speeds.get((member.member_id, task))
+            name = f"{task[0]}_{task[1]}"
+            yield WarmUp(name, member_name(member), member.offsets.get(task), ends.get(task), speed)
+
+
+def member_name(member: MemberFacts) -> str:
+    """By what people know it: its instance id, else its address or host, with the start of its member id."""
+    if member.instance_id is not None:
+        return member.instance_id
+    return f"{member.member_id[:8]} on {member.endpoint or member.host}"
+
+
+# ------------------------------------------------------------------------------------------------------- what to do
+
+
+def _advice(now: GroupFacts, phase: Phase, warming_up: tuple[WarmUp, ...]) -> Iterator[str]:
+    """What blocks, and what to do, most urgent first."""
+    if phase == "no members":
+        yield "no instance runs: start one (streamsrt upgrade start, or streamsrt run)"
+        return
+    if now.state in ("NotReady", "NOT_READY"):
+        yield "topics of the group's topology are missing or don't fit: an instance's log, or its /upgrade, says which ones"
+    away = [member_name(each) for each in now.members if each.is_away]
+    if away:
+        yield (
+            f"{', '.join(sorted(away))} is stopped and keeps its tasks until its session ends: start it, or give its tasks "
+            f"to others at once (streamsrt groups remove-members {now.name} --all --execute)"
+        )
+    if any(each.epoch is None for each in now.members):
+        yield "members don't tell their version at this moment: a classic group tells it between two rebalances only"
+    if phase == "no new member":
+        yield (
+            f"nobody runs topology epoch {now.epoch}, and instances with epoch {max(now.epochs)} run everything: start the "
+            f"version of epoch {now.epoch}, or send it back with streamsrt upgrade abort OLD --group {now.name}"
+        )
+    elif phase == "upgrading":
+        yield from _while_rolling(now, warming_up)
+
+
+def _while_rolling(now: GroupFacts, warming_up: tuple[WarmUp, ...]) -> Iterator[str]:
+    newest, *older = now.epochs
+    count, old = len(now.with_epoch(newest)), [each for each in now.members if each.epoch in older]
+    if warming_up:
+        yield f"{len(warming_up)} tasks warm up on new instances: old ones go on with them until that is done"
+    names = ", ".join(sorted(member_name(each) for each in old))
+    yield (
+        f"{count} of {len(now.members)} instances run topology epoch {newest}: stop one of the others, and start it with "
+        f"the new version ({names})"
+    )
+    yield f"to go back: streamsrt upgrade abort OLD --group {now.name}"

@@ -1,0 +1,101 @@
+"""Where an upgrade stands, made of what a group says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streamsrt.runtime.group_facts import GroupFacts, MemberFacts, Task
+from streamsrt.runtime.upgrade_status import UpgradeStatus, UpgradeWatch
+
+NONE: frozenset[Task] = frozenset()
+
+
+def member(name: str, epoch: int | None, *tasks: Task, warmup: frozenset[Task] = NONE, **more: Any) -> MemberFacts:
+    return MemberFacts(
+        member_id=name,
+        instance_id=name,
+        process_id=name,
+        client_id="app",
+        host="there",
+        epoch=epoch,
+        digest=None if epoch is None else f"d{epoch}",
+        tasks={"active": frozenset(tasks), "standby": NONE, "warmup": warmup},
+        **more,
+    )
+
+
+def group(*members: MemberFacts, epoch: int | None = 1, state: str = "Stable") -> GroupFacts:
+    return GroupFacts(name="app", kind="streams", state=state, epoch=epoch, members=members)
+
+
+def status(found: GroupFacts) -> UpgradeStatus:
+    return UpgradeWatch().status(found, 0.0)
+
+
+def warming(offset: int, end: int) -> Mapping[str, Any]:
+    return {"warmup": frozenset({("s", 0)}), "offsets": {("s", 0): offset}, "ends": {("s", 0): end}}
+
+
+def test_versions_are_counted_with_their_tasks() -> None:
+    found = status(group(member("a", 0, ("s", 0), ("s", 1)), member("b", 0), member("c", 1, ("s", 2))))
+    rows = [(row.topology_epoch, row.digest, row.members, row.tasks["active"]) for row in found.versions]
+    assert rows == [(1, "d1", 1, 1), (0, "d0", 2, 2)]
+    assert (found.phase, found.is_over) == ("upgrading", False)
+    assert "1 of 3 instances run topology epoch 1: stop one of the others" in found.advice[0]
+    assert "(a, b)" in found.advice[0]
+    assert found.advice[-1] == "to go back: streamsrt upgrade abort OLD --group app"
+
+
+def test_an_upgrade_is_over_when_all_run_the_version_of_the_group() -> None:
+    assert status(group(member("a", 1), member("b", 1))).is_over
+    assert not status(group(member("a", 1), member("b", 1), state="Reconciling")).is_over
+    assert not status(group(member("a", 1, **warming(5, 9)))).is_over
+    assert not status(group(member("a", 0), epoch=1)).is_over
+    assert status(group(member("a", 1), epoch=None)).is_over, "a classic group without an assignment names no epoch"
+
+
+def test_a_version_that_nobody_runs_any_more_is_told() -> None:
+    found = status(group(member("a", 0), member("b", 0), epoch=1))
+    assert found.phase == "no new member"
+    assert found.advice[0].startswith("nobody runs topology epoch 1, and instances with epoch 0 run everything")
+    empty = status(group(epoch=1))
+    assert (empty.phase, empty.is_over) == ("no members", False)
+
+
+def test_the_newest_end_that_anybody_reported_counts() -> None:
+    (found,) = status(group(member("a", 0, ends={("s", 0): 100}), member("b", 1, **warming(40, 90)))).warming_up
+    assert (found.task, found.member, found.offset, found.end, found.behind, found.eta_s) == (
+        "s_0",
+        "b",
+        40,
+        100,
+        60,
+        None,
+    )
+    (unknown,) = status(group(member("b", 1, warmup=frozenset({("s", 0)})))).warming_up
+    assert (unknown.behind, unknown.eta_s) == (None, None)
+
+
+def test_two_looks_give_a_speed_and_what_is_left() -> None:
+    watch = UpgradeWatch()
+    assert watch.status(group(member("b", 1, **warming(100, 1_000))), 10.0).eta_s is None
+    assert watch.status(group(member("b", 1, **warming(100, 1_000))), 12.0).eta_s is None, "nothing new was reported"
+    assert watch.status(group(member("b", 1, **warming(300, 1_100))), 14.0).eta_s == 800 / 50
+    assert watch.status(group(member("b", 1, **warming(0, 1_100))), 15.0).eta_s is None, "it has begun anew"
+    done = watch.status(group(member("b", 1, **warming(1_100, 1_100))), 16.0)
+    assert done.eta_s == 0
+    assert done.to_json()["warming_up"][0]["behind"] == 0
+
+
+def test_an_estimate_needs_all_tasks() -> None:
+    two = frozenset({("s", 0), ("s", 1)})
+    known = member("b", 1, warmup=two, offsets={("s", 0): 9, ("s", 1): 1}, ends={("s", 0): 9, ("s", 1): 5})
+    assert status(group(known)).eta_s is None
+
+
+def test_members_that_are_away_and_that_say_nothing_are_named() -> None:
+    found = status(group(member("a", 1, is_away=True), member("b", None), state="NotReady"))
+    assert "topics of the group's topology are missing" in found.advice[0]
+    assert found.advice[1].startswith("a is stopped and keeps its tasks until its session ends")
+    assert "members don't tell their version at this moment" in found.advice[2]
