@@ -10,6 +10,10 @@ module                  commands
 ``topology``            ``topology describe|diff|lock|graph``
 ``topology_versions``   what ``topology diff`` compares: modules, files, the group that runs
 ``upgrade``             ``upgrade plan|start|status|abort``
+``upgrade_plan``        ``upgrade plan``: what a new version does to a running application, and whether it may start
+``upgrade_preflight``   what would refuse a new version, or stop it later
+``restore_speed``       how many records of a changelog this machine restores in a second
+``upgrade_start``       ``upgrade start``
 ``upgrade_status``      ``upgrade status``
 ``topics``              ``topics list|create|describe|delete``
 ``records``             ``produce``, ``consume``

@@ -73,16 +73,16 @@ def diff(
     running: RunningGroup | None = None
     if group is not None:
         with cluster(bootstrap_servers) as network:
-            running = running_group(network, group, new)
-    found = _compared(old, new, running)
+            running = running_group(network, group, new, old)
+    found = compared(old, new, running)
     if as_json:
         print_json(_as_json(found, running))
     else:
-        _show(found, running, knows_bytes=old is not None)
+        show(found, running, knows_bytes=old is not None)
     raise typer.Exit(int(found.verdict))
 
 
-def _compared(old: TopologyOutline | None, new: TopologyOutline, running: RunningGroup | None) -> TopologyDiff:
+def compared(old: TopologyOutline | None, new: TopologyOutline, running: RunningGroup | None) -> TopologyDiff:
     if running is None:
         assert old is not None
         return compare(old, new)
@@ -103,7 +103,7 @@ def _as_json(found: TopologyDiff, running: RunningGroup | None) -> dict[str, obj
     return said
 
 
-def _show(found: TopologyDiff, running: RunningGroup | None, *, knows_bytes: bool) -> None:
+def show(found: TopologyDiff, running: RunningGroup | None, *, knows_bytes: bool) -> None:
     if running is not None:
         members = ", ".join(f"{count} with epoch {epoch}" for epoch, count in running.members.items()) or "none"
         sys.stdout.write(f"group {running.name}: {running.state}, topology epoch {running.epoch}, members: {members}\n")
@@ -172,7 +172,7 @@ def lock(
         note(f"locked with topology epoch {new.epoch}: check {file} in")
         return
     found = compare(agreed, new)
-    _show(found, None, knows_bytes=True)
+    show(found, None, knows_bytes=True)
     is_refused = found.verdict is Verdict.INCOMPATIBLE and not force
     if check or is_refused:
         raise typer.Exit(int(found.verdict))

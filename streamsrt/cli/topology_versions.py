@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 import orjson
 
 from streamsrt.application import load_application
-from streamsrt.cli.described_group import described_group, kind_of_group
+from streamsrt.cli.described_group import described_group
 from streamsrt.client.network import NetworkThread
 from streamsrt.client.values import EARLIEST, LATEST
 from streamsrt.config import StreamsConfig
 from streamsrt.errors import ConfigError
 from streamsrt.runtime.assembly import ready_topology, topology_settings
+from streamsrt.runtime.group_facts import look
 from streamsrt.wire import types
-from streamsrt.wire.client_tags import TOPOLOGY_DIGEST
 from topology.graph.diff import ClusterTopics, StateChange
 from topology.graph.outline import StoreOutline, SubtopologyOutline, TopologyOutline, outline
 from topology.graph.topology import Topology
@@ -65,6 +65,7 @@ class RunningGroup:
     """
 
     name: str
+    kind: str
     epoch: int
     state: str
     members: Mapping[int, int]
@@ -76,6 +77,7 @@ class RunningGroup:
         """What a program is told of it."""
         return {
             "group": self.name,
+            "protocol": self.kind,
             "state": self.state,
             "topology_epoch": self.epoch,
             "members_by_epoch": dict(self.members),
@@ -116,8 +118,11 @@ class RunningGroup:
     def outline(self, new: TopologyOutline) -> TopologyOutline:
         """The version that runs, as far as a group knows it: topics and names. What it does not know is as in ``new``.
 
-        Where no member tells what it runs, a version with the same subtopologies and topics is taken for the one that ran.
+        Where no member tells what it runs, a version with the same subtopologies and topics is taken for the one that ran. A
+        classic group says nothing but which version runs: ``new`` is that one.
         """
+        if self.kind == "classic":
+            return self.seen_by(new)
         stores_of_new = {store.name: store for store in new.stores}
         parts_of_new = {part.id: part for part in new.subtopologies}
         parts = [self._part(number, part) for number, part in enumerate(self.subtopologies)]
@@ -184,39 +189,51 @@ def _unknown(name: str) -> StoreOutline:
     )
 
 
-def running_group(network: NetworkThread, name: str, new: TopologyOutline) -> RunningGroup:
-    """The group as it is now. Raises ConfigError where there is none, or none whose topology the cluster knows."""
-    if kind_of_group(network, name) == "classic":
-        raise ConfigError(
-            f"group {name!r} is a classic group, whose topology only its members know: without --group, compare with the "
-            "module that runs, or with what `topology describe --json` said of it"
-        )
-    described = described_group(network, name)
-    if described.topology is None:
+def running_group(
+    network: NetworkThread, name: str, new: TopologyOutline, old: TopologyOutline | None = None
+) -> RunningGroup:
+    """The group as it is now. ``old``: the version that is said to run.
+
+    Raises ConfigError where there is none, or where nobody but its members knows its topology.
+    """
+    facts = look(network.admin, name)
+    described = described_group(network, name).topology if facts.kind == "streams" else None
+    epoch = facts.epoch if facts.epoch is not None else max(facts.epochs, default=None)
+    digests = frozenset(each.digest for each in facts.members if each.digest is not None and each.epoch == epoch)
+    if facts.kind == "streams" and described is None:
         raise ConfigError(f"group {name!r} has no topology yet: no member has joined it")
-    parts = list(described.topology.subtopologies or ())
-    wanted = {topic for each in new.subtopologies for topic in each.source_topics}
-    wanted |= {f"{name}-{store.changelog}" for store in new.stores if store.changelog}
-    wanted |= {f"{name}-{topic}" for topic in new.repartition_topics}
-    for part in parts:
-        wanted.update(part.source_topics)
-        wanted.update(topic.name for topic in (*part.state_changelog_topics, *part.repartition_source_topics))
+    if facts.kind == "classic":
+        old = old or (new if any(new.digest.startswith(each) for each in digests) else None)
+        if old is None:
+            raise ConfigError(
+                f"group {name!r} is a classic group, whose topology only its members know: give the version that runs "
+                "before the new one, as its module, or as what `topology describe --json` said of it"
+            )
+        epoch = old.epoch if epoch is None else epoch
+    assert epoch is not None
+    parts = [] if described is None else list(described.subtopologies or ())
+    internal = {f"{name}-{topic}" for topic in old.repartition_topics} if old is not None else set()
+    repartitions = internal | {topic.name for part in parts for topic in part.repartition_source_topics}
+    wanted = repartitions | {topic.name for part in parts for topic in part.state_changelog_topics}
+    wanted.update(topic for part in parts for topic in part.source_topics)
+    for version in (new, old):
+        wanted |= set() if version is None else _topics_of(name, version)
     return RunningGroup(
         name=name,
-        epoch=described.topology.epoch,
-        state=described.group_state,
-        members=dict(sorted(Counter(member.topology_epoch for member in described.members).items())),
-        digests=frozenset(
-            tag.value
-            for member in described.members
-            for tag in member.client_tags
-            if tag.key == TOPOLOGY_DIGEST and member.topology_epoch == described.topology.epoch
-        ),
+        kind=facts.kind,
+        epoch=epoch,
+        state=facts.state,
+        members=dict(sorted(Counter(each.epoch for each in facts.members if each.epoch is not None).items())),
+        digests=digests,
         subtopologies=parts,
-        topics=_topics(
-            network, name, wanted, {topic.name for part in parts for topic in part.repartition_source_topics}
-        ),
+        topics=_topics(network, name, wanted, repartitions),
     )
+
+
+def _topics_of(group: str, version: TopologyOutline) -> set[str]:
+    wanted = {topic for each in version.subtopologies for topic in each.source_topics}
+    wanted |= {f"{group}-{store.changelog}" for store in version.stores if store.changelog}
+    return wanted | {f"{group}-{topic}" for topic in version.repartition_topics}
 
 
 def _topics(network: NetworkThread, group: str, names: set[str], repartitions: set[str]) -> _Topics:

@@ -161,3 +161,88 @@ def test_the_status_of_a_classic_group(classic_group: Scene) -> None:
 def test_the_status_of_a_group_that_is_not_there(streams_group: Scene) -> None:
     done = streams_group("upgrade", "status", "--group", "nobody", "--once")
     assert (done.code, "no such group: nobody" in done.err) == (2, True)
+
+
+# ------------------------------------------------------------------------------------------------- plan and start
+
+
+def rows_of(plan: dict[str, Any]) -> dict[str, tuple[str, int | None]]:
+    return {each["name"]: (each["fate"], each["restores"]) for each in plan["rows"]}
+
+
+def plan_and_start(scene: Scene, *old: object) -> None:
+    scene.start("a", "first", 3)
+    scene.wait_done()
+    same = scene.upgrade("plan", scene.version("first"), *old, "--json")
+    assert (same.code, same.rows[0]["epoch_needed"], same.rows[0]["refusals"]) == (0, 3, [])
+    done = scene.upgrade("plan", scene.version("third"), *old, "--json", "--out", "plan.json")
+    (made,) = done.rows
+    assert (done.code, made["epoch_before"], made["epoch_needed"], made["refusals"]) == (11, 3, 4, [])
+    fates = rows_of(made)
+    fate, restores = fates["counts"]
+    assert fate == "carried over"
+    assert restores is not None
+    assert 50 <= restores <= 500, "each key at least once"
+    assert fates["last"] == ("rebuilt", 500), "two source topics, of which one has records"
+    assert made["records_per_second"] > 0
+    assert all(each["seconds"] is not None for each in made["rows"] if each["restores"])
+    shown = scene.upgrade("plan", scene.version("third"), *old)
+    assert "topology.epoch=4 (streamsrt upgrade start sets it)" in shown.out
+    assert "records/s (measured)" in shown.out
+    other = scene("upgrade", "start", scene.version("second"), "--plan", "plan.json")
+    assert (other.code, "is not the version that plan plan.json was made for" in other.err) == (2, True)
+
+
+def test_a_streams_group_is_planned_for(streams_group: Scene) -> None:
+    plan_and_start(streams_group)
+    made = streams_group.upgrade(
+        "plan", streams_group.version("third"), "--old", streams_group.version("first"), "--json"
+    )
+    assert not [each for each in made.rows[0]["notes"] if "were not compared" in each]
+
+
+def test_a_classic_group_is_planned_for(classic_group: Scene) -> None:
+    plan_and_start(classic_group, "--old", classic_group.version("first"))
+    unknown = classic_group.upgrade("plan", classic_group.version("third"))
+    assert (unknown.code, "give the version that runs" in unknown.err) == (2, True)
+
+
+def test_what_would_refuse_a_version_is_found_before_it_starts(streams_group: Scene) -> None:
+    scene = streams_group
+    scene.start("a", "first", 0)
+    scene.wait_done()
+    done = scene.upgrade("plan", scene.version("missing"), "--out", "plan.json")
+    assert done.code == 12
+    assert f"refused: Source topics {scene.topic}-nowhere are missing. Create them" in done.out
+    started = scene("upgrade", "start", scene.version("missing"), "--plan", "plan.json")
+    assert (started.code, "plan plan.json refuses to start: Source topics" in started.err) == (2, True)
+    scene("topics", "create", f"{scene.topic}-nowhere", "--partitions", 3)
+    odd = scene.upgrade("plan", scene.version("missing"), "--json")
+    assert odd.code == 12
+    assert "has different number of partitions: expected 3, found 2" in " ".join(odd.rows[0]["refusals"])
+    scene("topics", "delete", f"{scene.topic}-out", "--execute")
+    unwritable = scene.upgrade("plan", scene.version("second"), "--json")
+    assert [each.partition(":")[0] for each in unwritable.rows[0]["refusals"]] == [
+        f"topics {scene.topic}-out are written to and don't exist"
+    ]
+
+
+def test_a_plan_is_checked_again_when_it_starts(streams_group: Scene) -> None:
+    scene = streams_group
+    old = scene.start("a", "first", 0)
+    scene.wait_done()
+    assert scene.upgrade("plan", scene.version("second"), "--out", "plan.json").code == 10
+    options = ("--plan", "plan.json", "--until", "quiet", "--state-dir", "b", "--progress-interval", 0)
+    scene("topics", "delete", f"{scene.topic}-more", "--execute")
+    refused = scene("upgrade", "start", scene.version("second"), *options)
+    assert (refused.code, f"Source topics {scene.topic}-more are missing" in refused.err) == (2, True)
+    scene("topics", "create", f"{scene.topic}-more", "--partitions", 2)
+    started = scene("upgrade", "start", scene.version("second"), *options)
+    assert (started.code, "runs with topology.epoch=1, as plan.json says" in started.err) == (0, True)
+    old.close()
+    again = scene("upgrade", "start", scene.version("second"), *options)
+    assert again.code == 0, "the group has the planned epoch"
+    scene.start("c", "first", 2).close()
+    late = scene("upgrade", "start", scene.version("second"), *options)
+    assert late.code == 2
+    assert "from topology epoch 0 to 1, and the group has epoch 2 by now: it was sent back" in late.err

@@ -1,0 +1,55 @@
+"""How many records of a changelog this machine restores in a second: measured with records that there are.
+
+It reads the topic as an instance does, and puts the rows into a store on disk that is thrown away. What else a machine
+has to do is not in the figure.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import EARLIEST, LATEST, TopicPartition
+from streamsrt.state.rocksdb import RocksDBOptions, RocksDBStore
+from streamsrt.wire.records import iter_columns
+
+TIME_S = 2.0
+_POLL_S = 0.2
+_MEMORY_BYTES = 64 << 20
+
+
+def measured_records_per_s(network: NetworkThread, topic: str, partitions: int, time_s: float = TIME_S) -> float | None:
+    """None where the topic has too few records to tell."""
+    places: list[TopicPartition] = [(topic, number) for number in range(partitions)]
+    starts = network.admin.list_offsets(dict.fromkeys(places, EARLIEST))
+    ends = {place: at.offset for place, at in network.admin.list_offsets(dict.fromkeys(places, LATEST)).items()}
+    left = {place for place in places if place in starts and starts[place].offset < ends.get(place, 0)}
+    if not left:
+        return None
+    network.fetcher.add_partitions({place: starts[place].offset for place in left})
+    try:
+        return _measured(network, left, ends, time_s)
+    finally:
+        network.fetcher.remove_partitions(left)
+
+
+def _measured(
+    network: NetworkThread, places: set[TopicPartition], ends: dict[TopicPartition, int], time_s: float
+) -> float | None:
+    left, records = set(places), 0
+    with tempfile.TemporaryDirectory(prefix="streamsrt-speed-") as folder:
+        store = RocksDBStore(Path(folder), "speed", RocksDBOptions(memory_bytes=_MEMORY_BYTES))
+        began = time.monotonic()
+        while left and time.monotonic() - began < time_s:
+            for fetched in network.fetcher.poll(_POLL_S):
+                for columns in iter_columns(fetched.buffer, from_offset=fetched.offset, aborted=fetched.aborted):
+                    rows = [pair for pair in zip(columns.keys, columns.values, strict=True) if pair[0] is not None]
+                    store.restore([key or b"" for key, _ in rows], [value for _, value in rows], fetched.next_offset)
+                    records += len(rows)
+                if fetched.next_offset >= ends[fetched.topic, fetched.partition]:
+                    left.discard((fetched.topic, fetched.partition))
+        took_s = time.monotonic() - began
+        store.close()
+    return records / took_s if records and took_s > 0 else None

@@ -1,0 +1,334 @@
+"""``streamsrt upgrade plan``: what a new version does to a running application, and whether it may start.
+
+1. A plan *refuses* where the group, the topics or the rights would stop the new version, where its state would be
+   misread, and where records in flight would be lost. Everything else that costs something is a row or a note.
+2. Its epoch is fixed when it is made: instances that are started again and again with an old plan begin no other
+   upgrade.
+3. Times are what one instance takes that restores alone, at a speed that is measured here and now.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from streamsrt.cli.arguments import key_value_pairs
+from streamsrt.cli.output import note, print_json, print_rows
+from streamsrt.cli.restore_speed import measured_records_per_s
+from streamsrt.cli.session import AsJson, BootstrapServers, cluster
+from streamsrt.cli.topology_versions import RunningGroup, ready_application, running_group, version_of
+from streamsrt.cli.upgrade_preflight import refusals
+from streamsrt.cli.upgrade_status import Group
+from streamsrt.client.network import NetworkThread
+from streamsrt.errors import ConfigError
+from topology.graph.diff import StateChange, TopologyDiff, Verdict
+from topology.graph.diff import diff as compare
+from topology.graph.outline import SubtopologyOutline, TopologyOutline, outline
+from topology.graph.topology import Topology
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StateRow:
+    """One store or topic. ``restores``: how many records an instance reads to have it, and ``seconds`` how long that takes.
+
+    None where nothing is read, or where it is not known.
+    """
+
+    kind: str
+    name: str
+    fate: str
+    source: str
+    restores: int | None = None
+    seconds: float | None = None
+    why: str = ""
+    cure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradePlan:
+    """``refusals``: why it may not start. ``each_instance``: what an instance of the new version must have."""
+
+    format: int = FORMAT
+    group: str
+    protocol: str
+    state: str
+    members: Mapping[int, int]
+    epoch_before: int
+    epoch_needed: int
+    digest: str
+    verdict: str
+    records_per_second: float | None
+    subtopologies: tuple[Mapping[str, Any], ...]
+    rows: tuple[StateRow, ...]
+    refusals: tuple[str, ...]
+    notes: tuple[str, ...]
+    each_instance: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return int(Verdict.INCOMPATIBLE if self.refusals else Verdict[self.verdict])
+
+
+Old = Annotated[
+    str | None,
+    typer.Option("--old", help="the version that runs: MODULE:ATTRIBUTE or a saved file; a classic group needs it"),
+]
+Settings = Annotated[
+    list[str] | None, typer.Option("--config", "-c", help="KEY=VALUE by Kafka Streams' names, over the module's config")
+]
+LoseInFlight = Annotated[
+    bool, typer.Option("--lose-in-flight", help="accept that records in topics that go away are not read")
+]
+
+
+def plan(
+    new: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of the new version")],
+    group: Group,
+    old: Old = None,
+    bootstrap_servers: BootstrapServers = None,
+    config: Settings = None,
+    out: Annotated[Path | None, typer.Option("--out", help="file for `upgrade start --plan`")] = None,
+    lose_in_flight: LoseInFlight = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check everything that would refuse a new version or hurt, and say what happens to state, records and instances.
+
+    Exit codes: 0 the same topology; 10 all state is carried over; 11 some state starts empty or is left behind; 12 it must
+    not start.
+    """
+    topology = ready_application(new, key_value_pairs(config or []))
+    with cluster(bootstrap_servers) as network:
+        made = made_plan(
+            network, group, topology, None if old is None else version_of(old), lose_in_flight=lose_in_flight
+        )
+    if out is not None:
+        _write(out, made)
+    if as_json:
+        print_json(asdict(made))
+    else:
+        _show(made, out)
+    raise typer.Exit(made.exit_code)
+
+
+def made_plan(
+    network: NetworkThread, group: str, new: Topology, old: TopologyOutline | None, *, lose_in_flight: bool
+) -> UpgradePlan:
+    """The plan for a group that runs. Raises ConfigError where there is no such group."""
+    version = outline(new)
+    running = running_group(network, group, version, old)
+    before = running.outline(version) if old is None else running.seen_by(old)
+    found = compare(before, version, running.cluster_topics())
+    reads = {each.name: _read(each, before, version, running) for each in found.state}
+    speed = _speed(network, running, reads) if found.verdict is not Verdict.SAME else None
+    rows = tuple(_row(each, running, reads[each.name], speed) for each in found.state)
+    ready = replace(new, epoch=found.epoch_needed)
+    lost = list(_in_flight(found, running))
+    return UpgradePlan(
+        group=group,
+        protocol=running.kind,
+        state=running.state,
+        members=running.members,
+        epoch_before=found.epoch_before,
+        epoch_needed=found.epoch_needed,
+        digest=version.digest,
+        verdict=found.verdict.name,
+        records_per_second=speed,
+        subtopologies=tuple(asdict(each) for each in found.subtopologies),
+        rows=rows,
+        refusals=(
+            *(f"{each.kind} {each.name}: {each.reason}" for each in found.state if each.fate == "incompatible"),
+            *refusals(network, group, running.kind, ready),
+            *([] if lose_in_flight else lost),
+        ),
+        notes=(*_notes(found, running, knows_bytes=old is not None), *(lost if lose_in_flight else [])),
+        each_instance=tuple(_each_instance(found, running)),
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ what is read
+
+
+def _read(change: StateChange, before: TopologyOutline, new: TopologyOutline, running: RunningGroup) -> tuple[str, ...]:
+    """The topics that an instance reads to have a store; none where its tasks stay where they are."""
+    if change.kind != "store" or change.fate not in ("carried over", "rebuilt"):
+        return ()
+    if change.fate == "rebuilt":
+        return change.topics
+    owner = next((part for part in new.subtopologies if change.name in part.stores), None)
+    was = next((part for part in before.subtopologies if owner is not None and part.id == owner.id), None)
+    if owner is None or (was is not None and _resources(was) == _resources(owner)):
+        return ()
+    changelog = next(store.changelog for store in new.stores if store.name == change.name)
+    internal = f"{running.name}-{changelog}"
+    return () if changelog is None else (internal if internal in running.topics else changelog,)
+
+
+def _resources(part: SubtopologyOutline) -> tuple[frozenset[str], frozenset[str]]:
+    """What makes its tasks the same tasks in two versions, as far as both outlines know it."""
+    return frozenset(part.source_topics) | frozenset(part.repartition_source_topics), frozenset(part.stores)
+
+
+def _records(topics: tuple[str, ...], running: RunningGroup) -> int | None:
+    counts = [running.topics[name]["records"] for name in topics if name in running.topics]
+    return sum(counts) if topics and len(counts) == len(topics) else None
+
+
+def _speed(network: NetworkThread, running: RunningGroup, reads: Mapping[str, tuple[str, ...]]) -> float | None:
+    """Measured with the largest topic that is read."""
+    topics = {name for each in reads.values() for name in each if name in running.topics}
+    if not topics:
+        return None
+    largest = max(sorted(topics), key=lambda name: running.topics[name]["records"])
+    return measured_records_per_s(network, largest, running.topics[largest]["partitions"])
+
+
+def _row(change: StateChange, running: RunningGroup, topics: tuple[str, ...], speed: float | None) -> StateRow:
+    count = _records(topics, running)
+    return StateRow(
+        kind=change.kind,
+        name=change.name,
+        fate=change.fate if topics or change.fate != "carried over" else "unchanged",
+        source=", ".join(topics),
+        restores=count,
+        seconds=None if count is None or not speed else round(count / speed, 1),
+        why=change.reason,
+        cure=change.cure.replace("APP", running.name),
+    )
+
+
+# -------------------------------------------------------------------------------------------------------- what it says
+
+
+def _in_flight(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
+    for each in found.state:
+        count = running.records(each) if (each.kind, each.fate) == ("repartition topic", "orphaned") else None
+        if count:
+            yield (
+                f"repartition topic {each.name} goes away with {count} records that nobody has read: let nothing be "
+                "written to its sources until there are none, or accept the loss (--lose-in-flight)"
+            )
+
+
+def _notes(found: TopologyDiff, running: RunningGroup, *, knows_bytes: bool) -> Iterator[str]:
+    if not running.members:
+        yield "no instance runs: this is an ordinary start, and nothing is handed over"
+    behind = {epoch: count for epoch, count in running.members.items() if epoch < running.epoch}
+    if behind and found.verdict is not Verdict.SAME:
+        yield (
+            f"an upgrade to epoch {running.epoch} is under way ({sum(behind.values())} instances run an older version): "
+            "finish it, or send it back, before the next one"
+        )
+    if not knows_bytes:
+        yield "serdes and generated names were not compared: a group does not know them (--old compares them)"
+    if sum(running.members.values()) == 1:
+        yield "one instance runs: while it is stopped nobody processes. Start the new version beside it, then stop it"
+
+
+def _each_instance(found: TopologyDiff, running: RunningGroup) -> Iterator[str]:
+    yield f"topology.epoch={found.epoch_needed} (streamsrt upgrade start sets it)"
+    yield f"application.id={running.name}, and group.protocol={running.kind}"
+    yield "the state.dir of the instance that it replaces, so that tasks that stay have their state"
+    yield "room on disk for the stores of new tasks until the old instances are gone"
+    yield "group.instance.id, if the old one has one: its tasks wait for it while it is started again"
+
+
+def _show(made: UpgradePlan, out: Path | None) -> None:
+    members = ", ".join(f"{count} with epoch {epoch}" for epoch, count in made.members.items()) or "none"
+    say = sys.stdout.write
+    say(f"group {made.group} ({made.protocol}): {made.state}, topology epoch {made.epoch_before}, members: {members}\n")
+    if made.verdict == Verdict.SAME.name:
+        say(f"the same topology: epoch {made.epoch_before} stays\n")
+    else:
+        _show_changes(made)
+    for each in made.notes:
+        say(f"note: {each}\n")
+    for each in made.refusals:
+        say(f"refused: {each}\n")
+    if made.refusals:
+        say("the new version must not start: the running one goes on, whatever happens\n")
+        return
+    say("each instance of the new version needs:\n" + "".join(f"  {each}\n" for each in made.each_instance))
+    file = "PLAN" if out is None else str(out)
+    say(f"next, for one instance after the other: streamsrt upgrade start NEW --plan {file}\n")
+
+
+def _show_changes(made: UpgradePlan) -> None:
+    rows: list[dict[str, object]] = [
+        {"what": "subtopology", "name": each["id"], "change": each["change"]} for each in made.subtopologies
+    ]
+    for each in made.rows:
+        seconds = "" if each.seconds is None else each.seconds
+        count = "" if each.restores is None else each.restores
+        rows.append(
+            {
+                "what": each.kind,
+                "name": each.name,
+                "change": each.fate,
+                "from": each.source,
+                "records": count,
+                "seconds": seconds,
+                "why": each.why,
+            }
+        )
+    print_rows(["what", "name", "change", "from", "records", "seconds", "why"], rows, as_json=False)
+    for each in made.rows:
+        if each.cure:
+            sys.stdout.write(f"{each.kind} {each.name}: {each.cure}\n")
+    if made.records_per_second is not None:
+        sys.stdout.write(
+            f"seconds: of one instance that restores alone, at {made.records_per_second:,.0f} records/s (measured)\n"
+        )
+
+
+# --------------------------------------------------------------------------------------------------------- as a file
+
+
+def _write(path: Path, made: UpgradePlan) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(orjson.dumps(asdict(made), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ConfigError(f"plan {path} can't be written: {error.strerror}") from None
+    note(f"the plan is in {path}")
+
+
+@dataclass(frozen=True, slots=True)
+class AgreedPlan:
+    """What `upgrade start` takes from a file."""
+
+    group: str
+    epoch_before: int
+    epoch_needed: int
+    digest: str
+    refusals: tuple[str, ...]
+
+
+def read_plan(path: Path) -> AgreedPlan:
+    """Raises ConfigError."""
+    try:
+        found = orjson.loads(path.read_bytes())
+        if found["format"] != FORMAT:
+            raise ValueError(f"format {found['format']}")
+        return AgreedPlan(
+            str(found["group"]),
+            int(found["epoch_before"]),
+            int(found["epoch_needed"]),
+            str(found["digest"]),
+            tuple(map(str, found["refusals"])),
+        )
+    except OSError as error:
+        raise ConfigError(f"plan {path} can't be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{path} is no plan ({error}): make one with `streamsrt upgrade plan NEW --out {path}`"
+        ) from None

@@ -1,0 +1,130 @@
+"""What would refuse a new version of an application, or stop it later: found before any instance is stopped.
+
+1. Topics are judged by the function that the group coordinator judges them by, and by the leader of a classic group.
+2. Whether internal topics can be made is asked of the cluster itself, by a request that makes none.
+3. Rights are those of who asks: run the plan as the user that the application is.
+4. What a cluster does not tell (its rights, say) is left out, never taken for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from streamsrt.assignment.configuration import configure
+from streamsrt.assignment.refused_update import creation_problem, topics_problem
+from streamsrt.assignment.topics import TopicImage, TopicsImage, TopicSpec
+from streamsrt.assignment.topology import InvalidTopologyError, check_topology, topology_of
+from streamsrt.client.network import NetworkThread
+from streamsrt.client.values import NewTopic
+from streamsrt.errors import BrokerError
+from streamsrt.membership.topology_metadata import topology_metadata
+from streamsrt.tasks.output.refused_records import sinks_of
+from streamsrt.wire import types
+from streamsrt.wire.features import WHOLE_STREAMS_PROTOCOL
+from topology.graph.topology import Topology
+
+_TIMEOUT_S = 30.0
+_READ, _WRITE = 3, 4
+_NAMES = {_READ: "READ", _WRITE: "WRITE"}
+_NOT_TOLD = -(2**31)
+
+
+def refusals(network: NetworkThread, group: str, kind: str, new: Topology) -> list[str]:
+    """Each reason why the new version could not run in this group; nothing where it can."""
+    return [*_of_broker(network, group, kind), *_of_topics(network, group, new), *_of_rights(network, group, new)]
+
+
+def _of_broker(network: NetworkThread, group: str, kind: str) -> Iterator[str]:
+    if kind == "streams" and WHOLE_STREAMS_PROTOCOL not in network.admin.cluster().features:
+        yield (
+            f"this broker does not update the topology of a streams group: stop all instances, run streamsrt groups "
+            f"forget-topology {group} --execute, and start the new version. With group.protocol=classic a new version rolls"
+        )
+
+
+def _of_topics(network: NetworkThread, group: str, new: Topology) -> Iterator[str]:
+    topology = topology_of(topology_metadata(new, group))
+    try:
+        check_topology(topology)
+    except InvalidTopologyError as error:
+        yield str(error)
+        return
+    there = network.admin.topics().values()
+    image = TopicsImage.of(
+        *(TopicImage(each.topic_id, each.name, each.partitions) for each in there if not each.is_internal)
+    )
+    found = configure(topology, image)
+    if found.problem is not None and found.problem.is_fatal:
+        yield topics_problem(found.problem)
+    elif found.to_create:
+        yield from _of_creation(network, found.to_create)
+    tables = sorted(name for part in new.global_subtopologies for name in part.source_topics if name not in image)
+    if tables:
+        yield f"topics {', '.join(tables)}, which global tables are read from, don't exist: create them"
+    missing = sorted(name for name in _outputs(new) if name not in image)
+    if missing:
+        yield (
+            f"topics {', '.join(missing)} are written to and don't exist: create them (streamsrt topics create "
+            f"{' '.join(missing)} --partitions N)"
+        )
+
+
+def _of_creation(network: NetworkThread, specs: Iterable[TopicSpec]) -> Iterator[str]:
+    wanted = [
+        NewTopic(
+            name=spec.name,
+            partitions=spec.partitions,
+            replication_factor=spec.replication_factor,
+            configs=dict(spec.configs),
+        )
+        for spec in specs
+    ]
+    answers = network.admin.create_topics(wanted, validate_only=True)
+    reasons = {name: str(error) for name, error in answers.items() if error is not None}
+    if reasons:
+        yield creation_problem(reasons)
+
+
+def _of_rights(network: NetworkThread, group: str, new: Topology) -> Iterator[str]:
+    needed = _needed(group, new)
+    request = types.MetadataRequest(
+        topics=[types.MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(needed)],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    for topic in network.request(request).result(_TIMEOUT_S).topics:
+        missing = _missing(topic.topic_authorized_operations, needed.get(topic.name or "", set()))
+        if not topic.error_code and missing:
+            yield f"the rights {missing} on topic {topic.name} are missing"
+    described = types.DescribeGroupsRequest(groups=[group], include_authorized_operations=True)
+    try:
+        answer = network.request(described, coordinator_of=group).result(_TIMEOUT_S)
+    except BrokerError:
+        return
+    missing = _missing(answer.groups[0].authorized_operations, {_READ})
+    if not answer.groups[0].error_code and missing:
+        yield f"the right {missing} on group {group} is missing"
+
+
+def _needed(group: str, new: Topology) -> Mapping[str, set[int]]:
+    """Operations by topic."""
+    needed: dict[str, set[int]] = {}
+    for part in new.all_subtopologies:
+        for name in part.source_topics:
+            needed.setdefault(name, set()).add(_READ)
+        for topic in (*part.changelog_topics, *part.repartition_source_topics):
+            name = topic.name if topic.is_source else f"{group}-{topic.name}"
+            needed.setdefault(name, set()).update({_READ} if topic.is_source else {_READ, _WRITE})
+    for name in _outputs(new):
+        needed.setdefault(name, set()).add(_WRITE)
+    return needed
+
+
+def _outputs(new: Topology) -> set[str]:
+    return set(sinks_of(new)) - {name for part in new.subtopologies for name in part.repartition_sink_topics}
+
+
+def _missing(operations: int, needed: set[int]) -> str:
+    if operations == _NOT_TOLD:
+        return ""
+    return ", ".join(_NAMES[each] for each in sorted(needed) if not operations & 1 << each)

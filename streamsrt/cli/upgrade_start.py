@@ -1,0 +1,79 @@
+"""``streamsrt upgrade start``: runs one instance of the new version, as a plan says.
+
+1. The epoch is the plan's. An instance that is started again after the upgrade was sent back finds another epoch in
+   its group, and ends: it begins no upgrade of its own.
+2. Until the group has taken the new version, the topics and rights are checked once more, as they are now.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streamsrt.cli.arguments import key_value_pairs
+from streamsrt.cli.entry import command_line
+from streamsrt.cli.output import note
+from streamsrt.cli.session import BootstrapServers, cluster
+from streamsrt.cli.topology_versions import ready_application
+from streamsrt.cli.upgrade_plan import AgreedPlan, Settings, read_plan
+from streamsrt.cli.upgrade_preflight import refusals
+from streamsrt.errors import ConfigError, TopologyMismatchError
+from streamsrt.runtime.group_facts import GroupFacts, look
+
+OTHER_OPTIONS = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def start(
+    context: typer.Context,
+    new: Annotated[str, typer.Argument(help="MODULE:ATTRIBUTE of the new version")],
+    plan: Annotated[Path, typer.Option("--plan", help="file of `upgrade plan --out`")],
+    bootstrap_servers: BootstrapServers = None,
+    config: Settings = None,
+) -> None:
+    """Run one instance of the new version with the epoch of a plan; all options of `streamsrt run` may follow.
+
+    It is refused where the plan refuses, where NEW is not what was planned, and where the group has another epoch by now:
+    the upgrade was sent back, or is over, or another one was started.
+    """
+    agreed = read_plan(plan)
+    if agreed.refusals:
+        raise ConfigError(f"plan {plan} refuses to start: {agreed.refusals[0]}")
+    topology = ready_application(new, key_value_pairs(config or []))
+    if topology.digest != agreed.digest:
+        raise TopologyMismatchError(
+            f"{new} is not the version that plan {plan} was made for: make a new one with `streamsrt upgrade plan {new} "
+            f"--group {agreed.group} --out {plan}`"
+        )
+    with cluster(bootstrap_servers) as network:
+        found = next((each for each in network.admin.list_groups() if each.group_id == agreed.group), None)
+        facts = None if found is None else look(network.admin, agreed.group)
+        why = "" if facts is None else _why_not(facts, agreed, plan)
+        if not why and facts is not None and facts.epoch == agreed.epoch_before:
+            why = "; ".join(refusals(network, agreed.group, facts.kind, topology))
+    if why:
+        raise TopologyMismatchError(why)
+    note(f"{new} runs with topology.epoch={agreed.epoch_needed}, as {plan} says")
+    settings = [*(config or []), f"topology.epoch={agreed.epoch_needed}"]
+    arguments = ["run", new, "-a", agreed.group, *(part for each in settings for part in ("--config", each))]
+    if bootstrap_servers is not None:
+        arguments += ["-b", bootstrap_servers]
+    code = command_line("run")([*arguments, *context.args], standalone_mode=False)
+    raise typer.Exit(code or 0)
+
+
+def _why_not(facts: GroupFacts, agreed: AgreedPlan, plan: Path) -> str:
+    """Why the plan does not fit the group any more; nothing where it does."""
+    if facts.epoch is None or facts.epoch == agreed.epoch_before:
+        return ""
+    again = f"make a new plan (streamsrt upgrade plan NEW --group {facts.name} --out {plan})"
+    if facts.epoch != agreed.epoch_needed:
+        return (
+            f"plan {plan} takes group {facts.name} from topology epoch {agreed.epoch_before} to {agreed.epoch_needed}, and "
+            f"the group has epoch {facts.epoch} by now: it was sent back, or another upgrade was started. To try again, {again}"
+        )
+    others = {each.digest for each in facts.with_epoch(facts.epoch) if each.digest is not None}
+    if others and not any(agreed.digest.startswith(each) for each in others):
+        return f"group {facts.name} runs another version with topology epoch {facts.epoch} already: {again}"
+    return ""
